@@ -35,3 +35,11 @@ def test_what_many_objects_have_is_kept_once(
     read: Callable[[dict[str, Any]], object], obj: dict[str, Any]
 ) -> None:
     assert read(obj) is read(dict(obj))
+
+
+def test_a_large_value_is_not_kept() -> None:
+    """8,192 requests of pods with 60,000 resources each would take 80 GB."""
+    first = tuple(f"e.c/{number}" for number in range(1000))
+    second = tuple(f"e.c/{number}" for number in range(1000))
+    assert shared(first) is first
+    assert shared(second) is second

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
+from app.cluster import owners
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
 from app.config.schema import Configuration, Mnnvl
@@ -396,3 +397,12 @@ async def test_the_set_of_a_stored_podgang(
     assert (await cluster.owners.living_set_of(gang()) is not None) is lives
     given = await cluster.owners.give_back_all_of(gang())
     assert given == []
+
+
+async def test_a_gang_adopts_a_bounded_number_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenants decide on their number, and others wait for the calls meanwhile."""
+    monkeypatch.setattr(owners, "IN_A_STEP", 5)
+    stored = [domain(name=f"pcs-0-{number}-cd", uid=str(number)) for number in range(12)]
+    cluster = OfflineCluster([SET, GANG, *stored])
+    numbers = [len(await cluster.owners.adopt(gang(), dry_run=False)) for _ in range(4)]
+    assert numbers == [5, 5, 2, 0]

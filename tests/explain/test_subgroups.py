@@ -3,8 +3,11 @@
 Tests `app/explain/gangs/assembly.py` and `app/explain/gangs/gang.py`.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
+from app.explain.gangs import assembly
 from app.explain.gangs.assembly import MOST_DEPTH, gang_of_pod_group
 from app.explain.gangs.gang import Member, Unit
 from app.explain.state.index import Index
@@ -55,3 +58,25 @@ def test_the_tree_has_a_bounded_depth() -> None:
 def test_pods_to_come_are_counted_and_not_listed(minimum: int) -> None:
     member = Member("train", minimum, minimum, NO_SHAPE, ())
     assert member.demand().pods == (((NO_SHAPE, minimum),) if minimum else ())
+
+
+class Counted(tuple[SubGroup, ...]):
+    """SubGroups that count how often somebody goes through all of them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[SubGroup]:
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_the_work_grows_with_the_number_of_subgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40,000 of them fit into a PodGroup, and half of them may be parents."""
+    parents = [SubGroup(f"p{number}") for number in range(500)]
+    children = [SubGroup(f"c{number}", f"p{number}") for number in range(500)]
+    distinct = assembly._distinct
+    monkeypatch.setattr(assembly, "_distinct", lambda given: Counted(distinct(given)))
+    Counted.times = 0
+    group = KaiPodGroup(NAMESPACE, "t", subgroups=(*parents, *children))
+    assert len(gang_of_pod_group(Index(facts()), group).whole.units) == 500
+    assert Counted.times <= 3

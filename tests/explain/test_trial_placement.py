@@ -3,9 +3,11 @@
 Tests `app/explain/placing/trial_placement.py`.
 """
 
-from app.explain.placing.demand import Demand, Ground
+from app.explain.placing.demand import MOST_ONE_BY_ONE, Demand, Ground
 from app.explain.placing.trial_placement import Trial
 from app.explain.state.index import Index
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.pod import Shape
 from tests.explain import fleet
 from tests.explain.fleet import GPU, facts, shape
 
@@ -59,3 +61,14 @@ def test_a_tally_counts_pods_for_which_each_domain_has_room_now() -> None:
 
     assert tried.fill(EIGHT, 3, second, None)
     assert (tally.of(a), tally.of(b)) == ((len(first),), (len(second) - 3,))
+
+
+def test_very_many_pods_with_a_part_of_a_gpu_have_no_place() -> None:
+    """KAI places them one by one, and a minimum may be any number."""
+    index = Index(facts())
+    domains = index.domains(fleet.KEYS)
+    part = Shape(((GPU, 10),), (), (), (), GpuPart(0.01))
+    ground = Ground(domains, (GPU,), index.free((GPU,)), {part: [True] * len(index.nodes)})
+    nodes = domains.everywhere.nodes
+    assert Trial(ground).fill(part, MOST_ONE_BY_ONE, nodes, None)
+    assert not Trial(ground).fill(part, MOST_ONE_BY_ONE + 1, nodes, None)

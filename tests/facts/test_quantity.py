@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.facts import quantity
 from app.facts.quantity import amounts, thousandths
 
 MOST = (2**63 - 1) * 1000
@@ -45,3 +46,10 @@ def test_quantities_in_thousandths(quantity: str | int | float, expected: int) -
 def test_what_is_no_quantity_is_left_out() -> None:
     assert amounts({"cpu": "1", "memory": None, "x": {}, "y": []}) == {"cpu": 1000}
     assert amounts(None) == {}
+
+
+def test_a_long_text_is_no_quantity_and_is_not_kept() -> None:
+    """A CRD allows any number of digits."""
+    before = quantity._thousandths.cache_info().currsize
+    assert thousandths("0" * 1_000_000 + "1") == 0
+    assert quantity._thousandths.cache_info().currsize == before

@@ -147,7 +147,7 @@ def notices() -> tuple[Notices, Callable[[], list[str]]]:
 
     def told() -> list[str]:
         queue = recorder._waiting
-        return [queue.get_nowait()["note"] for _ in range(queue.qsize())]
+        return [queue.take()["note"] for _ in range(len(queue))]
 
     return Notices(recorder), told
 
@@ -174,3 +174,40 @@ def test_of_very_many_problems_the_oldest_may_be_told_again() -> None:
     assert told() == []
     kept.say(("ns", "0"), [GANG], "Reason", "note")
     assert told() == ["note"]
+
+
+async def test_the_events_of_one_namespace_do_not_displace_those_of_others() -> None:
+    client = MemoryClient()
+    waiting = Recorder(client, "test")
+    for number in range(2 * QUEUE_LIMIT):
+        waiting.record(replace(GANG, namespace="many", uid=str(number)), "Warning", "X", "y")
+    assert waiting.record(GANG, "Warning", "X", "y")
+    assert waiting.lost == QUEUE_LIMIT
+
+    writing = asyncio.create_task(waiting.run())
+    await waiting.written()
+    writing.cancel()
+    namespaces = [call.namespace for call in client.calls]
+    assert namespaces[:2] == ["many", GANG.namespace]
+    assert len(namespaces) == QUEUE_LIMIT + 1
+
+
+def test_a_lost_warning_is_told_again() -> None:
+    recorder = Recorder(MemoryClient(), "test")
+    kept = Notices(recorder)
+    for number in range(QUEUE_LIMIT):
+        recorder.record(replace(GANG, uid=str(number)), "Warning", "X", "y")
+    kept.say(("ns", "a"), [GANG], "Reason", "note")
+    recorder._waiting.take()
+    kept.say(("ns", "a"), [GANG], "Reason", "note")
+    notes = [recorder._waiting.take()["note"] for _ in range(len(recorder._waiting))]
+    assert notes.count("note") == 1
+
+
+def test_a_long_note_is_not_kept() -> None:
+    """It may list the groups of a Workload, and 10,000 keys may each have their own."""
+    kept, told = notices()
+    kept.say(("ns", "a"), [GANG], "Reason", "x" * 100_000)
+    (note,) = told()
+    ((_, _, remembered),) = kept._current["ns", "a"]
+    assert len(note) == len(remembered) == NOTE_LIMIT

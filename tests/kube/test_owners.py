@@ -313,3 +313,45 @@ async def test_a_list_is_asked_for_once() -> None:
     kinds = Kinds(read)
     assert [await kinds.find("batch/v1", "Job") for _ in range(2)] == [JOB, JOB]
     assert asked == ["/apis/batch/v1"]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        pytest.param("v1%2Fpods", "Job", id="a path in place of the version"),
+        pytest.param("batch/v1?watch=true", "Job", id="a query"),
+        pytest.param("..", "Job", id="the parent of the path"),
+        pytest.param("batch/v1/namespaces", "Job", id="further parts"),
+        pytest.param("/v1", "Job", id="an empty group"),
+        pytest.param("batch/", "Job", id="no version"),
+        pytest.param("batch/v1", "Job/x", id="a kind that none is"),
+        pytest.param("x" * 300 + "/v1", "Job", id="a group that is too long"),
+    ],
+)
+async def test_what_no_api_can_be_called_is_not_asked_for(api_version: str, kind: str) -> None:
+    """API servers check neither in an owner reference, and both become parts of a path."""
+    asked: list[str] = []
+
+    async def read(path: str) -> Object:
+        asked.append(path)
+        return {}
+
+    kinds = Kinds(read)
+    assert await kinds.find(api_version, kind) is None
+    client = cluster(*CHAIN)
+    top = await Owners(client, kinds.find).top_owner(
+        "ns", OwnerRef(kind, "j", "uid-j", True, api_version)
+    )
+    assert (top["metadata"]["name"], asked, client.calls) == ("j", [], [])
+
+
+async def test_the_cached_owners_have_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenants decide on the size of annotations: 10,000 owners may have 256 KiB each."""
+    monkeypatch.setattr(owners, "REMEMBERED_BYTES", 3000)
+    notes = {"a": "x" * 1000}
+    client = cluster(*(owned("Job", str(number), annotations=notes) for number in range(5)))
+    found = looking(client)
+    for number in (0, 1, 2, 3, 4, 4, 3, 0):
+        owner = await found.top_owner("ns", controller("Job", str(number)))
+        assert owner["metadata"]["annotations"] == notes
+    assert len(client.calls) == 6  # the last one of all was read again

@@ -388,3 +388,42 @@ def test_one_that_is_too_large_and_gone_from_the_next_list_is_forgotten(
     listed(bounded, 5, obj("a", 5, LARGE))
     bounded.mark_not_served()
     assert bounded.too_large == {}
+
+
+def large(name: str, version: int, size: int, namespace: str = "ns") -> Object:
+    document = obj(name, version, "x" * size)
+    document["metadata"]["namespace"] = namespace
+    return document
+
+
+def test_the_objects_of_a_namespace_have_a_bounded_size() -> None:
+    """Thousands of objects below the limit of one would take all memory."""
+    store = WatchStore(project, clock=lambda: 0.0, most_of_namespace=4000)
+    first = [large(name, 1, 2900) for name in ("a", "b", "c")]
+    others = [large("d", 1, 2900, "other"), large("e", 1, 900), large("f", 1, 2900, "other")]
+    listed(store, 1, *first, *others)
+    assert (names(store), set(store.too_large)) == (["a", "b", "d", "e", "f"], {("ns", "c")})
+
+    store.apply(WatchEvent("MODIFIED", large("a", 2, 2950)))
+    store.apply(WatchEvent("MODIFIED", large("c", 3, 2900)))
+    assert set(store.too_large) == {("ns", "c")}
+
+    store.apply(WatchEvent("DELETED", large("a", 4, 2950)))
+    store.apply(WatchEvent("MODIFIED", large("c", 5, 2900)))
+    assert (names(store), store.too_large) == (["b", "c", "d", "e", "f"], {})
+
+
+def test_objects_without_a_namespace_have_no_common_limit() -> None:
+    """Only administrators create nodes."""
+    store = WatchStore(project, clock=lambda: 0.0, most_of_namespace=4000)
+    listed(store, 1, *(large(str(number), 1, 3000, "") for number in range(5)))
+    assert (len(store), store.too_large) == (5, {})
+
+
+def test_an_object_whose_bytes_are_known_counts_for_no_more_than_these() -> None:
+    store = WatchStore(project, clock=lambda: 0.0, most=3000, most_of_namespace=4000)
+    store.begin_list()
+    for name in ("a", "b", "c"):
+        store.take_listed([large(name, 1, 3200)], "1", 2500)
+    store.end_list("1")
+    assert (names(store), set(store.too_large)) == (["a", "b"], {("ns", "c")})

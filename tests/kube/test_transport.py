@@ -106,3 +106,22 @@ async def test_a_body_is_given_up_as_soon_as_it_is_too_long() -> None:
     with pytest.raises(TooLong):
         await read_body(chunks(), 25)
     assert sent == 3
+
+
+def test_the_calls_for_one_namespace_do_not_delay_those_for_others() -> None:
+    """A tenant can cause any number of calls, such as for a PodGang that adopts its claims."""
+
+    async def main() -> list[float]:
+        bucket = TokenBucket(10, 1)
+        many = [asyncio.create_task(bucket.take("tenant")) for _ in range(1000)]
+        await asyncio.sleep(0)
+        waits = []
+        for _ in range(3):
+            begin = virtual.now()
+            await bucket.take("other")
+            waits.append(round(virtual.now() - begin, 3))
+        for task in many:
+            task.cancel()
+        return waits
+
+    assert max(virtual.run(main())) <= 0.2

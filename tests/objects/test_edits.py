@@ -8,6 +8,7 @@ import pytest
 from jsonpatch import JsonPatchException, apply_patch
 from jsonpointer import JsonPointerException
 
+from app.objects import edits
 from app.objects.edits import ABSENT, Edit, operations, pointer
 from app.objects.jsonpatch import applies
 
@@ -88,3 +89,11 @@ def test_an_item_is_added_at_the_end_of_a_list() -> None:
     operation = {"op": "add", "path": "/l/-", "value": 2}
     assert applies({"l": [1]}, [operation])
     assert apply_patch({"l": [1]}, [operation]) == {"l": [1, 2]}
+
+
+def test_the_pointer_of_a_long_key_is_not_kept() -> None:
+    """Anybody can send a review whose labels have keys of megabytes."""
+    key = "k/" * 1_000_000
+    before = edits._cached_pointer.cache_info().currsize
+    assert pointer(("metadata", "labels", key)) == "/metadata/labels/" + "k~1" * 1_000_000
+    assert edits._cached_pointer.cache_info().currsize == before

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.cluster import owners
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
 from app.cluster.leader_rows import CLIQUES
@@ -94,7 +95,6 @@ class World:
         fill_from(cluster, client.objects)
         self.stores = cluster.stores
         facts = cluster.facts
-        owners = cluster.owners
         self.gangs = self.stores[GANGS]
         self.events = Recorder(client, "test")
         self.gives_back = False
@@ -102,7 +102,7 @@ class World:
             Writing(client, self.events, rewrites or Rewrites()),
             self.gangs,
             facts,
-            owners,
+            cluster.owners,
             gives_back=lambda: self.gives_back,
         )
         self.cliques = Stores((CLIQUES,))[CLIQUES]
@@ -185,6 +185,26 @@ async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> 
     before = len(world.client.calls)
     assert await world.reconcile() is None
     assert len(world.client.calls) == before
+
+
+async def test_very_many_resources_are_adopted_in_several_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owners, "IN_A_STEP", 3)
+    marked = gang(annotations={"grove.io/mnnvl-resources-adopted": "false"})
+    many = [resource(COMPUTE_DOMAIN, BY_PCS, f"train-0-{number}") for number in range(8)]
+    labelled = [
+        {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"]["labels"], **NAMED}}}
+        for obj in many
+    ]
+    world = world_of(TOPOLOGY, pcs(), marked, *labelled)
+    pauses = [await world.reconciler.reconcile(KEY) for _ in range(3)]
+    assert pauses == [0.0, 0.0, None]
+    assert set(map(tuple, world.owners().values())) == {("uid-gang",)}
+
+
+NAMED = {"grove.io/podgang": "train-0"}
+"""The label of an earlier version."""
 
 
 @pytest.mark.statement("2.86")

@@ -82,7 +82,8 @@ class World:
     def events(self) -> list[tuple[str, str]]:
         """The reasons and notes of the events that are to be written."""
         queue = self.recorder._waiting
-        return [(event["reason"], event["note"]) for event in list(queue._queue)]  # type: ignore[attr-defined]
+        waiting = [event for events in queue._items.values() for event in events]
+        return [(event["reason"], event["note"]) for event in waiting]
 
 
 async def test_a_reason_is_written_once_beside_groves_conditions() -> None:

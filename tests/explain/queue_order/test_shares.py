@@ -5,8 +5,16 @@ from typing import NamedTuple
 
 import pytest
 
-from app.explain.queue_order.shares import NOTHING, Account, Quantities, divide
+from app.explain.queue_order.shares import (
+    NOTHING,
+    Account,
+    Quantities,
+    divide,
+    quantities_of,
+)
 from app.facts.kai.queue import Queue
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.pod import Shape
 
 WANTS = (10.0, 0.0, 0.0)
 
@@ -115,3 +123,9 @@ def test_what_is_evicted_counts_in_no_limit_and_in_the_quota() -> None:
     assert not made.exceeds((6.0, 0.0, 0.0), evicted, preemptible=True)
     assert made.exceeds((7.0, 0.0, 0.0), evicted, preemptible=True)
     assert made.exceeds((2.0, 0.0, 0.0), evicted, preemptible=False)
+
+
+def test_very_many_pods_with_a_part_of_a_gpu_are_counted() -> None:
+    """A minimum may be any number: one by one, this would take ten minutes."""
+    part = Shape((("nvidia.com/gpu", 500),), (), (), (), GpuPart(0.5))
+    assert quantities_of([(part, 2**31 - 1)])[0] == (2**31 - 1) * 0.5

@@ -253,3 +253,10 @@ def test_the_remedy_for_an_own_group_is_in_the_group() -> None:
     assert 'topologyConstraint.requiredTopologyLevel of the PodGroup "own"' in found
     assert "Annotate" not in found
     assert "KAI never schedules them" in of_size(SKIPPED, UnitSize(2, 1), [])
+
+
+@pytest.mark.parametrize("key", ["k" * 2_000_000, "not a key", "k/rack\n"])
+def test_what_no_node_label_can_be_called_keeps_no_pods_together(key: str) -> None:
+    """An annotation in a review may have megabytes, which would stay in the results about nodes."""
+    obj = worker(annotations={REQUIRED: key}, affinity=affinity("podAffinity", key, "k/rack"))
+    assert read_bounds(obj, above(obj)).levels == {"k/rack"}

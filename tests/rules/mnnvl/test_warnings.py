@@ -320,3 +320,19 @@ def test_kueue_keeps_no_cliques_together(
         each["spec"]["podSpec"]["schedulerName"] = scheduler
     expected = [LOOSE.replace('"w"', '"w", "l"')] if is_loose else []
     assert warned(obj, RACK, [node(9, clique="a")]) == expected
+
+
+@pytest.mark.parametrize(
+    ("replicas", "number"), [(2**31 - 1, 2**31 - 1), (2**62, 2**62), (-3, None), (0, None)]
+)
+def test_the_replicas_of_a_group_are_counted_and_not_listed(
+    replicas: int, number: int | None
+) -> None:
+    """A list of 100 million replicas takes 800 MB, and a dry run with them costs a tenant nothing."""
+    annotations = {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-scope": "scalingGroupReplica"}
+    group = {"name": "g", "replicas": replicas, "cliqueNames": ["a", "b"]}
+    cliques = [clique(name, **{}) | {"annotations": annotations} for name in ("a", "b")]
+    template = {"cliques": cliques, "podCliqueScalingGroups": [group]}
+    obj = {"metadata": {"name": "s"}, "spec": {"template": template}}
+    told = [text for text in warned(obj, {}, []) if "gets" in text]
+    assert told == ([] if number is None else [several(number)])

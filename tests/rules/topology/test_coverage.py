@@ -8,6 +8,7 @@ from app.facts.grove.topology import Level
 from app.facts.kubernetes.node import GPUS as ALLOCATABLE
 from app.objects.conditions import Condition
 from app.rules.topology.coverage import (
+    MOST_RESULTS,
     Nodes,
     Room,
     coverage_condition,
@@ -244,3 +245,12 @@ def test_the_right_order(levels: str, labels: list[dict[str, str]], right: str |
 def test_one_name_of_a_rack_in_two_zones_is_no_order() -> None:
     labels = [{"k/zone": zone, "k/rack": "r1"} for zone in ("a", "b")]
     assert right_order([ZONE, RACK], labels) is None
+
+
+def test_the_results_about_node_labels_are_bounded() -> None:
+    """Tenants can ask about any label in an annotation of a Pod."""
+    nodes = Nodes([({"k/rack": "r"}, 2)])
+    asked = [nodes.most_with_equal(f"k/{number}") for number in range(3 * MOST_RESULTS)]
+    assert set(asked) == {0}
+    assert nodes.most_with_equal("k/rack") == 2
+    assert len(nodes.results) <= MOST_RESULTS

@@ -7,7 +7,7 @@ import pytest
 from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.identity import Place, read_place
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
-from app.rules.dialects.design.owner import POD_GANG_OWNS
+from app.rules.dialects.design.owner import MOST_BEGINNINGS, POD_GANG_OWNS
 
 BASE = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = SlimPodGang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
@@ -256,3 +256,24 @@ def test_every_resource_of_a_podgang_is_found_by_its_base_name() -> None:
     assert "pcs-0" in POD_GANG_OWNS.base_names(LEGACY_BASE)
     assert "pcs-0" in POD_GANG_OWNS.base_names(ANCHOR)
     assert not POD_GANG_OWNS.is_given_back(resource(owners=[]))
+
+
+@pytest.mark.parametrize(
+    "clique",
+    [
+        pytest.param("pcs-0" + "-a" * 30_000, id="a name that no PodClique can have"),
+        pytest.param("pcs-0" + "-1" * 30_000, id="of very many numbers"),
+    ],
+)
+def test_no_name_of_a_podgroup_makes_many_base_names(clique: str) -> None:
+    """Each part of the name before a dash was one: 900 MB for a name of 60 KB."""
+    gang = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"), cliques=(clique, "pcs-0-a"))
+    names = POD_GANG_OWNS.base_names(gang)
+    assert "pcs-0-a" in names
+    assert sum(map(len, names)) < 100
+
+
+def test_many_podgroups_make_a_bounded_number_of_base_names() -> None:
+    cliques = tuple(f"pcs-0-{number}{'-1' * 100}" for number in range(1000))
+    gang = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"), cliques=cliques)
+    assert len(POD_GANG_OWNS.base_names(gang)) <= MOST_BEGINNINGS + len(cliques) + 3
