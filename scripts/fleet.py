@@ -226,7 +226,16 @@ def _stuck() -> Iterator[Object]:
 
 
 def _batch() -> Iterator[Object]:
-    """Yield pods on one or two nodes of each rack, except the rack whose node has no label."""
+    """Yield pods on one or two nodes of each rack, except the rack whose node has no label.
+
+    KAI's pod-grouper has put them into one PodGroup, which needs one of them.
+    """
+    yield {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "batch-eval", "namespace": _RESEARCH},
+        "spec": {"minMember": 1, "queue": "research"},
+    }
     for zone in ZONES:
         for number in (2, 6, 10, 14, 7):
             name = f"gpu-{zone[-1]}-{number:02}"

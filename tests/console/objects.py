@@ -42,7 +42,7 @@ def by_plural(objects: Iterable[Object]) -> dict[str, list[Object]]:
             obj["spec"]["topologyConstraint"] = {
                 "packConstraint": {"required": key, "preferred": LEVELS["host"]}
             }
-        if obj["kind"] == "PodGroup":
+        if obj["kind"] == "PodGroup" and "ownerReferences" in obj["metadata"]:
             name = obj["metadata"]["name"]
             owner = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": name}
             obj["metadata"]["ownerReferences"] = [{**owner, "uid": f"PodGang-{owner['name']}"}]

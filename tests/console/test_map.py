@@ -73,9 +73,9 @@ async def test_colours_have_the_numbers_of_the_queues(of: Any) -> None:
 
 
 async def test_every_bar_is_whole_and_has_the_free_and_closed_gpus() -> None:
-    nodes = {"gpu-a-01": {"q1": 100}, "gpu-d-03": {"shut": 100}, "gpu-a-04": {"free": 100}}
+    nodes = {"gpu-a-01": {"q2": 100}, "gpu-d-03": {"shut": 100}, "gpu-a-04": {"free": 100}}
     nodes["gpu-a-05"] = {"free": 100}
-    nodes["gpu-a-06"] = {"q0": 100}
+    nodes["gpu-a-06"] = {"q1": 100}
     _, index = await opened("topology")
     colours = Colours(index)
     places = {node.name: number for number, node in enumerate(index.nodes)}
@@ -84,7 +84,7 @@ async def test_every_bar_is_whole_and_has_the_free_and_closed_gpus() -> None:
     }
     assert found == nodes
     two = colours.bar([places["gpu-a-01"], places["gpu-a-04"]])
-    assert two == (("q1", 0, 50), ("free", 50, 50))
+    assert two == (("q2", 0, 50), ("free", 50, 50))
 
 
 async def test_a_shared_node_is_divided_by_queue() -> None:
@@ -93,7 +93,7 @@ async def test_a_shared_node_is_divided_by_queue() -> None:
     pod["spec"]["containers"][0]["resources"] = {"requests": {GPU: "1"}, "limits": {GPU: "1"}}
     parsed, index = await opened("topology", lists)
     place = next(n for n, node in enumerate(index.nodes) if node.name == "gpu-b-01")
-    assert Colours(index).bar([place]) == (("q1", 0, 62), ("free", 62, 38))
+    assert Colours(index).bar([place]) == (("q2", 0, 62), ("free", 62, 38))
     titles = [cell.attributes.get("title", "") for cell in parsed.all("i", cls="tile")]
     assert "gpu-b-01: 3 of 8 GPUs free, used by team-llm 5" in titles
 

@@ -71,12 +71,13 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
         if link.attributes.get("href", "").startswith("workloads?object") and "pcs/" in link.text
     ]
     assert links == [
-        f"inference pcs/llm-serve ? 0/5 ◐ pending waits platform {LINE} {LABEL} (and 1 more)",
+        f"inference pcs/llm-serve ? 0/5 ◐ pending waits platform {LINE} {LABEL} (and 2 more)",
         "inference pcs/chat-70b ? 3/3 ● placed - -",
-        "inference pcs/embed ? 4/4 ● placed - -",
+        "pcs/embed inference",
     ]
+    assert "2 more placed" in parsed.texts("summary")
     assert parsed.heading == "llm-serve is pending: 0 of 5 pods placed"
-    assert parsed.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
+    assert parsed.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits", "WithinQuota"]
     assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
 
 
@@ -127,9 +128,13 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
             client, "workloads?object=PodCliqueSet/research/train-0&namespace=research"
         )
     places = [place.partition(";")[0] for place in parsed.texts("small", cls="turn")]
-    assert places[-1] == "position 1 of 1 in queue team-llm"
-    assert places[0] == f"position 1 of {equal} in queue research"
-    assert parsed.texts("summary") == [f"{equal - 1} more with the same reason"] * folds
+    # team-llm uses less of its quota
+    assert places[0] == "position 1 of 1 in queue team-llm"
+    assert places[1] == f"position 1 of {equal} in queue research"
+    assert parsed.texts("summary") == [
+        *[f"{equal - 1} more with the same reason"] * folds,
+        "2 more placed",
+    ]
     inside = [text for text in parsed.texts("li") if text.startswith("pcs/train")]
     assert len(inside) == folds * min(equal - 1, 19)
     assert (

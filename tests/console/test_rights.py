@@ -108,7 +108,7 @@ async def fill(server: ApiServer) -> None:
             k: v for k, v in stored["metadata"].items() if k not in ("uid", "resourceVersion")
         }
         if stored["kind"] == "PodGroup":
-            del stored["metadata"]["ownerReferences"]  # its PodGang has another uid here
+            stored["metadata"].pop("ownerReferences", None)  # its PodGang has another uid here
     topologies = by_plural.pop("topologies")
     namespaces = by_plural.pop("namespaces")
     await server.apply([*namespaces, *by_plural.pop("clustertopologies")])

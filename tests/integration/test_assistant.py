@@ -90,10 +90,11 @@ class Question(NamedTuple):
     is_error: bool = False
 
 
+WHY_LLM = ("LevelLabelMissing", "NoDomainFits", "WithinQuota")
 OF_LLM = {"workload": "llm-serve", "namespace": "inference"}
 
 QUESTIONS = (
-    Question("why does llm-serve wait?", "why", OF_LLM, ids, ["LevelLabelMissing", "NoDomainFits"]),
+    Question("why does llm-serve wait?", "why", OF_LLM, ids, [*WHY_LLM]),
     Question("how do I fix it?", "why", OF_LLM, helps, [LABEL]),
     Question(
         "which pods are pending, and why, in one line?",
@@ -105,8 +106,8 @@ QUESTIONS = (
         ),
         (
             {
-                "workloads": 3,
-                "states": {"well": 2, "waits": 1},
+                "workloads": 4,
+                "states": {"well": 3, "waits": 1},
                 "reasons": {"LevelLabelMissing": 1},
             },
             ["llm-serve"],
