@@ -35,7 +35,7 @@ SERVER = ".Values.server.enabled"
 CERT_MANAGER = '(eq .Values.certificates "cert-manager")'
 NAMESPACE = "{{ .Release.Namespace }}"
 RUNBOOKS = "https://REPOSITORY/manifests/guide"
-"""Where the alerts of the overlay say that the guide is."""
+"""Where the guide is, in the comments of the alerts of the overlay."""
 
 
 def replaced(text: str, former: str, new: str, times: int = 1) -> str:
@@ -338,7 +338,7 @@ def monitoring(name: str) -> str:
         text = replaced(text, path_of_metrics, f"{path_of_metrics}{interval}")
     if name == "alerts":
         text = re.sub(
-            rf"^( +)runbook_url: {re.escape(RUNBOOKS)}(/\S+)\n",
+            rf"^( +)# runbook_url: {re.escape(RUNBOOKS)}(/\S+)\n",
             r"\1{{- with $.Values.monitoring.runbooks }}\n"
             r"\1runbook_url: {{ . }}\2\n"
             r"\1{{- end }}\n",

@@ -20,8 +20,7 @@ pytestmark = pytest.mark.untraced
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-MONITORING = {"enabled": True, "runbooks": generator.RUNBOOKS}
-"""The values with which alerts lead to where those of the overlay do."""
+MONITORING = {"enabled": True}
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
