@@ -67,12 +67,14 @@ async def cluster_around(
 ) -> tuple[Cluster, list[str]]:
     """Return the facts of a cluster as if `documents` were stored in it.
 
-    Also return the resources that could not be read, each with the reason.
+    Also return the resources that could not be read, each with the reason. Those that only warnings
+    need are not among them: verdicts are the same without them.
     """
     cluster = Cluster(client, configuration)
     listing = await read_into(cluster, client, configuration.levels, None)
+    await list_reader.read(cluster.hints, client, None)
     own = DocumentObjects(documents)
-    for fact, store in cluster.stores:
+    for fact, store in cluster.all_stores:
         for obj in own.of(fact.resource):
             store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
     return cluster, [f"{resource} ({error.message})" for resource, error in listing.unread.items()]

@@ -11,8 +11,14 @@ from app.cluster.connect import limits
 from app.cluster.filled import cluster_around, read_into
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
-from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.facts.rows import SETS, TOPOLOGIES
+from app.facts.kinds import (
+    ALL,
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    QUEUE,
+)
+from app.facts.rows import QUEUE_NAMES, SETS, TOPOLOGIES
 from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from tests import builders
 from tests.cluster.offline import configured
@@ -70,6 +76,24 @@ async def test_documents_are_as_if_they_were_stored() -> None:
     assert unread == []
     (stored,) = cluster.stores[SETS].values()
     assert [pcs.name for pcs in cluster.facts.sets_with_groups("ns")] == [stored.name] == ["train"]
+
+
+async def test_what_warnings_need_is_read_too_and_may_be_forbidden() -> None:
+    queue = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "team-a"},
+    }
+    own = {**queue, "metadata": {"name": "team-b"}}
+    cluster, unread = await cluster_around([own], MemoryClient([queue]), Configuration())
+    assert unread == []
+    assert set(cluster.hints[QUEUE_NAMES].values()) == {"team-a", "team-b"}
+
+    client = MemoryClient([queue])
+    client.fail_next("list", QUEUE, Rejected("forbidden", code=403))
+    cluster, unread = await cluster_around([], client, Configuration())
+    assert unread == []
+    assert not cluster.hints[QUEUE_NAMES].synced
 
 
 async def test_recorded_answers_need_no_cluster() -> None:

@@ -1,4 +1,4 @@
-"""Twenty questions of users and platform teams, asked by an assistant about the fleet of the demo.
+"""Forty questions of users and platform teams, asked by an assistant about the fleet of the demo.
 
 The assistant is the SDK's own client, the server is the program, and the cluster is the sandbox or
 a real API server.
@@ -240,6 +240,161 @@ QUESTIONS = (
         "it exists in namespace inference: add -n inference",
         is_error=True,
     ),
+    Question(
+        "is embed placed as it asked?",
+        "why",
+        {"workload": "embed", "namespace": "inference"},
+        lambda found: (found["state"], ids(found)),
+        ("well", []),
+    ),
+    Question(
+        "why is this pod pending?",
+        "why",
+        {"workload": "pod/llm-serve-0-worker-0", "namespace": "inference"},
+        lambda found: (ids(found), helps(found)),
+        ([*WHY_LLM], [LABEL]),
+    ),
+    Question(
+        "why is this PodGang pending?",
+        "why",
+        {"workload": "podgang/llm-serve-0", "namespace": "inference"},
+        ids,
+        [*WHY_LLM],
+    ),
+    Question(
+        "is batch-eval well? (a PodGroup without a PodCliqueSet)",
+        "why",
+        {"workload": "podgroup/batch-eval", "namespace": "research"},
+        lambda found: (found["state"], ids(found)),
+        ("well", []),
+    ),
+    Question(
+        "why does vllm wait? (of a kind that it is not)",
+        "why",
+        {"workload": "lws/vllm", "namespace": "inference"},
+        lambda found: found["problems"][0],
+        "LeaderWorkerSet vllm not found in namespace inference",
+        is_error=True,
+    ),
+    Question(
+        "who holds the GPUs of queue research?",
+        "queues",
+        {},
+        lambda found: users(queue(found, "research")),
+        [("batch-eval", 144)],
+    ),
+    Question(
+        "is research above its quota or its fair share?",
+        "queues",
+        {},
+        lambda found: [queue(found, "research")[name] for name in ("quota", "used", "fair")],
+        [256, 144, 144],
+    ),
+    Question(
+        "who is first in queue team-llm, and what happens to it next?",
+        "queues",
+        {},
+        lambda found: [
+            (gang["object"]["name"], gang["next"]) for gang in queue(found, "team-llm")["front"]
+        ],
+        [("llm-serve-0", "waits")],
+    ),
+    Question(
+        "what if I uncordon gpu-d-03? (which is no edit)",
+        "what_if",
+        {"edits": ["uncordon gpu-d-03"]},
+        lambda found: "is none of: drain NODE" in found["problems"][0],
+        True,
+        is_error=True,
+    ),
+    Question(
+        "can I drain block-a1?",
+        "what_if",
+        {"edits": ["drain block=block-a1"]},
+        lambda found: (
+            [fate(found, "moves", name)[0] for name in ("chat-70b", "batch-eval")],
+            found["worse"],
+        ),
+        (["fits", "fits"], []),
+    ),
+    Question(
+        "what if only zone-d is left?",
+        "what_if",
+        {"edits": ["drain zone=zone-a", "drain zone=zone-b", "drain zone=zone-c"]},
+        lambda found: {move["workload"]["name"]: move["how"] for move in found["moves"]},
+        {"chat-70b": "fits", "embed": "fits", "batch-eval": "shrinks"},
+    ),
+    Question(
+        "does the label help if gpu-c-13 is cordoned?",
+        "what_if",
+        {"edits": ["cordon gpu-c-13", "label gpu-c-15 rack=rack-c4"]},
+        lambda found: fate(found, "waits", "llm-serve"),
+        ("waits", []),
+    ),
+    Question(
+        "do 3 pods of 8 GPUs fit in one rack?",
+        "room",
+        {"pods": 3, "gpus": 8, "level": "rack"},
+        lambda found: found["room"]["fits"],
+        True,
+    ),
+    Question(
+        "does a pod of 9 GPUs fit anywhere?",
+        "room",
+        {"pods": 1, "gpus": 9, "level": "host"},
+        lambda found: (found["room"]["fits"], found["room"]["largestNode"]),
+        (False, 8),
+    ),
+    Question(
+        "which zones take 10 pods of 8 GPUs?",
+        "room",
+        {"pods": 10, "gpus": 8, "level": "zone"},
+        lambda found: {domain["path"][0]: domain["pods"] for domain in found["room"]["domains"]},
+        {"zone-a": 9, "zone-b": 9, "zone-c": 10, "zone-d": 10},
+    ),
+    Question(
+        "does it fit in one rak? (a typo)",
+        "room",
+        {"pods": 4, "gpus": 8, "level": "rak"},
+        lambda found: found["problems"],
+        ["--in rak: no such level; there are zone, block, rack and host"],
+        is_error=True,
+    ),
+    Question(
+        "is rack-c4 free?",
+        "topology",
+        {"domain": "rack=rack-c4"},
+        lambda found: (users(found), free(found)),
+        ([], {"zone-c/block-c2/rack-c4": 24}),
+    ),
+    Question(
+        "who uses zone-z? (which does not exist)",
+        "topology",
+        {"domain": "zone=zone-z"},
+        lambda found: found["problems"],
+        ["'zone=zone-z': no node has topology.kubernetes.io/zone=zone-z"],
+        is_error=True,
+    ),
+    Question(
+        "will this file be accepted? (a queue that does not exist)",
+        "check",
+        {"documents": a_set("rack", 3, 8).replace("team-llm", "team-ml")},
+        lambda found: [
+            (each["allowed"], 'queue "team-ml" does not exist' in each["warnings"][0])
+            for each in found["results"]
+        ],
+        [(True, True)],
+    ),
+    Question(
+        "will this PodGroup be accepted?",
+        "check",
+        {"documents": (ROOT / "manifests/examples/podgroup-refused.yaml").read_text()},
+        lambda found: [
+            (each["allowed"], [cause["field"] for cause in each["causes"]])
+            for each in found["results"]
+        ],
+        [(False, ["spec.subGroups[0].name", "spec.subGroups[1].parent"])],
+    ),
 )
 
 
@@ -258,7 +413,7 @@ async def answers(kind: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         async with (
-            asyncio.timeout(180),
+            asyncio.timeout(300),
             stdio_client(server) as streams,
             ClientSession(*streams) as client,
         ):
