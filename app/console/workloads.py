@@ -233,11 +233,14 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     """Return the cells of a row by the command's column."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
+    position = turn.partition(";")[0]
     return {
         "columns": values,
         "glyph": row.state,
         "ref": ref_in_address(row.ref),
-        "turn": turn,
+        "position": position,
+        # the reason says why KAI doesn't place it next
+        "turn": position if row.id else turn,
         # Then its turn says so already, and where.
         "is_next": _is_next(row),
     }
