@@ -18,6 +18,7 @@ from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, Resource
 from scripts.apiserver.admission_server import ApiServer
+from scripts.apiserver.manifests import BUILT_IN, load
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 from tests.effort import IS_THOROUGH
@@ -208,6 +209,7 @@ async def staged(
 ) -> AsyncIterator[tuple[ApiServer, Stage]]:
     """An API server of one dialect, with our minimal CRDs or those in the folder INTEGRATION_CRDS.
 
+    API groups of which the folder has no CRD, such as Kueue's, are served with our minimal ones.
     `rules` limit the user `operator`.
     """
     crds = neighbours_crds(dialect)
@@ -218,9 +220,8 @@ async def staged(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}}
             for n in (fleet.NAMESPACE, "research", "kai-scale-adjust")
         ]
-        await server.apply(
-            [*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])]
-        )
+        bindings = [BINDINGS] if dialect == "today" and crds is None else []
+        await server.apply([*namespaces, *bindings, *_of_other_groups(crds)])
         async with await connect(server, "admin", (*RESOURCES, CRD)) as admin:
             if dialect == "today" and crds is None:
                 await _open_schema(admin)
@@ -286,6 +287,14 @@ def neighbours_crds(dialect: str) -> Path | None:
     if of != dialect:
         pytest.skip(f"the CRDs in INTEGRATION_CRDS are of the dialect {of}")
     return Path(named)
+
+
+def _of_other_groups(crds: Path | None) -> list[Object]:
+    """Return our minimal CRDs of the API groups of which the folder has none."""
+    if crds is None:
+        return []
+    groups = {crd["spec"]["group"] for crd in load(crds)}
+    return [crd for crd in load(BUILT_IN) if crd["spec"]["group"] not in groups]
 
 
 async def _open_schema(admin: HttpClient) -> None:
