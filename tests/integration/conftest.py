@@ -52,7 +52,12 @@ _NUMBERS = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests share the loop of their module's API server, so parallel workers don't share the tests
     of a module and kind of API server.
+
+    A module's tests on one kind come before those on the other: pytest has them take turns if
+    another parameter is of the module too, and each turn would start an API server.
     """
+    modules = {path: number for number, path in enumerate(dict.fromkeys(i.path for i in items))}
+    items.sort(key=lambda item: (modules[item.path], _kind(item)))
     here = f"{Path(__file__).parent}/"
     for item in items:
         if str(item.path).startswith(here):
