@@ -175,6 +175,7 @@ _WAITING = (
     Need("", "pods", _WATCH, _WHY),
     Need("events.k8s.io", "events", _WATCH, _WHY),
     Need("", "persistentvolumeclaims", _WATCH, _WHY),
+    Need("", "persistentvolumes", _WATCH, _WHY),
     Need("storage.k8s.io", "storageclasses", _WATCH, _WHY),
 )
 

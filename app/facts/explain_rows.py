@@ -25,7 +25,7 @@ from app.facts.kubernetes.kueue import (
 from app.facts.kubernetes.node import NodeForm, read_node
 from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.pod_fields import PodForm
-from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
+from app.facts.kubernetes.volume import read_storage_class, read_volume, read_volume_claim
 from app.facts.kubernetes.workload import read_priority_class, read_workload, read_workload_group
 from app.facts.nvidia.computedomain import read_compute_domain, read_domain_clique
 from app.facts.rows import MOST_OF_POD, Row
@@ -130,6 +130,9 @@ CLUSTER_QUEUES = Row(
 VOLUME_CLAIMS = Row(
     kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"
 )
+
+
+VOLUMES = Row(kinds.VOLUME, read_volume, name="volumes", title="PersistentVolumes")
 
 
 STORAGE_CLASSES = Row(

@@ -82,6 +82,7 @@ TRAINING_JOBS = (
 
 PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
 VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUME = built_in("", "persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASS = built_in("storage.k8s.io", "storageclasses", "StorageClass", namespaced=False)
 
 _GROVE = (

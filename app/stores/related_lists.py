@@ -66,9 +66,11 @@ async def read_namespace(
         reads = (_read(reading, resource, namespace, room, asked) for resource in resources)
         await asyncio.gather(*reads)
 
-    later = {*_OF_CLAIMS, *_OF_VOLUMES, *_OF_KUEUE}
+    later = {*_OF_CLAIMS, *_OF_VOLUMES, kinds.VOLUME, *_OF_KUEUE}
     await read(resource for resource in reading.rows if resource not in later)
     await read(_needed(reading, namespace, asked))
+    if _names_volumes(reading):
+        await reading.list_everywhere(kinds.VOLUME)
     for elsewhere in sorted(_of_helpers(reading, namespace)):
         await reading.list(EVENT, elsewhere)
     if not room:
@@ -127,6 +129,19 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == KUEUE for gang in gangs)
     if of_kueue or _may_be_suspended(reading, asked):
         yield from _OF_KUEUE
+
+
+def _names_volumes(reading: Reading) -> bool:
+    """Return whether the claims of pending pods have volumes, or wait for ones made by hand."""
+    named = {
+        (pod.namespace, name)
+        for pod in reading.of("pods")
+        if not pod.node and pod.is_alive
+        for name in pod.volumes
+    }
+    claims = [claim for claim in reading.of("volume_claims") if claim.key in named]
+    by_hand = any(not known.provisions for known in reading.of("storage_classes"))
+    return any(claim.volume or by_hand for claim in claims)
 
 
 def _may_be_suspended(reading: Reading, asked: Ref | None) -> bool:

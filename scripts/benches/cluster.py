@@ -224,6 +224,7 @@ GROUP_VERSIONS = (
 )
 BUILT_IN = (
     "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
     "/apis/events.k8s.io/v1/events",
     "/apis/resource.k8s.io/v1/",
     "/apis/storage.k8s.io/v1/storageclasses",

@@ -244,6 +244,7 @@ EMPTY = (
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
 )
 """Lists without objects."""

@@ -18,6 +18,7 @@ from app.facts.kinds import (
     KUEUE_WORKLOAD,
     RAY_JOB,
     RAY_SERVICE,
+    VOLUME,
     VOLUME_CLAIM,
 )
 from app.kube.api import ObjectRef
@@ -40,10 +41,10 @@ UNREAD = (
 """Kinds of custom resources that we name and never read."""
 RESOURCE_QUOTA = built_in("", "resourcequotas", "ResourceQuota")
 KUEUE = (KUEUE_WORKLOAD, KUEUE_QUEUE, CLUSTER_QUEUE)
-OTHERS = (*KUEUE, *UNREAD, RESOURCE_QUOTA, RAY_JOB, RAY_SERVICE, VOLUME_CLAIM)
+OTHERS = (*KUEUE, *UNREAD, RESOURCE_QUOTA, RAY_JOB, RAY_SERVICE, VOLUME, VOLUME_CLAIM)
 KINDS = tuple(dict.fromkeys((*ALL, *OTHERS)))
 """What our texts name."""
-_SHORT = {"pvc": "persistentvolumeclaims"}
+_SHORT = {"pv": "persistentvolumes", "pvc": "persistentvolumeclaims"}
 _WITH_VALUE = ("-n", "-p", "-l", "-o", "-c", "--type", "--subresource")
 _IN_WORDS = re.compile(r"(?:kubectl|grove-admission) (?:[^'.|,;()`]|'[^']*'|\.(?=\S))+")
 """A command in a sentence: to a pipe, a comma, or the end of the sentence."""

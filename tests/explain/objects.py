@@ -26,7 +26,7 @@ from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue,
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import OTHER_GROUP, RUNS, Pod, PodClaim, Shape, Stalled
 from app.facts.kubernetes.selectors import Requirement, Term
-from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import KAI_QUEUE, NODE_POOL
 from app.facts.nvidia.computedomain import ComputeDomain
@@ -64,6 +64,7 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(storage_class, facts.storage_classes)
+    yield from map(volume, facts.volumes)
     yield from map(volume_claim, facts.volume_claims)
     yield from map(pod, facts.pods)
     yield from map(claim, facts.claims)
@@ -653,9 +654,30 @@ def storage_class(fact: StorageClass) -> Object:
         "",
         fact.name,
         metadata={"annotations": {key: "true"}} if fact.is_default else {},
-        provisioner="example.com/disks",
+        provisioner="example.com/disks" if fact.provisions else "kubernetes.io/no-provisioner",
         volumeBindingMode="WaitForFirstConsumer" if fact.waits else "Immediate",
+        allowedTopologies=[
+            {
+                "matchLabelExpressions": [
+                    {"key": each.key, "values": list(each.values)} for each in term
+                ]
+            }
+            for term in fact.places
+        ],
     )
+
+
+def volume(fact: Volume) -> Object:
+    terms = list(map(term, fact.places))
+    spec: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "storageClassName": fact.storage_class,
+        "local": {"path": "/disks/1"},
+    }
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return made("v1", "PersistentVolume", "", fact.name, spec=spec, status={"phase": fact.phase})
 
 
 def volume_claim(fact: VolumeClaim) -> Object:

@@ -19,6 +19,7 @@ from app.facts.identity import Place, Ref
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod, PodClaim
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.rows import ROOM
 from app.kube.api import (
     NotFound,
@@ -299,6 +300,62 @@ async def test_what_few_workloads_have_is_read_if_something_has_any(
     cluster = Cluster(facts(**changes))
     await read_list(cluster, asked.namespace, room=True, now=NOW, asked=asked)
     assert plural in {plural for plural, _ in cluster.asked}
+
+
+CLAIM = VolumeClaim(NAMESPACE, "data", "Bound", volume="pv-1")
+UNBOUND = VolumeClaim(NAMESPACE, "data", storage_class="local")
+LOCAL = StorageClass("local", waits=True, provisions=False)
+FAST = StorageClass("fast")
+WITH_DATA = pods(volumes=("data",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_read"),
+    [
+        pytest.param({"pods": WITH_DATA, "volume_claims": (CLAIM,)}, True, id="a bound claim"),
+        pytest.param(
+            {"pods": WITH_DATA, "volume_claims": (UNBOUND,), "storage_classes": (LOCAL,)},
+            True,
+            id="a claim of local disks",
+        ),
+        pytest.param(
+            {"pods": WITH_DATA, "volume_claims": (UNBOUND,), "storage_classes": (FAST,)},
+            False,
+            id="a claim whose volume is created later",
+        ),
+        pytest.param({"volume_claims": (CLAIM,)}, False, id="a claim that no pod names"),
+        pytest.param(
+            {
+                "pods": placed(*["gpu-00"] * 4, volumes=("data",)),
+                "volume_claims": (CLAIM,),
+            },
+            False,
+            id="a claim of placed pods",
+        ),
+    ],
+)
+async def test_volumes_are_read_only_if_pending_pods_have_some(
+    changes: Changes, is_read: bool
+) -> None:
+    cluster = Cluster(facts(**changes))
+    read = await read_list(cluster, NAMESPACE, room=True, now=NOW, asked=SET_REF)
+    assert ("persistentvolumes" in {plural for plural, _ in cluster.asked}) is is_read
+    assert ("volumes" in read.skipped) is not is_read
+
+
+async def test_without_the_right_to_list_volumes_it_is_not_known_whether_they_exclude_nodes() -> (
+    None
+):
+    volume = Volume("pv-1", (), "late", "Bound")
+    snapshot = facts(pods=WITH_DATA, volume_claims=(CLAIM,), volumes=(volume,))
+    denied = Cluster(snapshot, denied=[("persistentvolumes", None)])
+    read = await read_list(denied, NAMESPACE, room=True, now=NOW, asked=SET_REF)
+    answer = explain(Index(read), SET_REF)
+    assert answer is not None
+    assert [each.id for each in answer.unknown] == ["VolumeElsewhere"]
+    assert "could not read: PersistentVolumes (no permission to list)" in text(answer)
+    allowed = await read_list(Cluster(snapshot), NAMESPACE, room=True, now=NOW, asked=SET_REF)
+    assert explain(Index(allowed), SET_REF).unknown == ()  # type: ignore[union-attr]
 
 
 JOB = Ref("Job", NAMESPACE, "j")

@@ -73,6 +73,7 @@ def test_lists_of_ids_have_only_ids() -> None:
 def _expanded(needs: list[str]) -> set[str]:
     stands_for: dict[str, set[str]] = {
         "-": set(),
+        "order": {"pod_groups", "queues", "priorities"},
         "levels": {"topologies", "kai_topologies"},
         "places": {"nodes", "topologies", "kai_topologies", "room", "slices"},
     }

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
@@ -12,7 +13,7 @@ from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import DeviceClass, ResourceSlice
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import Pod, PodClaim, Stalled
+from app.facts.kubernetes.pod import Pod, PodClaim, Stalled, read_pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
@@ -61,6 +62,82 @@ def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy() -> N
         "PersistentVolumeClaim data, which 1 pod uses, is not bound: csi.example.com says: no space"
         " left (60 seconds ago)"
     )
+
+
+def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand() -> None:
+    spec = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}
+    pod = replace(read_pod({"metadata": {"namespace": NAMESPACE, "name": "late-0"}, "spec": spec}))
+    assert pod.volumes == ("late-0-scratch",)
+    [reason, *_] = asked(pod).reasons
+    assert (reason.id, reason.text) == (
+        "VolumeUnbound",
+        "PersistentVolumeClaim late-0-scratch, which 1 pod uses, does not exist yet, and Kubernetes"
+        " creates it for the pod",
+    )
+    assert reason.remedy.startswith("Read the events of the pod")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        pytest.param(
+            "1 node(s) didn't match PersistentVolume's node affinity",
+            "Place the pods where their volumes are",
+            id="a volume elsewhere, since Kubernetes 1.34",
+        ),
+        pytest.param(
+            "2 node(s) had volume node affinity conflict",
+            "Place the pods where their volumes are",
+            id="a volume elsewhere",
+        ),
+        pytest.param(
+            "pod has unbound immediate PersistentVolumeClaims. not found",
+            "Find out why the PersistentVolumeClaims of the pod are not bound: kubectl describe pvc"
+            f" -n {NAMESPACE}",
+            id="a claim that is not bound",
+        ),
+        pytest.param(
+            "1 node(s) didn't find available persistent volumes to bind",
+            "Ask the platform team for a free PersistentVolume",
+            id="no local disk is free",
+        ),
+        pytest.param(
+            "1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod"
+            " access mode",
+            "Delete the other pod that uses the PersistentVolumeClaim",
+            id="a claim for one pod",
+        ),
+        pytest.param(
+            "1 node(s) exceed max volume count", "Use fewer volumes", id="too many disks of a node"
+        ),
+        pytest.param(
+            "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s)"
+            " had untolerated taint {dedicated: x}, 1 node(s) had untolerated taint {other: }",
+            "Add a toleration for dedicated and other to the pod template",
+            id="taints besides that of the control plane",
+        ),
+        pytest.param(
+            "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }",
+            "Add a toleration for node-role.kubernetes.io/control-plane",
+            id="only the control plane",
+        ),
+        pytest.param(
+            "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s)"
+            " didn't match Pod's node affinity/selector",
+            "Correct the nodeSelector",
+            id="a control plane, and a selector",
+        ),
+        pytest.param(
+            "2 node(s) had untolerated taint {node.kubernetes.io/not-ready: }",
+            "Ask the platform team to repair the nodes with the taint node.kubernetes.io/not-ready",
+            id="nodes that are not ready",
+        ),
+    ],
+)
+def test_what_helps_is_said_for_messages_of_schedulers(words: str, remedy: str) -> None:
+    reasons = asked(replace(POD, unscheduled=f"0/3 nodes are available: {words}.")).reasons
+    [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert refuses.remedy.startswith(remedy)
 
 
 def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:

@@ -14,6 +14,7 @@ from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.state.amounts import asked_gpus
 from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
+from app.explain.state.volumes import tied
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -111,11 +112,19 @@ def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape,
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """Return the shape of a pod, with the GPUs that its claims request.
+    """Return the shape of a pod, with the GPUs that its claims request, and where its volumes are.
 
     Claims that are already allocated do not count, because their GPUs count as used. Claims that
     several pods share do not count either.
     """
+    shape = _with_claims(index, user)
+    if isinstance(user, Pod) and user.volumes and not user.node:
+        volumes = tuple(volume.places for volume in tied(index, user))
+        return replace(shape, volumes=volumes) if volumes else shape
+    return shape
+
+
+def _with_claims(index: Index, user: Pod | PodClique) -> Shape:
     if not user.claims:
         return user.shape
     asked: Counter[str] = Counter()

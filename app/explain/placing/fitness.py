@@ -31,10 +31,12 @@ def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
 
 
 def is_selected(shape: Shape, node: Node) -> bool:
-    """Return whether the pod's node selector and required affinity allow this node."""
+    """Return whether the pod's node selector, required affinity and volumes allow this node."""
     if not all(_holds(requirement, node) for requirement in shape.selector):
         return False
-    return not shape.affinity or matches_any(shape.affinity, node)
+    if shape.affinity and not matches_any(shape.affinity, node):
+        return False
+    return all(matches_any(places, node) for places in shape.volumes)
 
 
 def asks_gpus(shape: Shape) -> bool:

@@ -301,7 +301,7 @@ class Placements:
     def _fit_of(self, shape: Shape, assumption: Assumption) -> Sequence[bool]:
         index = self._index
         nodes = index.nodes
-        selects = bool(shape.selector or shape.affinity)
+        selects = shape.selects
         of_a_kind = bool(shape.part or (index.has_mig and asks_gpus(shape)))
         if assumption.opened:
             if not (selects or of_a_kind):

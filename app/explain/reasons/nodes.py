@@ -55,6 +55,9 @@ def no_node_matches(gang: Gang) -> Reasons:
     shape = obstacle.unmatched if obstacle else None
     if not obstacle or not shape or not obstacle.nodes:
         return
+    own = replace(shape, volumes=())
+    if shape.volumes and any(is_selected(own, node) for node in obstacle.nodes):
+        return  # VolumeElsewhere is about these
 
     number = counted(obstacle.nodes, "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"

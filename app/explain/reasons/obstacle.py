@@ -27,7 +27,7 @@ from app.explain.state.amounts import is_device, resources_of
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.selectors import Requirement, Term
 
 
 class Barrier(Enum):
@@ -200,7 +200,7 @@ def nodes_in_pool(placements: Placements) -> list[Node]:
 def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
     """Return the first shape whose selector matches no node."""
     for shape in shapes:
-        if has_selector(shape) and not any(is_selected(shape, node) for node in nodes):
+        if shape.selects and not any(is_selected(shape, node) for node in nodes):
             return shape
     return None
 
@@ -249,16 +249,20 @@ def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
     return next(alone, next(iter(plain), ""))
 
 
-def has_selector(shape: Shape) -> bool:
-    """Return whether pods select nodes."""
-    return bool(shape.selector or shape.affinity)
-
-
 def selector_words(shape: Shape) -> str:
-    """Return a text such as `pool=h100 and zone in (a, b)`, or "" if the pods select nothing."""
-    terms = [listed(map(_requirement_words, term), 8) for term in shape.affinity]
+    """`pool=h100 and zone in (a, b)`; "" if the pods and their volumes select nothing."""
     own = listed(map(_requirement_words, shape.selector), 8)
-    return listed(filter(None, (own, " or ".join(terms))), 8)
+    volumes = (f"{terms_words(places)} (volume)" for places in dict.fromkeys(shape.volumes))
+    return listed(filter(None, (own, terms_words(shape.affinity), *volumes)), 8)
+
+
+def terms_words(terms: Sequence[Term]) -> str:
+    """Return terms, one of which a node must meet: `zone=a or zone=b and pool=h100`."""
+    return " or ".join(listed(map(_requirement_words, term), 8) for term in terms[:_MOST_TERMS])
+
+
+_MOST_TERMS = 4
+"""The number of terms that are shown."""
 
 
 def _requirement_words(requirement: Requirement) -> str:
@@ -282,7 +286,7 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     """Return how many nodes match selectors, such as ` (3 of 16 nodes match pool=h100)`, or ""."""
     matches = []
     for shape, _ in demand.shapes:
-        if has_selector(shape):
+        if shape.selects:
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
             number = counted(obstacle.nodes, "node")
             matches.append(f"{matching} of {number} match {selector_words(shape)}")

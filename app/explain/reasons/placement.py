@@ -19,7 +19,6 @@ from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
     Obstacle,
-    has_selector,
     obstacle_of,
     selection_words,
     selector_words,
@@ -162,7 +161,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= most:
                 continue
-            that = f" that matches {selector_words(shape)}" if has_selector(shape) else ""
+            that = f" that matches {selector_words(shape)}" if shape.selects else ""
             if not most and is_device(name):
                 return _not_offered(name, that, nodes)
             text = (
@@ -404,8 +403,9 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
 
 
 def _unselected(obstacle: Obstacle) -> str:
-    """Return advice about nodes that the pods don't select but would fit on, or else ""."""
-    chosen = [selector_words(shape) for shape, _ in obstacle.demand.shapes if has_selector(shape)]
+    """Return advice about nodes that the pods don't select, if they would fit there; else ""."""
+    own = (replace(shape, volumes=()) for shape, _ in obstacle.demand.shapes)
+    chosen = [selector_words(shape) for shape in own if shape.selects]
     if not chosen or obstacle.gang.placed:
         return ""
 

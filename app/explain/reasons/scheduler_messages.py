@@ -54,7 +54,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(text)
+        remedy, who = _what_helps(text, gang.namespace)
         cordons: tuple[str, ...] = ()
         if _UNCORDON in remedy:
             remedy, cordons = _what_uncordons(gang, remedy)
@@ -123,10 +123,34 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
-        ("volume node affinity",),
+        ("volume node affinity", "PersistentVolume's node affinity", "no available volume zone"),
         "Place the pods where their volumes are (kubectl get pv -o yaml shows the zone or the node"
         " of each), or create the PersistentVolumeClaims again with a StorageClass that waits for"
         " the pod (WaitForFirstConsumer).",
+        "you",
+    ),
+    (
+        ("unbound immediate",),
+        "Find out why the PersistentVolumeClaims of the pod are not bound: kubectl describe pvc -n"
+        " {namespace}",
+        "you",
+    ),
+    (
+        ("available persistent volumes",),
+        "Ask the platform team for a free PersistentVolume of the class and size that the claim"
+        " asks for, or use a StorageClass that creates volumes.",
+        "platform",
+    ),
+    (
+        ("ReadWriteOncePod",),
+        "Delete the other pod that uses the PersistentVolumeClaim, or use a volume with the access"
+        " mode ReadWriteMany.",
+        "you",
+    ),
+    (
+        ("max volume count",),
+        "Use fewer volumes, or ask the platform team for more nodes: each attaches a limited number"
+        " of volumes.",
         "you",
     ),
     (
@@ -150,8 +174,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 """Remedies for messages of kube-scheduler's plugins that contain one of the texts."""
 
 
-def _what_helps(words: str) -> tuple[str, Who]:
-    """Return the remedy for a scheduler's message, or "" if it is not known."""
+def _what_helps(words: str, namespace: str) -> tuple[str, Who]:
+    """Return the remedy for a scheduler's message, "" if that is not known."""
     if _TERMINATING in words:
         return (
             "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
@@ -166,19 +190,43 @@ def _what_helps(words: str) -> tuple[str, Who]:
             " for nodes with more of it."
         )
         helps.append((remedy, "you"))
-    taint = _TAINT.search(words)
-    if taint:
-        remedy = (
-            f"Add a toleration for {taint[1].strip()} to the pod template, or ask the platform team"
-            " to remove that taint from nodes."
-        )
-        helps.append((remedy, "you"))
-    helps += [
-        (remedy, who) for parts, remedy, who in _ADVICE if any(part in words for part in parts)
+    advice = [
+        (remedy.format(namespace=shlex.quote(namespace)), who)
+        for parts, remedy, who in _ADVICE
+        if any(part in words for part in parts)
     ]
+    helps += [*_what_tolerates(words, alone=not (lacks or advice)), *advice]
     if not helps:
         return "", "you"
     return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
+
+
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_CONDITION = "node.kubernetes.io/"
+"""The prefix of taints that Kubernetes sets because of a condition of the node."""
+_UNSCHEDULABLE = f"{_CONDITION}unschedulable"
+
+
+def _what_tolerates(words: str, *, alone: bool) -> list[tuple[str, Who]]:
+    """Return the remedy for the taints in a message, none if there are none.
+
+    Those of control planes only count `alone`, if the message names nothing else.
+    """
+    taints = list(dict.fromkeys(key.strip() for key in _TAINT.findall(words)))
+    others = [key for key in taints if key not in _CONTROL_PLANE]
+    taints = others or (taints if alone else [])
+    if _UNSCHEDULABLE in taints:
+        return [(_UNCORDON, "platform")]
+    if not taints:
+        return []
+    named = listed(taints, 3)
+    if all(key.startswith(_CONDITION) for key in taints):
+        return [(f"Ask the platform team to repair the nodes with the taint {named}.", "platform")]
+    remedy = (
+        f"Add a toleration for {named} to the pod template, or ask the platform team to remove that"
+        " taint from nodes."
+    )
+    return [(remedy, "you")]
 
 
 def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
@@ -280,7 +328,7 @@ def kai_refuses(gang: Gang) -> Reasons:
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         seems = f". According to our checks it fits{f' in {places}' if places else ''}"
-    remedy, who = _what_helps(said)
+    remedy, who = _what_helps(said, gang.namespace)
     if seems and "cannot allocate all" in said:
         remedy = (
             f"{remedy} If these devices are free, ask the platform team to restart KAI's"

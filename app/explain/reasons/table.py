@@ -80,6 +80,19 @@ def _has_volumes(gang: Gang) -> bool:
     return any(pod.volumes for pod in gang.waiting)
 
 
+def _has_bound_volumes(gang: Gang) -> bool:
+    """Return whether claims of pending pods have volumes, or can't be read."""
+    claims = volumes.claims_of(gang)
+    return any(claim.volume for claim in claims) or "volume_claims" in gang.facts.unseen
+
+
+def _may_be_tied(gang: Gang) -> bool:
+    """Return whether volumes of pending pods may exclude nodes."""
+    if not _has_volumes(gang):
+        return False
+    return _has_bound_volumes(gang) or any(each.places for each in gang.facts.storage_classes)
+
+
 def _pods_wait(gang: Gang) -> bool:
     return bool(gang.waiting)
 
@@ -106,6 +119,7 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     "kai_topologies": _near_constraints,
     MAPS: attrgetter("has_epoch"),
     SLICES: attrgetter("claims_gpus"),
+    "volumes": _has_bound_volumes,
 }
 """The facts that are needed only for some gangs, such as gangs of Grove, or gangs that
 claim GPUs.
@@ -115,6 +129,7 @@ EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """The facts about nodes without pods that a rule needs."""
 ROOMS = (*EMPTY, ROOM)
 QUEUES = ("pod_groups", "queues", "priorities")
+OF_VOLUMES = ("pods", "volume_claims", "storage_classes")
 
 EFFECTS = {"GateBaseGang"}
 """The reasons about gangs that a gang waits for. The reasons of those gangs are examined too."""
@@ -122,6 +137,7 @@ EFFECTS = {"GateBaseGang"}
 MOOT: Mapping[str, frozenset[str]] = {
     "DomainDeadlock": frozenset({"GateOpens"}),
     "WrongScheduler": frozenset({"SchedulerSilent"}),
+    "VolumeElsewhere": frozenset({"NeverFits", "NoDomainFits", "OtherResource"}),
     "PoolNotChosen": frozenset(
         {"NeverFits", "NoDomainFits", "NoNodeMatches", "OutsidePool", "QueueMissing"}
     ),
@@ -181,7 +197,8 @@ RULES: tuple[Rule, ...] = (
     Rule(shared_claims.claim_being_deleted, ("pods", "claims"), claims.uses_claims),
     Rule(shared_claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule(shared_claims.claim_full, ("pods", "claims"), _claims_and_waits),
-    Rule(volumes.volume_unbound, ("pods", "volume_claims", "storage_classes"), _has_volumes),
+    Rule(volumes.volume_unbound, OF_VOLUMES, _has_volumes),
+    Rule(volumes.volume_elsewhere, (*OF_VOLUMES, "volumes", *ROOMS), _may_be_tied),
     Rule(nodes.pool_not_chosen, ("pod_groups",), _grouped),
     Rule(nodes.no_node_matches, ROOMS, Gang.may_wait),
     Rule(nodes.outside_pool, ("pod_groups", *ROOMS), Gang.may_wait),

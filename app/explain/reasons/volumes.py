@@ -1,14 +1,28 @@
-"""Reasons about PersistentVolumeClaims that must be bound before pods are placed."""
+"""Reasons about volumes: claims that must be bound first, and nodes that volumes exclude."""
 
 import shlex
+from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import Demand
+from app.explain.placing.fitness import is_selected, matches_any, unfit_because
+from app.explain.placing.placements import EMPTIED, Placements
+from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_about
+from app.explain.reasons.obstacle import nodes_in_pool, obstacle_of, terms_words
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, listed
+from app.explain.state.amounts import is_device, resources_of
 from app.explain.state.index import Index
+from app.explain.state.volumes import Tied, class_of, tied
 from app.facts.identity import Ref
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.kubernetes.selectors import Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 
 
@@ -17,10 +31,16 @@ def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
+def claims_of(gang: Gang) -> list[VolumeClaim]:
+    """Return the existing PersistentVolumeClaims that pending pods use."""
+    known = (gang.index.volume_claims.get((gang.namespace, name)) for name, _ in _named(gang))
+    return [claim for claim in known if claim]
+
+
 def volume_unbound(gang: Gang) -> Reasons:
     """A PersistentVolumeClaim that must be bound before pods are placed is missing or unbound."""
     for name, pods in _named(gang):
-        trouble = _trouble(gang, name)
+        trouble = _trouble(gang, name, pods)
         if trouble is not None:
             words, remedy, who = trouble
             use = counted(pods, "pod uses", "pods use")
@@ -30,11 +50,16 @@ def volume_unbound(gang: Gang) -> Reasons:
             yield about(evidence, "VolumeUnbound", text, remedy, who, objects=refs(pods))
 
 
-def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
-    """Return the problem of a claim, the remedy, and who can act, or None if there is
-    no problem.
-    """
+def _trouble(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, Who] | None:
+    """Return the problem of a claim, the remedy, and who can act; None if there is none."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
+    if not claim and any(name in pod.ephemeral for pod in pods):
+        see = f"kubectl describe pod -n {pods[0].namespace} {shlex.quote(pods[0].name)}"
+        return (
+            "does not exist yet, and Kubernetes creates it for the pod",
+            f"Read the events of the pod, which say why that fails: {see}",
+            "you",
+        )
     if not claim:
         return "does not exist", "Create it, or correct its name in the pod templates", "you"
     if claim.deleting is not None:
@@ -71,7 +96,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         remedy = f"Ask the platform team for a matching PersistentVolume: {describe}"
         return "is not bound, and no provisioner creates volumes for it", remedy, "platform"
 
-    storage = _class_of(index, claim)
+    storage = class_of(index, claim)
     if storage is None and claim.storage_class is None:
         return "names no StorageClass, and there is no default", "Name a StorageClass", "you"
     if not storage:
@@ -83,14 +108,175 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         others = f"there are {listed(names)}"
         return f"{words}; {others}", "Create the claim again with one that exists", "you"
     if storage.waits:
-        return None
+        return None if storage.provisions else _no_volume_by_hand(index, storage)
 
     words = f"is not bound, and StorageClass {storage.name} binds before pods are placed"
     return words, f"Find out why its volume was not created: {describe}", "platform"
 
 
-def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """Return the StorageClass of a claim, or else the default StorageClass."""
-    if claim.storage_class is not None:
-        return index.storage_classes.get(claim.storage_class)
-    return next((known for known in index.facts.storage_classes if known.is_default), None)
+def _no_volume_by_hand(index: Index, storage: StorageClass) -> tuple[str, str, Who] | None:
+    """Return the same for a claim that waits for a volume that is created by hand."""
+    facts = index.facts
+    if "volumes" in facts.unseen.keys() | facts.skipped | facts.absent:
+        return None
+    if any(
+        volume.storage_class == storage.name and volume.phase == "Available"
+        for volume in facts.volumes
+    ):
+        return None
+    words = (
+        f"is not bound: StorageClass {storage.name} creates no volumes, and no PersistentVolume of"
+        " it is available"
+    )
+    remedy = (
+        f"Ask the platform team for another PersistentVolume of class {storage.name}: kubectl get"
+        " pv"
+    )
+    return words, remedy, "platform"
+
+
+# Volumes that only some nodes can use.
+
+
+class _Excluded(Value):
+    """A pending pod with a volume that only some nodes can use."""
+
+    pod: Pod
+    shape: Shape
+    volume: Tied
+    alone: Placements
+    """The placements of the pod by itself."""
+
+
+def volume_elsewhere(gang: Gang) -> Reasons:
+    """Pods could be placed, but not on the nodes that can use their volumes."""
+    obstacle = obstacle_of(gang)
+    if not obstacle or not any(shape.volumes for shape, _ in obstacle.demand.shapes):
+        return
+    is_lost = any(
+        shape.volumes and not _usable(gang, shape.volumes) for shape, _ in obstacle.demand.shapes
+    )
+    anywhere = gang.placements_of(obstacle.demand.changed(_without_volumes))
+    if not is_lost and not anywhere.now.fits:
+        return  # other reasons hold wherever the volumes are
+
+    every = list(_excluded(gang))
+    excluded = [each for each in every if not each.alone.now.fits] or every
+    if not excluded:
+        return
+    first = excluded[0]
+    claim = first.volume.claim
+    words, remedy, who = _why_excluded(gang, first)
+    where = f"which only nodes with {terms_words(first.volume.places)} can use"
+    text = f"PersistentVolumeClaim {claim.name} is bound to volume {claim.volume}, {where}, {words}"
+    if claim.phase != "Bound":
+        text = (
+            f"PersistentVolumeClaim {claim.name} gets a volume {where}"
+            f" (StorageClass {claim.storage_class or 'by default'}), {words}"
+        )
+    others = len({each.volume.claim.key for each in excluded}) - 1
+    if others:
+        text += f"; {counted(others, 'other claim has', 'other claims have')} the same problem"
+    evidence = Evidence(claim.ref, "spec.volumeName", claim.volume)
+    yield about(evidence, "VolumeElsewhere", text, remedy, who, objects=(gang.ref,))
+
+
+def _without_volumes(part: Demand) -> Demand:
+    pods = tuple((replace(shape, volumes=()), count) for shape, count in part.pods)
+    return replace(part, pods=pods)
+
+
+def _usable(gang: Gang, volumes: Sequence[tuple[Term, ...]]) -> list[Node]:
+    """Return the nodes that can use all these volumes."""
+    return [
+        node for node in gang.index.nodes if all(matches_any(places, node) for places in volumes)
+    ]
+
+
+_MOST_TRIED = 20
+"""The number of pods with volumes that are tried by themselves."""
+
+
+def _excluded(gang: Gang) -> Iterator[_Excluded]:
+    """Yield pending pods with volumes that only some nodes can use, by name."""
+    pods = [
+        (pod, shape)
+        for member in gang.members
+        for pod, shape in zip(member.pods, member.shapes, strict=True)
+        if shape.volumes and not pod.node
+    ]
+    for pod, shape in sorted(pods, key=lambda each: each[0].name)[:_MOST_TRIED]:
+        alone = gang.placements_of(Demand(pod.name, "", ((shape, 1),)))
+        for volume in tied(gang.index, pod):
+            yield _Excluded(pod, shape, volume, alone)
+
+
+def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
+    """Return why the nodes of a volume don't take its pod, the remedy, and who can act."""
+    shape = excluded.shape
+    move = _how_to_move(gang.index, excluded.volume.claim)
+    nodes = _usable(gang, shape.volumes)
+    if not nodes:
+        number = counted(gang.index.nodes, "node")
+        one_by_one = all(_usable(gang, [places]) for places in shape.volumes)
+        if one_by_one:
+            return (
+                "and no node can use all volumes of the pod",
+                f"Use volumes that one node can use together{move}",
+                "you",
+            )
+        return (
+            f"and none of {number} is one of them",
+            f"Ask the platform team to bring such a node back{move}",
+            "platform",
+        )
+
+    names = listed(node.name for node in nodes)
+    inside = [node for node in nodes if node in nodes_in_pool(excluded.alone)]
+    if not inside:
+        return (
+            f"and they ({names}) are not in its node pool",
+            f"Ask the platform team to add such a node to the pool{move}",
+            "platform",
+        )
+
+    own = replace(shape, volumes=())
+    closed = {node.name: why for node in inside if (why := unfit_because(own, node))}
+    if len(closed) == len(inside):
+        by_why = by_key((why, name) for name, why in closed.items())
+        each = listed(f"{listed(names)} ({why})" for why, names in by_why.items())
+        if not any(is_selected(own, node) for node in inside):
+            return (
+                f"and the pods do not select them ({names})",
+                f"Select nodes that can use the volume in the pod template{move}",
+                "you",
+            )
+        return (
+            f"and these take no pods: {each}",
+            f"Ask the platform team to open {listed(closed)}{move}",
+            "platform",
+        )
+
+    open_ = [node for node in inside if node.name not in closed]
+    names = listed(node.name for node in open_)
+    has = "has" if len(open_) == 1 else "have"
+    if not excluded.alone.under(EMPTIED).fits:
+        asks = f"Request what a node with {terms_words(excluded.volume.places)} has"
+        return f"and {names} {has} not enough for the pod, even if empty", f"{asks}{move}", "you"
+    users = [pod for node in open_ for pod in gang.index.pods_on.get(node.name, ())]
+    devices = set(filter(is_device, resources_of([shape])))
+    holding = [pod for pod in users if not devices or devices & dict(pod.shape.requests).keys()]
+    helps, who = what_frees(gang, holding or users, 1, f" on {names}")
+    return f"and {names} {has} no room for the pod", f"{together(*helps)}{move}", who
+
+
+def _how_to_move(index: Index, claim: VolumeClaim) -> str:
+    """Return the rest of a remedy: how pods get an empty volume elsewhere."""
+    if claim.phase != "Bound":
+        return ", or use another StorageClass"
+    storage = class_of(index, claim)
+    late = "" if storage and storage.waits else " with a StorageClass that waits for the pod"
+    return (
+        f". Or copy its data, and create {claim.name} again{late}: its volume is then created where"
+        " there is room"
+    )

@@ -29,7 +29,7 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import ClusterQueue, KueueQueue, KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.rows import CHANNELS, ROOM, Row
@@ -74,6 +74,7 @@ class Snapshot(Value):
     kueue_queues: tuple[KueueQueue, ...] = ()
     cluster_queues: tuple[ClusterQueue, ...] = ()
     volume_claims: tuple[VolumeClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +152,7 @@ class Belongings:
     workload_groups = NamedBy[Key, WorkloadGroup](key_of)
 
     device_classes = NamedBy[str, DeviceClass](name_of)
+    volumes = NamedBy[str, Volume](name_of)
     storage_classes = NamedBy[str, StorageClass](name_of)
     queues = NamedBy[str, Queue](name_of)
     cluster_queues = NamedBy[str, ClusterQueue](name_of)
@@ -280,6 +282,7 @@ _ROWS: tuple[Row[Any], ...] = (
     explain_rows.KUEUE_QUEUES,
     explain_rows.CLUSTER_QUEUES,
     explain_rows.VOLUME_CLAIMS,
+    explain_rows.VOLUMES,
     explain_rows.STORAGE_CLASSES,
     explain_rows.EVENTS,
 )

@@ -86,6 +86,13 @@ class Shape(Value):
     tolerations: tuple[Toleration, ...] = ()
     part: GpuPart | None = None
     """The GPU fractions that it requests, or None."""
+    volumes: tuple[tuple[Term, ...], ...] = ()
+    """For each of its volumes that only some nodes can use, the terms for nodes, one to be met."""
+
+    @property
+    def selects(self) -> bool:
+        """Does it exclude nodes, by its own selectors or by its volumes?"""
+        return bool(self.selector or self.affinity or self.volumes)
 
 
 NO_SHAPE = Shape()
@@ -249,6 +256,8 @@ class Pod(Namespaced):
     """When it was created."""
     volumes: tuple[str, ...] = ()
     """The names of its PersistentVolumeClaims."""
+    ephemeral: tuple[str, ...] = ()
+    """The names of those that Kubernetes creates for its ephemeral volumes."""
     bound: float | None = None
     """When it was bound to its node, or None once it has started or if that is not known."""
     unit_owner: Ref | None = None
@@ -352,7 +361,8 @@ def read_pod(obj: JsonMap) -> Pod:
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=finalizers,
         created=seconds_since_1970(metadata.get("creationTimestamp")),
-        volumes=_volumes(spec),
+        volumes=_volumes(spec, name),
+        ephemeral=_ephemeral(spec, name),
         bound=_bound(obj, scheduled),
         unit_owner=_unit_owner(obj, namespace) if asks_by_itself else None,
         asks_mnnvl=asks_by_itself and gpus_of_pod(spec).every > 0,
@@ -394,11 +404,18 @@ def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
     return Ref(owner.kind.title, namespace, owner.name)
 
 
-def _volumes(spec: JsonMap) -> tuple[str, ...]:
-    """Return the PersistentVolumeClaims that a pod names. Most pods name none."""
+def _volumes(spec: JsonMap, pod: str) -> tuple[str, ...]:
+    """Return the PersistentVolumeClaims of a pod. Most pods have none."""
     volumes = maps_at(spec, "volumes")
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
-    return tuple([name for source in sources if (name := text_at(source, "claimName"))])
+    named = [name for source in sources if (name := text_at(source, "claimName"))]
+    return (*named, *_ephemeral(spec, pod))
+
+
+def _ephemeral(spec: JsonMap, pod: str) -> tuple[str, ...]:
+    """Return the claims that Kubernetes creates for the ephemeral volumes of a pod."""
+    volumes = maps_at(spec, "volumes")
+    return tuple([f"{pod}-{text_at(each, 'name')}" for each in volumes if "ephemeral" in each])
 
 
 def _unscheduled(condition: JsonMap) -> str:

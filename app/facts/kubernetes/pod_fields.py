@@ -27,7 +27,9 @@ class _Container(TypedDict, total=False):
 
 
 class _Volume(TypedDict, total=False):
+    name: Any
     persistentVolumeClaim: Any
+    ephemeral: Any
 
 
 class PodSpecForm(TypedDict, total=False):

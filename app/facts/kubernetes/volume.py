@@ -1,10 +1,13 @@
-"""PersistentVolumeClaims and StorageClasses."""
+"""PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
 
-from app.facts.identity import ClusterScoped, Namespaced, read_key
-from app.objects.shape import JsonMap, map_at, text_at
+from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
+from app.facts.kubernetes.selectors import Requirement, Term, node_selector_terms
+from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""The provisioner of classes whose volumes are created by hand, such as local disks."""
 
 
 class VolumeClaim(Namespaced):
@@ -20,6 +23,16 @@ class VolumeClaim(Namespaced):
     """When its deletion was requested."""
 
 
+class Volume(ClusterScoped):
+    """A PersistentVolume."""
+
+    kind = "PersistentVolume"
+    places: tuple[Term, ...] = ()
+    """The terms of its node affinity, one of which a node must meet. Empty for any node."""
+    storage_class: str = ""
+    phase: str = "Pending"
+
+
 class StorageClass(ClusterScoped):
     """A StorageClass."""
 
@@ -27,7 +40,11 @@ class StorageClass(ClusterScoped):
     waits: bool = False
     """Does it bind a volume only once a pod is placed?"""
     is_default: bool = False
-    """Whether claims that name no class get it."""
+    """Whether claims that name none get it."""
+    provisions: bool = True
+    """Does it create volumes, instead of waiting for ones that are created by hand?"""
+    places: tuple[Term, ...] = ()
+    """The terms of its allowed topologies, one of which a node must meet. Empty for any node."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:
@@ -43,10 +60,28 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
     )
 
 
+def read_volume(obj: JsonMap) -> Volume:
+    spec = map_at(obj, "spec")
+    return Volume(
+        read_name(obj),
+        node_selector_terms(map_at(spec, "nodeAffinity", "required")),
+        text_at(spec, "storageClassName"),
+        text_at(map_at(obj, "status"), "phase") or "Pending",
+    )
+
+
 def read_storage_class(obj: JsonMap) -> StorageClass:
     metadata = map_at(obj, "metadata")
     return StorageClass(
         text_at(metadata, "name"),
         obj.get("volumeBindingMode") == "WaitForFirstConsumer",
         map_at(metadata, "annotations").get(_IS_DEFAULT) == "true",
+        obj.get("provisioner") != _NO_PROVISIONER,
+        tuple(
+            tuple(
+                Requirement(text_at(item, "key"), "In", tuple(texts_at(item, "values")))
+                for item in maps_at(term, "matchLabelExpressions")
+            )
+            for term in maps_at(obj, "allowedTopologies")
+        ),
     )

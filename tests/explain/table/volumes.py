@@ -2,9 +2,11 @@
 
 from msgspec.structs import replace
 
-from app.facts.kubernetes.volume import StorageClass, VolumeClaim
-from tests.explain.fleet import NAMESPACE, NOW, pods
-from tests.explain.table.row import Changes, Row
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from tests.explain.fleet import HOST, NAMESPACE, NOW, ZONE, fill, nodes, pods
+from tests.explain.table.row import ONE_NODE, Changes, Row, changed, labelled
 
 FAST = StorageClass("fast")
 LATE = StorageClass("late", waits=True)
@@ -23,8 +25,27 @@ def data(**changes: object) -> VolumeClaim:
     return replace(VolumeClaim(NAMESPACE, "data"), **changes)
 
 
+def disk(key: str, *values: str) -> Volume:
+    """The volume of the claim, for nodes with one of these labels."""
+    return Volume("pv-1", ((Requirement(key, "In", values),),), "late", "Bound")
+
+
+def tied(volume: Volume, **changes: object) -> Changes:
+    """All pods name the claim, which has this volume."""
+    claim = data(phase="Bound", volume="pv-1", storage_class="late")
+    return {**claimed(claim, LATE), "volumes": (volume,), **changes}
+
+
 BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")
 NAMED = "PersistentVolumeClaim data, which 4 pods use,"
+TIED = "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with"
+LOCAL = StorageClass("local", waits=True, provisions=False)
+FREE = Volume("pv-9", storage_class="other", phase="Available")
+WITH_DATA = pods(volumes=("data",))
+ZONE_B = tuple(node.name for node in nodes()[8:])
+ON_ONE = Shape((("pods", 1000),), affinity=ONE_NODE)
+SMALL = {"cpu": 64_000, "pods": 110_000, "nvidia.com/gpu": 4_000}
+IN_ZONE_B = replace(LATE, places=((Requirement(ZONE, "In", ("zone-b",)),),))
 
 VOLUMES = (
     Row(
@@ -90,5 +111,100 @@ VOLUMES = (
         f"{NAMED} is being deleted",
         "you",
         claimed(BOUND),
+    ),
+    Row(
+        "VolumeUnbound",
+        "no volume of a class whose volumes are made by hand is free",
+        {**claimed(data(storage_class="local"), LOCAL), "volumes": (FREE,)},
+        f"{NAMED} is not bound: StorageClass local creates no volumes, and no PersistentVolume of"
+        " it is available",
+        "platform",
+        {
+            **claimed(data(storage_class="local"), LOCAL),
+            "volumes": (replace(FREE, storage_class="local"),),
+        },
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the zone of the disk is full",
+        tied(disk(ZONE, "zone-b"), pods=(*WITH_DATA, *fill("rack-b1", "rack-b2"))),
+        f"{TIED} {ZONE}=zone-b can use, and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more have no room"
+        " for the pod",
+        "wait",
+        tied(disk(ZONE, "zone-a"), pods=(*WITH_DATA, *fill("rack-b1", "rack-b2"))),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the node of the disk is gone",
+        tied(disk(HOST, "gpu-99")),
+        f"{TIED} {HOST}=gpu-99 can use, and none of 16 nodes is one of them",
+        "platform",
+        tied(Volume("pv-1")),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the zone of the disk is closed",
+        tied(disk(ZONE, "zone-b"), nodes=changed(ZONE_B, unschedulable=True)),
+        f"{TIED} {ZONE}=zone-b can use, and these take no pods: gpu-08, gpu-09, gpu-10,"
+        " gpu-11 and 4 more (cordoned)",
+        "platform",
+        tied(disk(ZONE, "zone-a"), nodes=changed(ZONE_B, unschedulable=True)),
+        also=("NodesUnfit",),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the pods select other nodes than those of the disk",
+        tied(disk(HOST, "gpu-04"), pods=pods(volumes=("data",), shape=ON_ONE)),
+        f"{TIED} {HOST}=gpu-04 can use, and the pods do not select them (gpu-04)",
+        "you",
+        tied(disk(HOST, "gpu-00"), pods=pods(volumes=("data",), shape=ON_ONE)),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the nodes of the disk are in another pool",
+        tied(disk(ZONE, "zone-b"), nodes=labelled(ZONE_B, pool="h100")),
+        f"{TIED} {ZONE}=zone-b can use, and they (gpu-08, gpu-09, gpu-10, gpu-11 and 4 more) are"
+        " not in its node pool",
+        "platform",
+        tied(disk(ZONE, "zone-a"), nodes=labelled(ZONE_B, pool="h100")),
+        also=("OutsidePool",),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the nodes of the disk are too small",
+        tied(disk(HOST, "gpu-04"), nodes=changed(("gpu-04",), allocatable=SMALL)),
+        f"{TIED} {HOST}=gpu-04 can use, and gpu-04 has not enough for the pod, even if empty",
+        "you",
+        tied(disk(ZONE, "zone-a"), nodes=changed(("gpu-04",), allocatable=SMALL)),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "two disks are in different zones",
+        {
+            "pods": pods(volumes=("data", "more")),
+            "volume_claims": (
+                data(phase="Bound", volume="pv-1", storage_class="late"),
+                replace(data(phase="Bound", volume="pv-2", storage_class="late"), name="more"),
+            ),
+            "storage_classes": (LATE,),
+            "volumes": (disk(ZONE, "zone-a"), replace(disk(ZONE, "zone-b"), name="pv-2")),
+        },
+        f"{TIED} {ZONE}=zone-a can use, and no node can use all volumes of the pod; 1 other claim"
+        " has the same problem",
+        "you",
+        tied(disk(ZONE, "zone-a")),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "its StorageClass creates disks in another zone only",
+        {
+            **claimed(data(storage_class="late"), IN_ZONE_B),
+            "pods": (*WITH_DATA, *fill("rack-b1", "rack-b2")),
+        },
+        "PersistentVolumeClaim data gets a volume which only nodes with"
+        f" {ZONE}=zone-b can use (StorageClass late), and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more"
+        " have no room for the pod",
+        "wait",
+        claimed(data(storage_class="late"), IN_ZONE_B),
     ),
 )

@@ -1,9 +1,12 @@
-"""What is kept of claims of volumes, and of StorageClasses."""
+"""What is kept of claims of volumes, of volumes, and of StorageClasses."""
 
+from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import (
     StorageClass,
+    Volume,
     VolumeClaim,
     read_storage_class,
+    read_volume,
     read_volume_claim,
 )
 
@@ -39,3 +42,27 @@ def test_a_class_may_wait_and_may_be_the_default() -> None:
 
     at_once = {"metadata": {"name": "fast"}, "volumeBindingMode": "Immediate"}
     assert read_storage_class(at_once) == StorageClass("fast")
+
+
+def test_a_class_may_create_no_volumes_or_only_in_some_places() -> None:
+    zones = {"key": "zone", "values": ["a", "b"]}
+    obj = {
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "allowedTopologies": [{"matchLabelExpressions": [zones]}],
+    }
+    term = (Requirement("zone", "In", ("a", "b")),)
+    assert read_storage_class(obj) == StorageClass("local", provisions=False, places=(term,))
+
+
+def test_a_volume_says_which_nodes_can_use_it() -> None:
+    host = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}
+    obj = {
+        "metadata": {"name": "pv-1"},
+        "spec": {"nodeAffinity": affinity, "storageClassName": "local"},
+        "status": {"phase": "Bound"},
+    }
+    term = (Requirement("kubernetes.io/hostname", "In", ("n1",)),)
+    assert read_volume(obj) == Volume("pv-1", (term,), "local", "Bound")
+    assert read_volume({"metadata": {"name": "nfs"}}) == Volume("nfs")

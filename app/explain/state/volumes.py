@@ -1,0 +1,41 @@
+"""The nodes that can use the volumes of a pod, according to its PersistentVolumeClaims."""
+
+from collections.abc import Iterator
+
+from app.base.value import Value
+from app.explain.state.index import Index
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.selectors import Term
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+
+
+class Tied(Value):
+    """A PersistentVolumeClaim whose volume only some nodes can use."""
+
+    claim: VolumeClaim
+    places: tuple[Term, ...]
+    """The terms of the volume, or of the StorageClass that will create it."""
+
+
+def class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
+    """Return the StorageClass of a claim, else the default one."""
+    if claim.storage_class is not None:
+        return index.storage_classes.get(claim.storage_class)
+    return next((known for known in index.facts.storage_classes if known.is_default), None)
+
+
+def tied(index: Index, pod: Pod) -> Iterator[Tied]:
+    """Yield the claims of a pod that only some nodes can serve."""
+    for name in pod.volumes:
+        claim = index.volume_claims.get((pod.namespace, name))
+        if claim is None:
+            continue
+        places: tuple[Term, ...] = ()
+        if claim.phase == "Bound":
+            volume = index.volumes.get(claim.volume)
+            places = volume.places if volume else ()
+        else:
+            storage = class_of(index, claim)
+            places = storage.places if storage and storage.waits else ()
+        if places:
+            yield Tied(claim, places)
