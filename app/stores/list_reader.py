@@ -91,6 +91,10 @@ class Reading:
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
+    async def list_one(self, resource: Resource, namespace: str, name: str) -> None:
+        """Read one object of a list. An error is not recorded: the object only adds to others."""
+        await self._try(resource, namespace, name=name)
+
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
         """List all namespaces. If that is forbidden, list `namespace` if one is given."""
         error = await self._try(resource, None)
@@ -107,7 +111,7 @@ class Reading:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def _try(
-        self, resource: Resource, namespace: str | None, selector: str = ""
+        self, resource: Resource, namespace: str | None, selector: str = "", *, name: str = ""
     ) -> ClusterError | None:
         """Read a list. Return its error. Return None if there is none or the resource
         isn't served.
@@ -115,7 +119,10 @@ class Reading:
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:
-            selection = Selection(resource, namespace, labels=selector, form=row.form)
+            fields = f"metadata.name={name}" if name else ""
+            selection = Selection(
+                resource, namespace, labels=selector, fields=fields, form=row.form
+            )
             async for page in pages(self._client, selection):
                 facts += map(row.read, page.items)
             self._served.add(row.name)

@@ -66,9 +66,14 @@ async def read_namespace(
         reads = (_read(reading, resource, namespace, room, asked) for resource in resources)
         await asyncio.gather(*reads)
 
-    later = {*_OF_CLAIMS, *_OF_VOLUMES, kinds.VOLUME, *_OF_KUEUE}
+    later = {*_OF_CLAIMS, *_OF_VOLUMES, kinds.VOLUME, *_OF_KUEUE, *WORKLOAD_KINDS}
     await read(resource for resource in reading.rows if resource not in later)
-    await read(_needed(reading, namespace, asked))
+    if asked and asked.kind in {resource.kind for resource in WORKLOAD_KINDS}:
+        await reading.list_one(ASKED[asked.kind], asked.namespace, asked.name)
+    needed = list(_needed(reading, namespace, asked))
+    await read(needed)
+    if reading.of("kueue_workloads"):
+        await read(resource for resource in _OF_KUEUE if resource not in needed)
     if _names_volumes(reading):
         await reading.list_everywhere(kinds.VOLUME)
     for elsewhere in sorted(_of_helpers(reading, namespace)):
@@ -126,9 +131,11 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
     gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
-    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == KUEUE for gang in gangs)
-    if of_kueue or _may_be_suspended(reading, asked):
+    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs)
+    if of_kueue or (asked and _may_be_suspended(reading, asked)):
         yield from _OF_KUEUE
+    elif asked is None:
+        yield kinds.KUEUE_WORKLOAD  # what it holds may have no pods and no events
 
 
 def _names_volumes(reading: Reading) -> bool:
@@ -144,13 +151,7 @@ def _names_volumes(reading: Reading) -> bool:
     return any(claim.volume or by_hand for claim in claims)
 
 
-def _may_be_suspended(reading: Reading, asked: Ref | None) -> bool:
-    """Return whether Kueue may keep workloads from having pods.
-
-    Without `asked`, it may if an event of Kueue exists. Otherwise, it may if `asked` is a workload
-    without pods.
-    """
-    if asked is None:
-        return any("kueue" in event.source for event in reading.of("events"))
+def _may_be_suspended(reading: Reading, asked: Ref) -> bool:
+    """Return whether Kueue may keep a workload from having pods: it has none."""
     is_workload = asked.kind in {resource.kind for resource in WORKLOAD_KINDS}
     return is_workload and not any(asked in pod.made_for for pod in reading.of("pods"))

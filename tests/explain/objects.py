@@ -13,7 +13,7 @@ from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
-from app.facts.identity import Place
+from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.shard import Shard
@@ -28,6 +28,7 @@ from app.facts.kubernetes.pod import OTHER_GROUP, RUNS, Pod, PodClaim, Shape, St
 from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.labels import KAI_QUEUE, NODE_POOL
 from app.facts.nvidia.computedomain import ComputeDomain
 
@@ -68,6 +69,7 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from map(volume_claim, facts.volume_claims)
     yield from map(pod, facts.pods)
     yield from map(claim, facts.claims)
+    yield from map(workload_status, facts.workload_statuses)
     yield from (event(number, fact) for number, fact in enumerate(facts.events))
 
 
@@ -836,15 +838,51 @@ def kueue_workload(fact: KueueWorkload) -> Object:
         flavors = {f"r{number}": flavor for number, flavor in enumerate(fact.flavors)}
         assigned = [{"name": "main", "flavors": flavors}]
         status["admission"] = {"clusterQueue": fact.cluster_queue, "podSetAssignments": assigned}
+    owners = [{"kind": "x", "name": u, "uid": u} for u in fact.owners]
     return made(
         "kueue.x-k8s.io/v1beta1",
         "Workload",
         fact.namespace,
         fact.name,
         fact.uid,
-        metadata={"ownerReferences": [{"kind": "x", "name": u, "uid": u} for u in fact.owners]},
+        metadata={"ownerReferences": [*owners, *_controllers(fact.controller)]},
         spec={"queueName": fact.queue, "active": fact.active},
         status=status,
+    )
+
+
+def _controllers(ref: Ref | None) -> list[Object]:
+    if ref is None:
+        return []
+    return [
+        {
+            "apiVersion": "batch/v1",
+            "kind": ref.kind,
+            "name": ref.name,
+            "uid": "",
+            "controller": True,
+        }
+    ]
+
+
+def workload_status(fact: WorkloadStatus) -> Object:
+    """The Job that has this status."""
+    labels = {"kueue.x-k8s.io/queue-name": "lab"} if fact.queued else {}
+    ends = {
+        "type": fact.ended,
+        "status": "True",
+        "reason": fact.reason,
+        "message": fact.message,
+        **({"lastTransitionTime": stamp(fact.time)} if fact.time is not None else {}),
+    }
+    return made(
+        "batch/v1",
+        fact.ref.kind,
+        fact.ref.namespace,
+        fact.ref.name,
+        metadata={"labels": labels},
+        spec={"suspend": bool(fact.suspended)},
+        status={"conditions": [ends] if fact.ended else []},
     )
 
 

@@ -366,13 +366,7 @@ JOB = Ref("Job", NAMESPACE, "j")
     [
         pytest.param({"pods": ()}, JOB, 2, id="a Job without pods"),
         pytest.param({}, SET_REF, 1, id="a PodCliqueSet"),
-        pytest.param({"events": (Event("u", "r", "", NOW, "x"),)}, None, 1, id="a list"),
-        pytest.param(
-            {"events": (Event("u", "r", "", NOW, "batch/job-kueue-controller"),)},
-            None,
-            2,
-            id="a list where Kueue acts",
-        ),
+        pytest.param({"events": (Event("u", "r", "", NOW, "x"),)}, None, 2, id="a list"),
     ],
 )
 async def test_what_kueue_holds_is_read_if_it_may_hold_what_has_no_pods(

@@ -7,12 +7,14 @@ from app.explain.answers.pending import rows, waiting_without_pods
 from app.explain.output.waiting_text import exit_code, list_text
 from app.explain.state.index import Index
 from app.explain.state.makers import is_made_by
+from app.explain.state.read import read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import NAMESPACE, NOW
+from tests.explain.test_read import Cluster
 
 QUOTA = 'pods "x" is forbidden: exceeded quota: team, limited: requests.cpu=64'
 SPACE = NAMESPACE
@@ -77,8 +79,8 @@ def test_what_another_workload_made_is_not_confused_with_it(workload: str, other
 
 
 def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> None:
-    said = "Job has reached the specified backoff limit"
-    event = refused(of("Job/sweep"), said, ago=4000, reason="BackoffLimitExceeded")
+    said = "no such template"
+    event = refused(of("Job/sweep"), said, ago=4000, reason="Unusual")
     answer = explain(told(event), of("Job/sweep"))
     assert answer
     assert [reason.text.partition(". ")[2] for reason in answer.reasons] == [
@@ -151,6 +153,13 @@ def suspended(*conditions: KueueCondition) -> Index:
         SPACE, "job-sweep-1a", "lab", conditions=conditions, controller=of("Job/sweep")
     )
     return Index(Snapshot(kueue_workloads=(workload,), now=NOW))
+
+
+async def test_a_list_has_what_kueue_holds_without_any_event() -> None:
+    """Events are kept for an hour, and a Job may be suspended for days."""
+    snapshot = suspended(NO_QUOTA).facts
+    read = await read_list(Cluster(snapshot), "", room=True, now=NOW)
+    assert waiting_without_pods(Index(read)) == [of("Job/sweep")]
 
 
 NO_QUOTA = condition("QuotaReserved", False, "insufficient quota for cpu in flavor default", 600)

@@ -1,5 +1,6 @@
 """The answer about one object: whether it is placed as requested, and if not, why."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -12,18 +13,21 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.messages import said_of, silence
-from app.explain.reasons.reason import Reason, ago, counted, listed
+from app.explain.reasons.reason import Reason, ago, counted, listed, with_age
 from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
+from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
+from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
+_MADE = {resource.kind for resource in WORKLOAD_KINDS}
 _WHOLE = {
     "PodCliqueSet",
     "PodGang",
     "PodGroup",
     "Workload",
-    *(resource.kind for resource in WORKLOAD_KINDS),
+    *_MADE,
 }
 """The kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
 
@@ -171,7 +175,7 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
 
 
 def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool) -> State:
-    if _missing_replicas(about) or placement == "waits":
+    if _missing_replicas(about) or (placement == "waits" and not _has_ended(about)):
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
         return "problem"
@@ -180,8 +184,16 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
     return "warning" if reasons or _how_it_ends(about) else placement
 
 
+def _has_ended(about: Subject) -> bool:
+    """Return whether the requested workload has ended, by its own status."""
+    status = status_of(about.index, about.ref) if about.ref.kind in _MADE else None
+    return status is not None and bool(status.ended)
+
+
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod ends or has ended, or "" if it is alive."""
+    """Return how the requested pod or workload ends or has ended; "" if it is alive."""
+    if about.ref.kind in _MADE:
+        return _how_workload_ends(about)
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)
@@ -191,6 +203,21 @@ def _how_it_ends(about: Subject) -> str:
         held_by = f", blocked by finalizer {listed(pod.finalizers)}" if pod.finalizers else ""
         return f"is being deleted{held_by}"
     return f"has ended ({pod.phase})" if pod.finished else ""
+
+
+def _how_workload_ends(about: Subject) -> str:
+    """Return how a workload has ended, by its status, or else by its pods."""
+    now = about.index.facts.now
+    status = status_of(about.index, about.ref)
+    if status and status.ended:
+        words = "has failed" if status.ended == FAILED else "has completed"
+        return with_age(words, status.time, now)
+    pods = about.index.pods_made_for.get(about.ref, ())
+    if pods and all(pod.finished for pod in pods):
+        phases = Counter(pod.phase for pod in pods)
+        each = listed(f"{count} {phase}" for phase, count in sorted(phases.items()))
+        return f"has no pod that runs or is pending: {counted(pods, 'pod')} ended ({each})"
+    return ""
 
 
 def _missing_replicas(about: Subject) -> int:
@@ -217,6 +244,8 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     if of.total is None:
         return f"It is not known whether {name} is placed"
     if not of.total and not about.gangs and not about.pcs:
+        if _has_ended(about):
+            return f"{name} {_how_it_ends(about)}"
         return (
             f"No pod uses {name}"
             if about.ref.kind in USED
@@ -230,7 +259,8 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     pods = _pods_words(about, of)
     ends = _how_it_ends(about)
     if ends:
-        return f"{name} {ends}" if _is_alone(about) else f"{name} {ends}; {pods}"
+        alone = about.ref.kind in _MADE or _is_alone(about)
+        return f"{name} {ends}" if alone else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
         return f"{name} is placed: {pods}; its constraints were not checked"
 

@@ -165,11 +165,13 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 def _of_made(index: Index, ref: Ref) -> _Match | None:
     """Return the pods of a workload whose own object is not read, such as a Job.
 
-    A workload without pods is known if its controller or Kueue says why it has none.
+    Without a pod, such a workload is known by its status, or if its controller or Kueue says why it
+    has none.
     """
     pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]
-    return _Match(NOWHERE, living or pods) if pods or is_known(index, ref) else None
+    is_there = pods or ref in index.workload_statuses or is_known(index, ref)
+    return _Match(NOWHERE, living or pods) if is_there else None
 
 
 def _of_claim(index: Index, ref: Ref) -> _Match | None:

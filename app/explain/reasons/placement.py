@@ -88,7 +88,10 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     best = placements.under(EMPTY).best
     selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
-    remedy = f"Use smaller or fewer pods{_beside_size(obstacle)}"
+    larger = "more nodes" if level == "cluster" else f"more nodes in one {level}"
+    remedy = (
+        f"Use smaller or fewer pods{_beside_size(obstacle)}, or ask the platform team for {larger}"
+    )
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
     if not best:
@@ -170,7 +173,8 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             )
             return (
                 text,
-                f"Request at most {amount(name, most)} per pod{_beside_size(obstacle)}",
+                f"Request at most {amount(name, most)} per pod{_beside_size(obstacle)}, or ask the"
+                " platform team for larger nodes",
                 "you",
             )
     return None
@@ -231,6 +235,13 @@ def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str,
     if labelled and counts_as_gpu(name):
         have = counted(labelled, "node has", "nodes have")
         text = f"{text}, although {have} GPUs according to the labels"
+    if not labelled and not any(map(is_device, offered)):
+        remedy = (
+            f"Ask the platform team for nodes that offer {name}. If there should be some, the"
+            " device plugin (GPU Operator) makes nodes offer it: kubectl get pods -A -o wide | grep"
+            " device-plugin"
+        )
+        return text, remedy, "platform"
     remedy = (
         "Ask the platform team to check the device plugin (GPU Operator), which makes nodes offer"
         f" {name}: kubectl get pods -A -o wide | grep device-plugin"

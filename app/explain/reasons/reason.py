@@ -71,6 +71,8 @@ class Rule(Value):
     """Can the reason apply to this gang at all? If not, missing facts don't matter."""
     named: str = ""
     """The id of the reason if it differs from the name of `check`."""
+    together: bool = False
+    """Does it look at pods one by one? Then pods that belong to no gang are examined as one."""
     unexplained: bool = False
     """Is it checked only for pending gangs that no other rule explains?"""
 

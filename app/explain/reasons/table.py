@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.explain.gangs.gang import Gang
+from app.explain.gangs.gang import Gang, Unit
 from app.explain.reasons import (
     background,
     claims,
@@ -41,9 +41,11 @@ from app.explain.reasons import (
     topology,
     uncreated_pods,
     volumes,
+    workload_status,
 )
-from app.explain.reasons.reason import Reason, Rule, Severity
+from app.explain.reasons.reason import Reason, Rule, Severity, listed
 from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
 from app.facts.rows import CHANNELS, ROOM
 
 
@@ -135,6 +137,8 @@ EFFECTS = {"GateBaseGang"}
 """The reasons about gangs that a gang waits for. The reasons of those gangs are examined too."""
 
 MOOT: Mapping[str, frozenset[str]] = {
+    "WorkloadFailed": frozenset({"GangIncomplete", "PodsNotCreated", "NotGrouped"}),
+    "WorkloadSuspended": frozenset({"PodsNotCreated"}),
     "DomainDeadlock": frozenset({"GateOpens"}),
     "WrongScheduler": frozenset({"SchedulerSilent"}),
     "VolumeElsewhere": frozenset({"NeverFits", "NoDomainFits", "OtherResource"}),
@@ -145,6 +149,8 @@ MOOT: Mapping[str, frozenset[str]] = {
 """For each reason, the reasons that are omitted if they concern only its objects."""
 
 RULES: tuple[Rule, ...] = (
+    Rule(workload_status.workload_failed),
+    Rule(workload_status.workload_suspended),
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
     Rule(creation.set_being_deleted, ("sets",), _of_set),
@@ -154,9 +160,11 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.wrong_scheduler, ("pods",), Gang.is_constrained),
     Rule(constraints.level_unknown, ("topologies",), Gang.is_constrained),
     Rule(constraints.min_above_replicas, ("cliques",)),
-    Rule(gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
-    Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing"),
-    Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait),
+    Rule(
+        gates.workload_missing, ("pods", "workloads", "workload_groups"), _references, together=True
+    ),
+    Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
+    Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait, together=True),
     Rule(pod_starts.kubelet_rejects, ("pods",), _nothing_waits, "KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(
@@ -171,11 +179,17 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
     Rule(gates.gate_opens, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(kueue.kueue_holds, ("pods", "kueue_workloads"), kueue.in_kueue),
-    Rule(gates.gate_foreign, ("pods",), Gang.may_wait),
+    Rule(gates.gate_foreign, ("pods",), Gang.may_wait, together=True),
     Rule(constraints.topology_unnamed, ("gangs",), Gang.is_constrained),
-    Rule(gates.not_grouped, ("pods",), Gang.may_wait),
-    Rule(scheduler_messages.scheduler_refuses, ("pods",), Gang.may_wait),
-    Rule(scheduler_messages.scheduler_unknown, ("pods",), Gang.may_wait, "SchedulerSilent"),
+    Rule(gates.not_grouped, ("pods",), Gang.may_wait, together=True),
+    Rule(scheduler_messages.scheduler_refuses, ("pods",), Gang.may_wait, together=True),
+    Rule(
+        scheduler_messages.scheduler_unknown,
+        ("pods",),
+        Gang.may_wait,
+        "SchedulerSilent",
+        together=True,
+    ),
     Rule(missing_queue.queue_missing, ("pod_groups", "queues"), _grouped),
     Rule(queue.given_up, ("pod_groups",), _grouped),
     Rule(rejected_constraints.preferred_broader, (), _waits_constrained),
@@ -189,15 +203,26 @@ RULES: tuple[Rule, ...] = (
     Rule(queue.lower_priority, QUEUES, _grouped),
     Rule(queue.queue_quota, QUEUES, _grouped),
     Rule(queue.queue_status_stale, (*QUEUES, ROOM), _grouped),
-    Rule(claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
-    Rule(claims.claim_not_created, ("pods", "events"), _claims_and_waits, "ClaimMissing"),
+    Rule(
+        claims.claim_missing,
+        ("pods", "claims", "claim_templates"),
+        _claims_and_waits,
+        together=True,
+    ),
+    Rule(
+        claims.claim_not_created,
+        ("pods", "events"),
+        _claims_and_waits,
+        "ClaimMissing",
+        together=True,
+    ),
     Rule(claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
     Rule(shared_claims.claim_queue, ("pods", "claims", "pod_groups"), _claims_and_waits),
     Rule(shared_claims.claim_elsewhere, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
     Rule(shared_claims.claim_being_deleted, ("pods", "claims"), claims.uses_claims),
     Rule(shared_claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule(shared_claims.claim_full, ("pods", "claims"), _claims_and_waits),
-    Rule(volumes.volume_unbound, OF_VOLUMES, _has_volumes),
+    Rule(volumes.volume_unbound, OF_VOLUMES, _has_volumes, together=True),
     Rule(volumes.volume_elsewhere, (*OF_VOLUMES, "volumes", *ROOMS), _may_be_tied),
     Rule(nodes.pool_not_chosen, ("pod_groups",), _grouped),
     Rule(nodes.no_node_matches, ROOMS, Gang.may_wait),
@@ -219,17 +244,23 @@ RULES: tuple[Rule, ...] = (
     Rule(claims.not_in_pods_of_units, ("pods",), named="ClaimNotInjected"),
     Rule(claims.claim_not_injected, ("sets", "cliques", "pods"), _of_set),
     Rule(claims.claim_not_in_pods, ("cliques", "pods")),
-    Rule(pod_starts.kubelet_refuses, ("pods", "nodes", "events")),
+    Rule(pod_starts.kubelet_refuses, ("pods", "nodes", "events"), together=True),
     Rule(compute_domains.domain_deadlock, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule(placed_pods.required_violated, ("pods", "nodes", *TOPOLOGY)),
-    Rule(placed_pods.node_gone, ("pods", "nodes")),
-    Rule(placed_pods.node_not_ready, ("pods", "nodes")),
-    Rule(pod_starts.not_started, ("pods", "nodes")),
-    Rule(pod_starts.container_crashes, ("pods",)),
+    Rule(placed_pods.node_gone, ("pods", "nodes"), together=True),
+    Rule(placed_pods.node_not_ready, ("pods", "nodes"), together=True),
+    Rule(pod_starts.not_started, ("pods", "nodes"), together=True),
+    Rule(pod_starts.container_crashes, ("pods",), together=True),
     Rule(placed_pods.binding_failed, ("pods", "events"), Gang.may_wait),
-    Rule(scheduler_messages.scheduler_silent, ("pods",), Gang.may_wait, unexplained=True),
+    Rule(
+        scheduler_messages.scheduler_silent,
+        ("pods",),
+        Gang.may_wait,
+        unexplained=True,
+        together=True,
+    ),
     Rule(scheduler_messages.kai_refuses, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
     Rule(scheduler_messages.kai_silent, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
     Rule(kueue.kueue_may_evict, ("pods", "kueue_workloads"), kueue.in_kueue),
@@ -294,8 +325,11 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     only previewed.
     """
     gangs = list(gangs)
+    joined = _joined(gangs)
     # many rules hold for the same gangs
-    applying_of = cache(lambda applies: list(filter(applies, gangs)))
+    applying_of = cache(
+        lambda applies, together: list(filter(applies, joined if together else gangs))
+    )
     found: dict[int, list[Reason]] = {}
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
@@ -303,7 +337,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     explained: set[Ref] = set()
 
     for position, rule in enumerate(RULES):
-        applying = applying_of(rule.applies)
+        applying = applying_of(rule.applies, rule.together)
         if not applying or rule.unexplained:
             continue
         facts = applying[0].facts
@@ -318,14 +352,15 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
             for gang in applying:
                 of_gang = list(rule.check(gang))
                 found.setdefault(position, []).extend(of_gang)
-                if any(map(_keeps_from_starting, of_gang)):
-                    explained.add(gang.ref)
+                holding = list(filter(_keeps_from_starting, of_gang))
+                if holding:
+                    explained.update((gang.ref, *(ref for each in holding for ref in each.objects)))
 
     if quoting and not unknown and not skipped:
         left = [gang for gang in gangs if gang.ref not in explained]
         for position, rule in enumerate(RULES):
             if rule.unexplained:
-                own = filter(rule.applies, left)
+                own = filter(rule.applies, _joined(left) if rule.together else left)
                 found[position] = list(itertools.chain.from_iterable(map(rule.check, own)))
 
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
@@ -334,6 +369,20 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     return Examined(
         tuple(in_order), tuple(unknown.values()), tuple(skipped), tuple(sorted(lacking))
     )
+
+
+def _joined(gangs: Sequence[Gang]) -> list[Gang]:
+    """Return the gangs, with all pods that belong to no gang as one."""
+    alone = [gang for gang in gangs if gang.ref.kind == Pod.kind]
+    if len(alone) < 2:
+        return list(gangs)
+    makers = {pod.made_for[:1] or (pod.controller,) for gang in alone for pod in gang.pods}
+    [maker] = makers.pop() if len(makers) == 1 else (None,)
+    names = listed((gang.ref.name for gang in alone), 2)
+    ref = maker or Ref(Pod.kind, alone[0].namespace, names)
+    members = tuple(member for gang in alone for member in gang.members)
+    pods = Gang(ref, Unit(ref.name, members=members), alone[0].topology)
+    return [*(gang for gang in gangs if gang.ref.kind != Pod.kind), pods]
 
 
 def _severity(reason: Reason) -> int:

@@ -7,7 +7,7 @@ other kinds are read.
 from collections.abc import Iterable
 from typing import Any
 
-from app.explain.state.snapshot import BY_RESOURCE, Snapshot, projected
+from app.explain.state.snapshot import BY_RESOURCE, ON_REQUEST, Snapshot, projected
 from app.facts.identity import Ref
 from app.facts.rows import CHANNELS, ROOM
 from app.kube.api import Reader
@@ -26,7 +26,7 @@ async def read_list(
     Without `room`, free capacity is not read. With `asked`, only the facts that explain this object
     are read.
     """
-    reading = Reading(client, BY_RESOURCE)
+    reading = Reading(client, ON_REQUEST)
     with paused():
         await read_namespace(reading, namespace, room=room, asked=asked)
     return Snapshot(**reading.found(), now=now)

@@ -31,6 +31,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.kubernetes.workload_status import WorkloadStatus, read_workload_status
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.rows import CHANNELS, ROOM, Row
 from app.facts.workload_of_pod import WORKLOAD_KINDS
@@ -76,6 +77,8 @@ class Snapshot(Value):
     volume_claims: tuple[VolumeClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
+    workload_statuses: tuple[WorkloadStatus, ...] = ()
+    """Of a workload that somebody asked about, and of all in files."""
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read in full, with the cause. Their known objects are kept."""
@@ -150,6 +153,8 @@ class Belongings:
     kueue_workloads = NamedBy[Key, KueueWorkload](key_of)
     kueue_queues = NamedBy[Key, KueueQueue](key_of)
     workload_groups = NamedBy[Key, WorkloadGroup](key_of)
+
+    workload_statuses = NamedBy[Ref, WorkloadStatus](attrgetter("ref"))
 
     device_classes = NamedBy[str, DeviceClass](name_of)
     volumes = NamedBy[str, Volume](name_of)
@@ -287,8 +292,18 @@ _ROWS: tuple[Row[Any], ...] = (
     explain_rows.EVENTS,
 )
 
+_STATUS_ROWS: Mapping[Resource, Row[Any]] = {
+    resource: Row(
+        resource, read_workload_status, name="workload_statuses", title="statuses of workloads"
+    )
+    for resource in WORKLOAD_KINDS
+}
+
 BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}
 """The rows of the resources that are read to explain a workload."""
+
+ON_REQUEST: Mapping[Resource, Row[Any]] = {**BY_RESOURCE, **_STATUS_ROWS}
+"""The same, and the rows of workloads of which only the object that is asked about is read."""
 
 TITLES: Mapping[str, str] = {
     **{row.name: row.title for row in _ROWS},
@@ -305,7 +320,7 @@ OF_KIND: Mapping[str, Resource] = {
 }
 """The resources that users can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
 
-_BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
+_BY_KIND = {(resource.group, resource.kind): row for resource, row in ON_REQUEST.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 

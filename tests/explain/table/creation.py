@@ -4,7 +4,11 @@ from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.status import LastError
+from app.facts.identity import Ref
+from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import (
+    NAMESPACE,
     NOW,
     condition,
     pcs,
@@ -21,7 +25,42 @@ ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
 
 PLACED = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
 
+JOB = Ref("Job", NAMESPACE, "train")
+OF_JOB = pods(made_for=(JOB,))
+REACHED = "Job has reached the specified backoff limit"
+FAILED = WorkloadStatus(JOB, "Failed", "BackoffLimitExceeded", REACHED, NOW - 600)
+HELD = WorkloadStatus(JOB, suspended="spec.suspend")
+
 MADE = (
+    Row(
+        "WorkloadFailed",
+        "its Job is at its backoff limit",
+        {"pods": OF_JOB, "workload_statuses": (FAILED,)},
+        f"Job train has failed: {REACHED} (BackoffLimitExceeded) (10 minutes ago)",
+        "you",
+        {"pods": OF_JOB, "workload_statuses": (replace(FAILED, ended="Complete"),)},
+    ),
+    Row(
+        "WorkloadSuspended",
+        "its Job is suspended",
+        {"pods": OF_JOB, "workload_statuses": (HELD,)},
+        "Job train is suspended (spec.suspend: true), so it has no pods",
+        "you",
+        {"pods": OF_JOB, "workload_statuses": (replace(HELD, suspended=""),)},
+    ),
+    Row(
+        "WorkloadSuspended",
+        "its Job has the label of a queue of Kueue",
+        {"pods": OF_JOB, "workload_statuses": (replace(HELD, queued=True),)},
+        "Job train is suspended (spec.suspend: true), so it has no pods. It has the label of a"
+        " queue of Kueue, and Kueue has created no Workload for it",
+        "platform",
+        {
+            "pods": OF_JOB,
+            "workload_statuses": (HELD,),
+            "kueue_workloads": (KueueWorkload(NAMESPACE, "job-train", "lab", controller=JOB),),
+        },
+    ),
     Row(
         "KaiMissing",
         "the APIs of KAI are not served",

@@ -1,0 +1,85 @@
+"""Reasons in the status of a workload: it has failed, or is suspended."""
+
+import shlex
+
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.messages import one_line
+from app.explain.reasons.reason import Evidence, Reasons, about, to_describe, with_age
+from app.explain.state.index import Index
+from app.explain.state.workload_status import status_of
+from app.facts.identity import Ref
+from app.facts.kubernetes.workload_status import FAILED, WorkloadStatus
+from app.facts.workload_of_pod import WORKLOAD_KINDS
+
+
+def _status(gang: Gang) -> WorkloadStatus | None:
+    """Return the status of the workload that a gang was created for, if it is known."""
+    refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
+    refs += _made_for_group(gang.index, gang)
+    found = (status_of(gang.index, ref) for ref in refs if ref.kind in _KINDS)
+    return next(filter(None, found), None)
+
+
+_KINDS = {resource.kind for resource in WORKLOAD_KINDS}
+
+
+def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
+    """Return the workloads of a gang whose pods have all ended."""
+    group = gang.pod_group
+    if gang.pods or group is None:
+        return ()
+    return next((pod.made_for for pod in index.pods_of_group.get(group.key, ())), ())
+
+
+def workload_failed(gang: Gang) -> Reasons:
+    """The workload has failed for good, and its controller creates no more pods."""
+    status = _status(gang)
+    if status is None or status.ended != FAILED:
+        return
+    ref = status.ref
+    why = one_line(status.message) or status.reason or "its status gives no reason"
+    if status.reason and status.reason not in why:
+        why += f" ({status.reason})"
+    text = with_age(f"{ref} has failed: {why}", status.time, gang.facts.now)
+    remedy = f"Find out why, then create {ref} again: it creates no more pods"
+    commands: tuple[str, ...] = tuple(filter(None, (to_describe(ref),)))
+    made = gang.index.pods_made_for.get(ref, ())
+    failed = sorted(pod.name for pod in made if pod.phase == FAILED)
+    if failed:
+        remedy = (
+            f"Read the log of a pod that failed, then create {ref} again: it creates no more pods"
+        )
+        commands = (f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(failed[-1])}",)
+    evidence = Evidence(ref, "status.conditions[Failed]", status.message)
+    objects = tuple(dict.fromkeys((ref, gang.ref)))
+    yield about(evidence, "WorkloadFailed", text, remedy, "you", objects=objects, commands=commands)
+
+
+def workload_suspended(gang: Gang) -> Reasons:
+    """The workload is suspended, and Kueue, which may have done that, says nothing about it."""
+    status = _status(gang)
+    if status is None or not status.suspended or status.ended:
+        return
+    ref = status.ref
+    if gang.index.kueue_of_controller.get(ref) or any(pod.queued for pod in gang.pods):
+        return
+    text = f"{ref} is suspended ({status.suspended}: true), so it has no pods"
+    remedy = f"Set {status.suspended} to false to start it"
+    if status.queued:
+        text += ". It has the label of a queue of Kueue, and Kueue has created no Workload for it"
+        remedy = (
+            "Ask the platform team whether Kueue runs and manages this kind of workload in"
+            f" namespace {ref.namespace}: it starts it once there is quota"
+        )
+    evidence = Evidence(ref, status.suspended, "true")
+    objects = tuple(dict.fromkeys((ref, gang.ref)))
+    commands = tuple(filter(None, (to_describe(ref),)))
+    yield about(
+        evidence,
+        "WorkloadSuspended",
+        text,
+        remedy,
+        "platform" if status.queued else "you",
+        objects=objects,
+        commands=commands,
+    )

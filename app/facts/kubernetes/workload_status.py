@@ -1,0 +1,65 @@
+"""How far a workload has come, according to its own status: it has ended, or is suspended."""
+
+from app.base.value import Value
+from app.facts.identity import Ref, read_key
+from app.facts.kubernetes.kueue import is_of_kueue
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
+from app.objects.time import seconds_since_1970
+
+FAILED = "Failed"
+_ENDS = (FAILED, "Complete", "Completed", "Succeeded")
+"""The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
+_ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
+"""`status.jobStatus` of a RayJob that has ended, and the condition that it stands for."""
+
+
+class WorkloadStatus(Value):
+    """The status of a workload, such as a Job."""
+
+    ref: Ref
+    ended: str = ""
+    """The type of the condition with which it has ended, "" if it has not."""
+    reason: str = ""
+    message: str = ""
+    time: float | None = None
+    """When it ended."""
+    suspended: str = ""
+    """The field that suspends it, such as `spec.suspend`; "" if none does."""
+    queued: bool = False
+    """Does a label name a queue of Kueue?"""
+
+
+def read_workload_status(obj: JsonMap) -> WorkloadStatus:
+    ref = Ref(text_at(obj, "kind"), *read_key(obj))
+    queued = is_of_kueue(map_at(obj, "metadata", "labels"), (), ())
+    spec = map_at(obj, "spec")
+    suspended = ""
+    if spec.get("suspend") is True:
+        suspended = "spec.suspend"
+    elif map_at(spec, "runPolicy").get("suspend") is True:
+        suspended = "spec.runPolicy.suspend"
+
+    status = map_at(obj, "status")
+    for condition in maps_at(status, "conditions"):
+        if condition.get("type") in _ENDS and condition.get("status") == "True":
+            return WorkloadStatus(
+                ref,
+                text_at(condition, "type"),
+                text_at(condition, "reason"),
+                text_at(condition, "message"),
+                seconds_since_1970(condition.get("lastTransitionTime")),
+                suspended,
+                queued,
+            )
+    ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
+    if text_at(status, "jobDeploymentStatus") == FAILED:
+        ended = FAILED
+    return WorkloadStatus(
+        ref,
+        ended,
+        text_at(status, "reason") if ended else "",
+        text_at(status, "message") if ended else "",
+        seconds_since_1970(status.get("endTime")) if ended else None,
+        suspended,
+        queued,
+    )

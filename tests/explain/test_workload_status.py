@@ -1,0 +1,138 @@
+"""Workloads that have ended or are suspended: they are not called pending, or placed.
+
+Tests `app/explain/state/workload_status.py` and `app/explain/reasons/workload_status.py`.
+"""
+
+from typing import Any
+
+import pytest
+
+from app.explain.answers.answer import Answer, explain
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of, read_list
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload_status import WorkloadStatus
+from tests.explain.fleet import NAMESPACE, NOW
+from tests.kube.memory.client import MemoryClient
+
+JOB = Ref("Job", NAMESPACE, "train")
+LIMIT = "Job has reached the specified backoff limit"
+FAILED = WorkloadStatus(JOB, "Failed", "BackoffLimitExceeded", LIMIT, NOW - 600)
+
+
+def pod(name: str, phase: str, **more: Any) -> Pod:
+    return Pod(NAMESPACE, name, f"uid-{name}", phase=phase, made_for=(JOB,), **more)
+
+
+def answer(*pods: Pod, **more: Any) -> Answer:
+    explained = explain(Index(Snapshot(pods=pods, now=NOW, **more)), JOB)
+    assert explained
+    return explained
+
+
+TWO_FAILED = (pod("a", "Failed", node="n"), pod("b", "Failed", node="n"))
+
+
+@pytest.mark.parametrize("pods", [(), TWO_FAILED], ids=["without pods", "with failed pods"])
+def test_a_job_that_has_failed_is_neither_pending_nor_placed(pods: tuple[Pod, ...]) -> None:
+    told = answer(*pods, workload_statuses=(FAILED,))
+    assert told.headline == "train has failed (10 minutes ago)"
+    assert (told.state, told.exit_code) == ("problem", 1)
+    assert [reason.id for reason in told.reasons] == ["WorkloadFailed"]
+    [command] = told.reasons[0].commands
+    assert command == (
+        f"kubectl logs -n {NAMESPACE} b" if pods else f"kubectl describe job train -n {NAMESPACE}"
+    )
+
+
+def test_an_event_tells_that_a_job_has_failed_if_its_status_was_not_read() -> None:
+    event = Event("u", "BackoffLimitExceeded", LIMIT, NOW - 600, "job-controller", JOB, True)
+    assert answer(*TWO_FAILED, events=(event,)).headline == "train has failed (10 minutes ago)"
+    assert answer(events=(event,)).headline == "train has failed (10 minutes ago)"
+    again = answer(pod("c", "Pending"), events=(event,))
+    assert again.headline == "train is pending: 0 of 1 pod placed"
+
+
+def test_a_job_that_has_completed_is_said_to_have() -> None:
+    done = WorkloadStatus(JOB, "Complete", time=NOW - 600)
+    told = answer(pod("a", "Succeeded", node="n"), workload_statuses=(done,))
+    assert told.headline == "train has completed (10 minutes ago)"
+    assert told.reasons == ()
+    assert answer(workload_statuses=(done,)).headline == "train has completed (10 minutes ago)"
+
+
+def test_pods_that_have_all_ended_are_not_placed() -> None:
+    pods = (*TWO_FAILED, pod("c", "Succeeded", node="n"))
+    assert answer(*pods).headline == (
+        "train has no pod that runs or is pending: 3 pods ended (2 Failed and 1 Succeeded)"
+    )
+    assert answer(*pods, pod("d", "Running", node="n")).headline.startswith("train is placed")
+
+
+def test_a_suspended_job_is_pending_and_kueue_is_asked_first() -> None:
+    held = WorkloadStatus(JOB, suspended="spec.suspend")
+    told = answer(workload_statuses=(held,))
+    assert (told.state, told.headline) == ("waits", "train is pending: it has no pods yet")
+    assert [reason.id for reason in told.reasons] == ["WorkloadSuspended"]
+    assert told.reasons[0].remedy == "Set spec.suspend to false to start it"
+
+
+def job(name: str) -> dict[str, Any]:
+    condition = {"type": "Failed", "status": "True", "reason": "r", "message": LIMIT}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": {},
+        "status": {"conditions": [condition]},
+    }
+
+
+def test_the_status_is_read_from_files() -> None:
+    facts = facts_of([job("train")], NOW)
+    told = explain(Index(facts), JOB)
+    assert told
+    assert told.headline == "train has failed"
+
+
+async def test_only_the_status_of_the_object_is_read_that_is_asked_about() -> None:
+    client = MemoryClient([job("train"), job("other")])
+    read = await read_list(client, NAMESPACE, room=True, now=NOW, asked=JOB)
+    assert [status.ref for status in read.workload_statuses] == [JOB]
+    listed = await read_list(client, NAMESPACE, room=True, now=NOW)
+    assert listed.workload_statuses == ()
+
+
+def test_pods_without_a_gang_are_told_of_together() -> None:
+    """Their reasons have one count, and one message of a kubelet or scheduler."""
+    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
+    waiting = [
+        pod(name, "Pending", unscheduled=words, said_at=NOW - 60)
+        for name in ("train-0", "train-1", "train-2")
+    ]
+    [reason] = [r for r in answer(*waiting).reasons if r.id == "SchedulerRefuses"]
+    assert len(reason.objects) == 3
+
+    late = {"node": "n", "bound": NOW - 600, "waiting": ("ContainerCreating",)}
+    starting = [pod(name, "Pending", **late) for name in ("train-0", "train-1", "train-2")]
+    said = "Failed to prepare dynamic resources: driver not registered"
+    events = tuple(
+        Event(f"uid-{name}", "FailedPrepareDynamicResources", said, NOW, "kubelet", warns=True)
+        for name in ("train-0", "train-1", "train-2")
+    )
+    told = answer(*starting, events=events, nodes=(Node("n"),))
+    assert [(reason.id, reason.text) for reason in told.reasons] == [
+        (
+            "KubeletRefuses",
+            f"kubelet says: {said} (0 seconds ago). 3 pods have had a node for 10 minutes and did"
+            " not start",
+        )
+    ]
+    lost = answer(*starting)
+    assert [(reason.id, reason.text) for reason in lost.reasons] == [
+        ("NodeGone", "3 pods of train are on node n, which does not exist any more")
+    ]

@@ -1,0 +1,74 @@
+"""What is kept of the status of a workload."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.identity import Ref
+from app.facts.kubernetes.workload_status import WorkloadStatus, read_workload_status
+
+JOB = Ref("Job", "ns", "train")
+
+
+def status_of(kind: str = "Job", labels: Any = None, **fields: Any) -> WorkloadStatus:
+    metadata = {"namespace": "ns", "name": "train", "labels": labels or {}}
+    return read_workload_status({"kind": kind, "metadata": metadata, **fields})
+
+
+def condition(type: str, status: str = "True") -> dict[str, str]:
+    return {
+        "type": type,
+        "status": status,
+        "reason": "Because",
+        "message": "of this",
+        "lastTransitionTime": "1970-01-01T00:01:00Z",
+    }
+
+
+@pytest.mark.parametrize("type", ["Failed", "Complete", "Completed", "Succeeded"])
+def test_a_workload_ends_with_a_condition(type: str) -> None:
+    conditions = [condition("Suspended", "False"), condition("Running"), condition(type)]
+    assert status_of(status={"conditions": conditions}) == WorkloadStatus(
+        JOB, type, "Because", "of this", 60.0
+    )
+
+
+def test_a_workload_that_runs_has_not_ended() -> None:
+    conditions = [condition("Failed", "False"), condition("Suspended")]
+    assert status_of(status={"conditions": conditions}) == WorkloadStatus(JOB)
+    assert status_of() == WorkloadStatus(JOB)
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ({"jobStatus": "FAILED"}, "Failed"),
+        ({"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}, "Complete"),
+        ({"jobStatus": "RUNNING", "jobDeploymentStatus": "Failed"}, "Failed"),
+        ({"jobStatus": "RUNNING", "jobDeploymentStatus": "Running"}, ""),
+    ],
+)
+def test_a_ray_job_ends_with_its_status(status: dict[str, str], ended: str) -> None:
+    told = {**status, "reason": "AppFailed", "message": "m", "endTime": "1970-01-01T00:01:00Z"}
+    known = status_of("RayJob", status=told)
+    assert known.ended == ended
+    rest = (known.reason, known.message, known.time)
+    assert rest == (("AppFailed", "m", 60.0) if ended else ("", "", None))
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"suspend": True}, "spec.suspend"),
+        ({"runPolicy": {"suspend": True}}, "spec.runPolicy.suspend"),
+        ({"suspend": False}, ""),
+        ({"suspend": "true"}, ""),
+    ],
+)
+def test_a_field_suspends_a_workload(spec: Any, field: str) -> None:
+    assert status_of(spec=spec).suspended == field
+
+
+def test_a_label_names_a_queue_of_kueue() -> None:
+    assert status_of(labels={"kueue.x-k8s.io/queue-name": "lab"}).queued
+    assert not status_of(labels={"app": "lab"}).queued
