@@ -246,11 +246,9 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     if not of.total and not about.gangs and not about.pcs:
         if _has_ended(about):
             return f"{name} {_how_it_ends(about)}"
-        return (
-            f"No pod uses {name}"
-            if about.ref.kind in USED
-            else f"{name} is pending: it has no pods yet"
-        )
+        if about.ref.kind in USED:
+            return f"No pod uses {name}{_what_makes_ready(about)}"
+        return f"{name} is pending: it has no pods yet"
     if not of.total and about.pcs and about.is_set:
         if not about.pcs.replicas:
             return f"{name} has no replicas, so there is nothing to place"
@@ -272,6 +270,14 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
         "unknown": f"{name}: {pods}; it is not known whether its constraints hold",
     }
     return words[state]
+
+
+def _what_makes_ready(about: Subject) -> str:
+    """Return what a ComputeDomain without pods waits for, "" for other objects."""
+    domain = about.index.compute_domains.get(about.ref.key)
+    if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
+        return ""
+    return f": its nodes become ready once pods with claim template {domain.template} have nodes"
 
 
 def _pods_words(about: Subject, of: Branch) -> str:

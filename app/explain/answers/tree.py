@@ -101,7 +101,10 @@ class _Grower:
         waits = f"{counted(missing, 'pod')} pending" if gang.placed else "pending, all or none"
         if gang.ref.kind == "Pod":
             _, waits = state_of_pod(gang.pods[0])
-        return self._part(gang, gang.ref, gang.whole, children, waits)
+        branch = self._part(gang, gang.ref, gang.whole, children, waits)
+        if gang.ref.kind == "Pod" and gang.pods[0].finished:
+            return replace(branch, words=f"ended ({gang.pods[0].phase})")
+        return branch
 
     def _parts(self, gang: Gang) -> Iterator[Branch]:
         if gang.ref.kind != "Pod":

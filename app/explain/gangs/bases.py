@@ -51,13 +51,13 @@ def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
 
     entry = entries.entry_of(pod_gang.epoch)
     if entry is None:
-        unknown = f"epoch {pod_gang.epoch}, which PodGangMap {entries.name} does not have"
+        unknown = f"epoch {pod_gang.epoch} in PodGangMap {entries.name}"
         return Bases((), (unknown,), noted)
 
     needed = entry.depends_on
     gangs = tuple(gang for gang in siblings if gang.epoch in needed)
     absent = set(needed).difference(gang.epoch for gang in gangs)
-    missing = (f"a PodGang of epoch {epoch}, and there is none" for epoch in sorted(absent))
+    missing = (f"a PodGang of epoch {epoch}" for epoch in sorted(absent))
     return Bases(gangs, tuple(missing), noted)
 
 

@@ -148,6 +148,12 @@ def what_frees(
     kin = [pod for pod in pods if is_kin(gang, pod)]
     if kin and len(kin) == len(pods):
         return [_of_kin(gang, kin)], "you"
+    if kin and not gang.pcs:
+        deadlocked = [holder for holder in holders if _is_incomplete(gang, holder)]
+        if deadlocked and len(deadlocked) == len(holders):
+            return [_of_each_other(gang, deadlocked)], "you"
+        pods = [pod for pod in pods if pod not in kin]
+        holders = holders_of(gang, pods)
 
     stuck = [pod for pod in pods if _is_stuck(gang, pod)]
     if stuck and len(stuck) * 2 > len(pods):
@@ -175,6 +181,39 @@ def what_frees(
             f"Ask the owner of {names} to scale down{where}: these pods do not end by themselves"
         )
     return helps, "wait" if others else "you"
+
+
+_NEEDS_ALL = {
+    "MPIJob",
+    "PyTorchJob",
+    "TFJob",
+    "JAXJob",
+    "PaddleJob",
+    "XGBoostJob",
+    "LeaderWorkerSet",
+}
+"""Controllers whose pods wait for each other: with too few of them, the work does not start."""
+
+
+def _is_incomplete(gang: Gang, holder: Holder) -> bool:
+    """Return whether pods of a workload that needs all of its pods are pending."""
+    if holder.ref.kind not in _NEEDS_ALL:
+        return False
+    pending = gang.index.remembered("pending workloads", lambda: _pending(gang), ["pods"])
+    return holder.ref in pending
+
+
+def _pending(gang: Gang) -> set[Ref]:
+    return {workload_of(pod) for pod in gang.facts.pods if pod.is_alive and not pod.node}
+
+
+def _of_each_other(gang: Gang, holders: Sequence[Holder]) -> str:
+    names = listed((str(holder.ref) for holder in holders), MOST)
+    return (
+        f"Delete or suspend one of {names}: each has some of its pods on these nodes and waits for"
+        " room that the others hold, so none of them ends. Workloads like these should start as one"
+        " gang"
+    )
 
 
 def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:

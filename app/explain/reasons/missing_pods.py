@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from app.base.groups import by_key
 from app.explain.gangs.assembly import pods_of_part
 from app.explain.gangs.gang import Gang, Member
+from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
 from app.explain.reasons.messages import maker_words, makers_of
@@ -116,7 +117,7 @@ def _of_makers(gang: Gang) -> tuple[str, str, Who]:
         return "", _why_no_pods(gang), "you"
 
     maker, words = told
-    meaning, remedy, who = what_creates(maker, words)
+    meaning, remedy, who = what_creates(maker, words, of_kai=gang.is_of_kai)
     return f". About {maker}, {words.quoted(gang.facts.now)}{meaning}", remedy, who
 
 
@@ -220,6 +221,8 @@ def _short_of_pods(gang: Gang) -> list[Member]:
         return []
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # as in a namespace that ends: nothing more is made
+    if any(min_above_replicas(gang)):
+        return []  # they can't exist
     short = [member for member in gang.members if len(member.pods) < member.minimum]
     return [member for member in short if member.minimum <= member.replicas] or short
 

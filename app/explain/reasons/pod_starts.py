@@ -181,12 +181,15 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
 
 
 def kubelet_rejects(gang: Gang) -> Reasons:
-    """The kubelet rejected or evicted pods, so the gang lacks them."""
-    if gang.pods and not gang.waits:
-        return
+    """The kubelet rejected or evicted pods, so that a gang lacks them."""
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     since = min(times, default=0.0) - _FAILED_BEFORE
     failed = [pod for pod in failed_pods(gang) if (pod.created or 0.0) >= since]
+    severity: Severity = "problem"
+    if gang.pods and not gang.waits:
+        failed = [pod for pod in failed if not _is_replaced(gang, pod)]
+        ended = all(pod.finished for pod in gang.pods)
+        severity = "problem" if ended else "warning"
     for pods in by_key(((pod.failure, pod.node), pod) for pod in failed).values():
         first = max(pods, key=lambda pod: pod.created or 0.0)
         on = f" on {first.node}" if first.node else ""
@@ -207,7 +210,28 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             who,
             objects=refs(pods),
             commands=(see,) if first.node else (),
+            severity=severity,
         )
+
+
+def _is_replaced(gang: Gang, failed: Pod) -> bool:
+    """Return whether a pod was created after one that failed, or so long ago that it is unknown."""
+    now = gang.facts.now
+    if failed.created is None or (now and now - failed.created > _FAILED_BEFORE):
+        return failed.ref != gang.ref
+    pods = gang.pods if failed.owner == "" else _of_owner(gang, failed.owner)
+    return any(
+        not pod.finished and (pod.created or 0.0) > failed.created
+        for pod in pods
+        if pod.key != failed.key
+    )
+
+
+def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
+    def look() -> Mapping[str, Sequence[Pod]]:
+        return by_key((pod.owner, pod) for pod in gang.facts.pods)
+
+    return gang.index.remembered("pods by owner", look, ["pods"]).get(owner, ())
 
 
 _FAILED_BEFORE = 3600.0

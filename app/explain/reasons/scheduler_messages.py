@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
-from app.explain.placing.demand import where
+from app.explain.placing.demand import Demand, where
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import (
@@ -54,7 +54,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(text, gang.namespace)
+        remedy, who = _what_helps(text, gang.namespace, has_room=_has_room(gang))
         cordons: tuple[str, ...] = ()
         if _UNCORDON in remedy:
             remedy, cordons = _what_uncordons(gang, remedy)
@@ -102,7 +102,22 @@ _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
 _UNCORDON = "Ask the platform team to uncordon nodes."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
+WHOLE_GROUP = "Find out why the other pods of the group have no node: it starts only as a whole."
+"""The remedy for messages of gang schedulers, which don't say why a group is not complete."""
+
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("existing pods anti-affinity",),
+        "Scale down the workload that is on these nodes, because its anti-affinity excludes other"
+        " pods, or ask the platform team for nodes in another domain.",
+        "you",
+    ),
+    (
+        ("pod affinity rules",),
+        "Correct podAffinity in the pod template: the pods that it names are on nodes that cannot"
+        " take this pod.",
+        "you",
+    ),
     (
         ("anti-affinity",),
         "Use fewer groups, scale down the workload that the anti-affinity excludes, or change the"
@@ -120,6 +135,13 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "Request less, or ask the platform team for more capability of the queue that the PodGroup"
         " names: kubectl get queues.scheduling.volcano.sh",
         "you",
+    ),
+    (("pod group is not ready",), WHOLE_GROUP, "you"),
+    (
+        ("failed with: ", "Score plugin"),
+        "Ask the platform team to read the log of the scheduler, one of whose plugins fails, or to"
+        " upgrade it.",
+        "platform",
     ),
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
@@ -174,8 +196,25 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 """Remedies for messages of kube-scheduler's plugins that contain one of the texts."""
 
 
-def _what_helps(words: str, namespace: str) -> tuple[str, Who]:
-    """Return the remedy for a scheduler's message, "" if that is not known."""
+def _has_room(gang: Gang) -> bool:
+    """Return whether nodes have room for each pending pod of a gang, as far as we can tell."""
+    if not gang.index.room_is_known:
+        return False
+    shapes = {
+        shape
+        for member in gang.members
+        for pod, shape in zip(member.pods, member.shapes, strict=True)
+        if not pod.node
+    }
+    alone = (gang.placements_of(Demand("", "", ((shape, 1),))) for shape in shapes)
+    return all(placements.now.fits for placements in alone)
+
+
+def _what_helps(words: str, namespace: str, *, has_room: bool = False) -> tuple[str, Who]:
+    """Return the remedy for a scheduler's message, "" if that is not known.
+
+    If nodes have room, a missing resource is what other nodes lack, and not the cause.
+    """
     if _TERMINATING in words:
         return (
             "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
@@ -195,7 +234,10 @@ def _what_helps(words: str, namespace: str) -> tuple[str, Who]:
         for parts, remedy, who in _ADVICE
         if any(part in words for part in parts)
     ]
-    helps += [*_what_tolerates(words, alone=not (lacks or advice)), *advice]
+    others = [*_what_tolerates(words, alone=not (lacks or advice)), *advice]
+    helps = others if has_room and others else [*helps, *others]
+    if len(helps) > 1:
+        helps = [each for each in helps if each[0] != WHOLE_GROUP]
     if not helps:
         return "", "you"
     return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]

@@ -403,15 +403,19 @@ def _without_moot(reasons: list[Reason]) -> list[Reason]:
     ]
 
 
-_OF_ROOM = {"NeverFits", "NoDomainFits", "OtherResource", "NoNodeGroupHelps"}
-"""The reasons that say which resource is missing where, or who uses it."""
+_OF_ROOM = {"NeverFits", "NoDomainFits", "OtherResource", "NoNodeGroupHelps", "VolumeElsewhere"}
+"""Reasons that say which resource is missing where, or who uses it."""
+_OF_VOLUMES = {"VolumeElsewhere", "VolumeUnbound"}
+"""Reasons that name the volume that a scheduler only mentions."""
 
 
 def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
     """Return whether a scheduler's message says less about a remedy than another reason."""
     if reason.id != "SchedulerRefuses":
         return False
-    if reason.remedy == scheduler_messages.UNKNOWN:
+    if reason.remedy in (scheduler_messages.UNKNOWN, scheduler_messages.WHOLE_GROUP):
+        return True
+    if "olume" in reason.text and any(other.id in _OF_VOLUMES for other in reasons):
         return True
     lacks = reason.remedy.startswith(scheduler_messages.LESS)
     return lacks and any(other.id in _OF_ROOM for other in reasons)

@@ -8,11 +8,12 @@ from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describ
 from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
+from app.facts.labels import KAI_SCHEDULER
 from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
-_LEADER = "leader pod not yet scheduled"
-"""JobSet's message about followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
+_LEADER = ("leader pod not yet scheduled", "follower pod node selector not set")
+"""JobSet's messages about followers whose leader has no node: `pkg/webhooks/pod_webhook.go`."""
 
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
@@ -69,9 +70,23 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 """The remedies for messages of controllers. The first row with a text in the message applies."""
 
 
-def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
-    """Return the cause in a controller's message, the remedy, and who can act."""
-    if _LEADER in words.text:
+def waits_for_leader(words: Words) -> bool:
+    """Return whether JobSet makes no followers because their leader has no node yet."""
+    return any(part in words.text for part in _LEADER)
+
+
+def what_creates(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]:
+    """Return the cause in a controller's message, the remedy, and who can act.
+
+    `of_kai` says whether KAI places the pods.
+    """
+    if waits_for_leader(words) and not of_kai:
+        return (
+            ". JobSet creates the followers once their leader has a node",
+            "Find out why the leader pod has no node",
+            "you",
+        )
+    if waits_for_leader(words):
         return (
             ". This is a deadlock: JobSet creates the followers only once the leader has a node,"
             " and KAI places the leader only once all pods exist",
@@ -94,14 +109,26 @@ def pods_not_created(gang: Gang) -> Reasons:
         return
     words = words_of(event, "its controller")
     said = f"About {event.about}, {words.quoted(gang.facts.now)}"
-    meaning, remedy, who = what_creates(event.about, words)
+    of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
+    meaning, remedy, who = what_creates(event.about, words, of_kai=of_kai)
     text = f"{gang.ref} has no pods. {said}{meaning}"
     if gang.pods:
         workload = next((pod.made_for[0] for pod in gang.pods if pod.made_for), gang.ref)
         text = f"Not all pods of {workload} could be created. {said}{meaning}"
     evidence = Evidence(event.about, f"event {event.reason}", event.message)
     objects = (gang.ref,)
-    yield about(evidence, "PodsNotCreated", text, remedy, who, objects=objects)
+    # the other reasons tell why the leader has no node
+    follows = waits_for_leader(words) and not of_kai and any(not pod.node for pod in gang.pods)
+    yield about(
+        evidence,
+        "PodsNotCreated",
+        text,
+        remedy,
+        who,
+        objects=objects,
+        follows=follows,
+        severity="warning" if follows else "problem",
+    )
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:

@@ -261,13 +261,31 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
     names = listed(node.name for node in open_)
     has = "has" if len(open_) == 1 else "have"
     if not excluded.alone.under(EMPTIED).fits:
-        asks = f"Request what a node with {terms_words(excluded.volume.places)} has"
-        return f"and {names} {has} not enough for the pod, even if empty", f"{asks}{move}", "you"
+        lacks = _lacking(shape, open_)
+        why = f" ({lacks})" if lacks else ""
+        larger = (
+            f"Ask the platform team for a node with {terms_words(excluded.volume.places)} that is"
+            " large enough for the pod"
+        )
+        return (
+            f"and {names} {has} not enough for the pod, even if empty{why}",
+            f"{larger}{move}",
+            "platform",
+        )
     users = [pod for node in open_ for pod in gang.index.pods_on.get(node.name, ())]
     devices = set(filter(is_device, resources_of([shape])))
     holding = [pod for pod in users if not devices or devices & dict(pod.shape.requests).keys()]
     helps, who = what_frees(gang, holding or users, 1, f" on {names}")
     return f"and {names} {has} no room for the pod", f"{together(*helps)}{move}", who
+
+
+def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
+    """Return the resources of which none of the nodes has enough."""
+    return listed(
+        name
+        for name, ask in shape.requests
+        if all(node.allocatable.get(name, 0) < ask for node in nodes)
+    )
 
 
 def _how_to_move(index: Index, claim: VolumeClaim) -> str:
