@@ -730,6 +730,12 @@ def container_status(fact: Stalled) -> Object:
     return status
 
 
+def _made_for(fact: Pod) -> dict[str, str]:
+    """The label of a JobSet, which is the kind of workload in tables."""
+    names = [ref.name for ref in fact.made_for if ref.kind == "JobSet"]
+    return {"jobset.sigs.k8s.io/jobset-name": names[0]} if names else {}
+
+
 def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {
         "schedulerName": fact.scheduler,
@@ -792,7 +798,7 @@ def pod(fact: Pod) -> Object:
             group
         )
     metadata: Object = {
-        "labels": labels(fact.place) | marks,
+        "labels": labels(fact.place) | marks | _made_for(fact),
         "annotations": {
             **({"pod-group-name": fact.group} if fact.group else {}),
             **(OPTED_OUT_AND_MARKED if fact.skipped else {}),
@@ -876,7 +882,7 @@ def workload_status(fact: WorkloadStatus) -> Object:
         **({"lastTransitionTime": stamp(fact.time)} if fact.time is not None else {}),
     }
     return made(
-        "batch/v1",
+        "jobset.x-k8s.io/v1alpha2" if fact.ref.kind == "JobSet" else "batch/v1",
         fact.ref.kind,
         fact.ref.namespace,
         fact.ref.name,

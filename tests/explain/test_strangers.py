@@ -13,9 +13,12 @@ from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
-from tests.explain.fleet import NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
+from tests.explain.fleet import HOST, NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
 from tests.explain.fleet import answer as of_set
 
 FOUR = tuple(nodes()[:4])
@@ -85,6 +88,74 @@ def test_the_room_of_pods_that_end_is_waited_for_without_that_of_the_own_workloa
     first = told(Ref("PyTorchJob", NAMESPACE, "a"), *pods).reasons[0]
     assert first.remedy.startswith(f"Wait until {holders[0].controller} (2 pods")
     assert "PyTorchJob a" not in first.remedy
+
+
+def test_a_workload_that_is_larger_than_all_nodes_is_not_told_to_wait_for_some_room() -> None:
+    workers = half("LeaderWorkerSet", "lws", "gpu-00")
+    held = [occupant(node.name, created=NOW - 9000) for node in FOUR[2:]]
+    two_free = {"nodes": FOUR[:1] + FOUR[2:]}
+    ref = Ref("LeaderWorkerSet", NAMESPACE, "lws")
+    first = told(ref, *workers, *held, **two_free).reasons[0]
+    assert first.text.endswith(
+        "without other workloads there would be room for 2 of the 3 pending pods of"
+        " LeaderWorkerSet lws"
+    )
+    assert first.remedy == "Ask the platform team for more nodes, or use fewer or smaller pods"
+
+    enough = [occupant(node.name, created=NOW - 9000) for node in FOUR[1:]]
+    first = told(ref, *workers, *enough).reasons[0]
+    assert "without other workloads" not in first.text
+    assert first.remedy.startswith("Wait until PodGroup research/batch-eval (3 pods")
+
+
+# Nodes that an autoscaler announces.
+
+
+def announced(*, first: float, last: float) -> Event:
+    said = "Pod should schedule on: nodeclaim/default-x"
+    return Event("uid-j-0", "Nominated", said, NOW - last, "karpenter", first=NOW - first)
+
+
+CLAIM = Ref("NodeClaim", "", "default-x")
+NO_CAPACITY = Event("u", "Failed", "no capacity", NOW - 60, "karpenter", CLAIM, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "begins", "who"),
+    [
+        pytest.param(300, 60, "have been on their way for 5 minutes: ", "wait", id="soon"),
+        pytest.param(
+            1800,
+            60,
+            "have been announced for 30 minutes, last 60 seconds ago, and none has taken these",
+            "platform",
+            id="again and again",
+        ),
+        pytest.param(1800, 1800, "were on their way 30 minutes ago: ", "platform", id="long ago"),
+    ],
+)
+def test_nodes_that_are_announced_again_and_again_do_not_come(
+    first: float, last: float, begins: str, who: str
+) -> None:
+    pod = made("Job", "j", 0, unscheduled=LACKS, said_at=NOW - 60)
+    held = [occupant(node.name) for node in FOUR]
+    events = (announced(first=first, last=last), NO_CAPACITY)
+    answer = told(pod.ref, pod, *held, events=events)
+    coming = answer.reasons[[each.id for each in answer.reasons].index("NodesComing")]
+    assert coming.text.startswith(f"Nodes {begins}")
+    assert coming.text.endswith(
+        "About NodeClaim default-x, karpenter says: no capacity (60 seconds ago)"
+    )
+    assert coming.who == who
+    assert [each.id for each in answer.reasons].index("SchedulerRefuses") > 0
+
+
+def test_a_label_that_no_node_has_is_for_the_autoscaler_to_tell_of() -> None:
+    selects = replace(shape(8), selector=(Requirement("gpu", "In", ("a",)),))
+    pod = made("Job", "j", 0, shape=selects)
+    said = Event("uid-j-0", "FailedScheduling", "no instance type", NOW - 60, "karpenter")
+    assert [each.id for each in told(pod.ref, pod).reasons] == ["NoNodeMatches"]
+    assert [each.id for each in told(pod.ref, pod, events=(said,)).reasons] == ["NoNodeGroupHelps"]
 
 
 # Followers that JobSet creates once their leader has a node.
@@ -192,6 +263,78 @@ def test_a_missing_resource_is_no_cause_where_nodes_have_room(is_full: bool, rem
 def test_what_helps_depends_on_the_scheduler_s_words(words: str, remedy: str) -> None:
     pod = made("Job", "j", 0, unscheduled=words, said_at=NOW - 60)
     assert told(pod.ref, pod).reasons[0].remedy.startswith(remedy)
+
+
+SELECTOR = "0/4 nodes are available: 1 Too many pods, 3 node(s) didn't match Pod's node selector."
+
+
+@pytest.mark.parametrize(
+    ("host", "remedy"),
+    [
+        pytest.param("gpu-00", "Ask the platform team to raise maxPods", id="a node matches"),
+        pytest.param("gpu-99", "Correct the nodeSelector", id="no node matches"),
+    ],
+)
+def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str) -> None:
+    selects = replace(shape(8), selector=(Requirement(HOST, "In", (host,)),))
+    pod = made("Job", "j", 0, unscheduled=SELECTOR, said_at=NOW - 60, shape=selects)
+    reasons = told(pod.ref, pod).reasons
+    [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert refuses.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("pod p(1) is not allowed to use resource claim c(2)", "Remove nodeName from the pod"),
+        (
+            "Failed to prepare dynamic resources: error creating GPU instance",
+            "Ask the platform team to read the log of the DRA driver's kubelet plugin on gpu-00",
+        ),
+        ("Multi-Attach error for volume pvc-1", "Use a volume with the access mode ReadWriteMany"),
+        ('no runtime for "nvidia" is configured, sandbox', "Ask the platform team to check the"),
+    ],
+)
+def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str) -> None:
+    late = {"node": "gpu-00", "bound": NOW - 900, "waiting": ("ContainerCreating",)}
+    pod = made("Job", "j", 0, **late)
+    event = Event("uid-j-0", "FailedMount", words, NOW - 60, "kubelet", pod.ref, True)
+    [reason] = told(pod.ref, pod, events=(event,)).reasons
+    assert (reason.id, reason.remedy[: len(remedy)]) == ("KubeletRefuses", remedy)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (
+            "Job is invalid: limits: Limit must be set for non overcommitable resources",
+            "Set the limit of that resource",
+        ),
+        ("Job.batch is invalid: spec.x: Required value", "Correct the field"),
+        ('pods is forbidden: User "x" cannot create resource "pods"', "Ask the platform team for"),
+        ('jobs.batch "a" already exists', "Delete the object that the message names"),
+    ],
+)
+def test_what_helps_depends_on_the_controller_s_words(words: str, remedy: str) -> None:
+    job = Ref("Job", NAMESPACE, "j")
+    event = Event("u", "FailedCreate", words, NOW - 60, "job-controller", job, True)
+    assert told(job, events=(event,)).reasons[0].remedy.startswith(remedy)
+
+
+def test_a_suspended_object_is_resumed_by_what_created_it() -> None:
+    train = Ref("TrainJob", NAMESPACE, "t")
+    job = Ref("JobSet", NAMESPACE, "t")
+    held = WorkloadStatus(job, suspended="spec.suspend", controller=train)
+    [reason] = told(job, workload_statuses=(held,)).reasons
+    assert (reason.remedy, reason.who) == (
+        "Find out why TrainJob t is suspended, and resume that",
+        "you",
+    )
+    assert reason.commands == (f"kubectl describe trainjob t -n {NAMESPACE}",)
+
+    kueue = KueueWorkload(NAMESPACE, "trainjob-t-1", "lab", controller=train)
+    [reason] = told(job, workload_statuses=(held,), kueue_workloads=(kueue,)).reasons
+    assert reason.remedy.startswith("Ask the platform team to read the log of Kueue")
 
 
 # What cannot exist, and what nobody uses.

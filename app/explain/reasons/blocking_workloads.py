@@ -183,7 +183,7 @@ def what_frees(
     return helps, "wait" if others else "you"
 
 
-_NEEDS_ALL = {
+NEEDS_ALL = {
     "MPIJob",
     "PyTorchJob",
     "TFJob",
@@ -197,7 +197,7 @@ _NEEDS_ALL = {
 
 def _is_incomplete(gang: Gang, holder: Holder) -> bool:
     """Return whether pods of a workload that needs all of its pods are pending."""
-    if holder.ref.kind not in _NEEDS_ALL:
+    if holder.ref.kind not in NEEDS_ALL:
         return False
     pending = gang.index.remembered("pending workloads", lambda: _pending(gang), ["pods"])
     return holder.ref in pending

@@ -59,7 +59,10 @@ _MAKE_CLUSTER_QUEUE = (
 _TURN_ON_DRA = (
     "Ask the platform team to enable KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
-_STOPS_OTHERS = "Wait: Kueue stops other workloads for it."
+_STOPS_OTHERS = (
+    "Wait: Kueue stops other workloads for it. If that lasts, ask the platform team to read Kueue's"
+    " log."
+)
 _OTHERS_FIRST = "Wait until workloads that Kueue has admitted end, or request less."
 _NEXT_CYCLE = "Wait a minute: Kueue evaluates it in its next cycle."
 _AGAIN = "Wait until Kueue admits it again."

@@ -41,6 +41,7 @@ from app.explain.reasons.reason import (
     listed,
     plain,
 )
+from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
@@ -55,6 +56,8 @@ def no_node_matches(gang: Gang) -> Reasons:
     shape = obstacle.unmatched if obstacle else None
     if not obstacle or not shape or not obstacle.nodes:
         return
+    if autoscaler_speaks(gang):
+        return  # it says whether nodes with these labels come
     own = replace(shape, volumes=())
     if shape.volumes and any(is_selected(own, node) for node in obstacle.nodes):
         return  # VolumeElsewhere is about these

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.packer import Rules
-from app.explain.placing.placements import EMPTIED, EMPTY, OPENED, SOON, Assumption, Placements
+from app.explain.placing.placements import (
+    EMPTIED,
+    EMPTY,
+    OPENED,
+    SOON,
+    Assumption,
+    Own,
+    Placements,
+)
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.blocking_workloads import NEEDS_ALL, together, what_frees
 from app.explain.reasons.gpu_sharing import part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean
@@ -266,6 +274,11 @@ def no_domain_fits(gang: Gang) -> Reasons:
     best = obstacle.placements.now.best
     text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}{part_words(obstacle)}"
     remedy, who, commands = _what_frees(obstacle)
+    beyond = _beyond_all_room(gang)
+    if beyond:
+        text += f"; {beyond}"
+        remedy = "Ask the platform team for more nodes, or use fewer or smaller pods"
+        who = "you"
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
@@ -277,6 +290,29 @@ def no_domain_fits(gang: Gang) -> Reasons:
         who,
         parts=parts(obstacle.demand, short),
         commands=commands,
+    )
+
+
+def _beyond_all_room(gang: Gang) -> str:
+    """Return for how many pending pods of a workload there would be room without other workloads.
+
+    Return "" if there would be room for all, or if the pods of the workload don't need each other.
+    KAI places such pods as one gang; other schedulers place one by one.
+    """
+    made_for = gang.pods[0].made_for[:1] if gang.ref.kind == Pod.kind else ()
+    if not made_for or made_for[0].kind not in NEEDS_ALL:
+        return ""
+    pods = [pod for pod in gang.index.pods_made_for.get(made_for[0], ()) if pod.is_alive]
+    pending = [pod.shape for pod in pods if not pod.node]
+    placed = Own(tuple(pod for pod in pods if pod.node))
+    demand = Demand(made_for[0].name, "", by_shape((shape, 1) for shape in pending))
+    alone = Placements(gang.topology, demand, gang.pool, placed).under(EMPTIED)
+    if alone.fits or not alone.best or not alone.best.pods:
+        return ""
+    number = counted(pending, "pending pod")
+    return (
+        f"without other workloads there would be room for {alone.best.pods} of the {number} of"
+        f" {made_for[0]}"
     )
 
 

@@ -67,9 +67,20 @@ _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
 
 _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
+        ("not allowed to use resource claim",),
+        f"Remove nodeName from the pod template, and select the node by its label {HOSTNAME_KEY}"
+        " instead: only a scheduler reserves a claim for a pod.",
+        "you",
+    ),
+    (
         ("not registered", "no such plugin"),
         "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
         " registers with the kubelet when it starts.",
+        "platform",
+    ),
+    (
+        ("dynamic resources",),
+        "Ask the platform team to read the log of the DRA driver's kubelet plugin on {nodes}.",
         "platform",
     ),
     (
@@ -87,8 +98,8 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("multi-attach",),
-        "Delete the pod that uses the volume on another node, or use a volume with the access mode"
-        " ReadWriteMany.",
+        "Use a volume with the access mode ReadWriteMany, or keep the pods that use it on one node."
+        " If the pod on the other node is no longer needed, delete it.",
         "you",
     ),
     (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),

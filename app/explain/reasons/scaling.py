@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.messages import is_of_autoscaler
+from app.explain.reasons.messages import is_of_autoscaler, words_about
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
@@ -31,14 +31,21 @@ def nodes_coming(gang: Gang) -> Reasons:
     Or KAI has requested a node with a scaling pod, and no autoscaler has answered.
     """
     told = _told(gang, _COMING)
+    now = gang.facts.now
     times = [event.time for _, event in told if event.time is not None]
-    age = gang.facts.now - min(times) if times and gang.facts.now else 0.0
+    begin = [time for pod, _ in told for time in _announced(gang, pod)]
+    age = now - min(begin) if begin and now else 0.0
     coming = f"have been on their way for {ago(age)}" if age else "are on their way"
 
     remedy = "Wait until the new nodes have joined"
     who: Who = "wait"
     if age > _LATE:
         coming = f"were on their way {ago(age)} ago"
+        if now - max(times) < _LATE:
+            coming = (
+                f"have been announced for {ago(age)}, last {ago(now - max(times))} ago, and none"
+                " has taken these pods"
+            )
         remedy = (
             "Ask the platform team whether the nodes have joined, and to read the autoscaler's log"
         )
@@ -46,9 +53,24 @@ def nodes_coming(gang: Gang) -> Reasons:
 
     for evidence, objects in _shown(gang, told):
         text = f"Nodes {coming}: {evidence.value}{_about_helper(evidence.object, objects)}"
+        text += _about_claim(gang, evidence.value)
         yield about(evidence, "NodesComing", text, remedy, who, objects=objects)
     if not told:
         yield from _unanswered(gang)
+
+
+def _announced(gang: Gang, pod: Pod) -> Iterator[float]:
+    """Yield when an autoscaler first announced each new node for a pod."""
+    for event in gang.index.events_about(pod.namespace, pod.uid):
+        if is_of_autoscaler(event) and event.reason in _COMING:
+            yield from filter(None, (event.first or event.time,))
+
+
+def _about_claim(gang: Gang, said: str) -> str:
+    """Return what Karpenter says of the NodeClaim that a message names, "" if nothing."""
+    name = said.partition("nodeclaim/")[2].partition(",")[0].strip()
+    words = words_about(gang.index, Ref("NodeClaim", "", name)) if name else None
+    return f". About NodeClaim {name}, {words.quoted(gang.facts.now)}" if words else ""
 
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:

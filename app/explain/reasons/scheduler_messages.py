@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, where
+from app.explain.placing.fitness import is_selected
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import (
@@ -54,7 +55,9 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(text, gang.namespace, has_room=_has_room(gang))
+        remedy, who = _what_helps(
+            text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
+        )
         cordons: tuple[str, ...] = ()
         if _UNCORDON in remedy:
             remedy, cordons = _what_uncordons(gang, remedy)
@@ -105,6 +108,11 @@ _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 WHOLE_GROUP = "Find out why the other pods of the group have no node: it starts only as a whole."
 """The remedy for messages of gang schedulers, which don't say why a group is not complete."""
 
+_SELECT: tuple[str, Who] = (
+    "Correct the nodeSelector or the node affinity in the pod template, or ask the platform team to"
+    " label nodes.",
+    "you",
+)
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
         ("existing pods anti-affinity",),
@@ -124,11 +132,12 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         " rule; the platform team can add nodes in another domain.",
         "you",
     ),
+    (("node affinity/selector", "node selector"), *_SELECT),
     (
-        ("node affinity/selector", "node selector"),
-        "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
-        " team to label nodes.",
-        "you",
+        ("Too many pods",),
+        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes"
+        " need not run.",
+        "platform",
     ),
     (
         ("queue resource quota insufficient",),
@@ -210,10 +219,19 @@ def _has_room(gang: Gang) -> bool:
     return all(placements.now.fits for placements in alone)
 
 
-def _what_helps(words: str, namespace: str, *, has_room: bool = False) -> tuple[str, Who]:
+def _is_matched(gang: Gang) -> bool:
+    """Return whether some node matches the selectors of each pending pod."""
+    shapes = {pod.shape for pod in gang.waiting}
+    return all(any(is_selected(shape, node) for node in gang.index.nodes) for shape in shapes)
+
+
+def _what_helps(
+    words: str, namespace: str, *, has_room: bool = False, is_matched: bool = False
+) -> tuple[str, Who]:
     """Return the remedy for a scheduler's message, "" if that is not known.
 
-    If nodes have room, a missing resource is what other nodes lack, and not the cause.
+    If nodes have room, a missing resource is what other nodes lack, and not the cause. The same
+    holds for selectors if they match nodes, about which the message says something else.
     """
     if _TERMINATING in words:
         return (
@@ -236,6 +254,8 @@ def _what_helps(words: str, namespace: str, *, has_room: bool = False) -> tuple[
     ]
     others = [*_what_tolerates(words, alone=not (lacks or advice)), *advice]
     helps = others if has_room and others else [*helps, *others]
+    if is_matched and len(helps) > 1:
+        helps = [each for each in helps if each != _SELECT]
     if len(helps) > 1:
         helps = [each for each in helps if each[0] != WHOLE_GROUP]
     if not helps:

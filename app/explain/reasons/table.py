@@ -403,8 +403,15 @@ def _without_moot(reasons: list[Reason]) -> list[Reason]:
     ]
 
 
-_OF_ROOM = {"NeverFits", "NoDomainFits", "OtherResource", "NoNodeGroupHelps", "VolumeElsewhere"}
-"""Reasons that say which resource is missing where, or who uses it."""
+_OF_ROOM = {
+    "NeverFits",
+    "NoDomainFits",
+    "OtherResource",
+    "NodesComing",
+    "NoNodeGroupHelps",
+    "VolumeElsewhere",
+}
+"""Reasons that say which resource is missing where, who uses it, or that nodes come."""
 _OF_VOLUMES = {"VolumeElsewhere", "VolumeUnbound"}
 """Reasons that name the volume that a scheduler only mentions."""
 

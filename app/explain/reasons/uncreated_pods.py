@@ -56,6 +56,22 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
     (
+        ("non overcommitable resources", "must be equal to nvidia.com/"),
+        "Set the limit of that resource in the pod template to the same value as its request.",
+        "you",
+    ),
+    (
+        ("cannot create resource",),
+        "Ask the platform team for the right that the message names: the controller's account"
+        " lacks it.",
+        "platform",
+    ),
+    (
+        ("already exists",),
+        "Delete the object that the message names if nothing needs it, or use another name.",
+        "you",
+    ),
+    (
         ("serviceaccount",),
         "Create the ServiceAccount that the message names, or correct serviceAccountName in the pod"
         " template.",
@@ -64,6 +80,11 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
         ("being terminated",),
         "Create the workload in another namespace: {namespace} is being deleted.",
+        "you",
+    ),
+    (
+        (" is invalid: ",),
+        "Correct the field that the message names in the template of the workload.",
         "you",
     ),
 )

@@ -4,7 +4,7 @@ import shlex
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import one_line
-from app.explain.reasons.reason import Evidence, Reasons, about, to_describe, with_age
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe, with_age
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
@@ -65,7 +65,18 @@ def workload_suspended(gang: Gang) -> Reasons:
         return
     text = f"{ref} is suspended ({status.suspended}: true), so it has no pods"
     remedy = f"Set {status.suspended} to false to start it"
-    if status.queued:
+    see = ref
+    who: Who = "you"
+    owner = status.controller
+    if owner:
+        see = owner
+        text += f". {owner} created it, and decides whether it is suspended"
+        remedy = f"Find out why {owner} is suspended, and resume that"
+        if gang.index.kueue_of_controller.get(owner):
+            remedy = f"Ask the platform team to read the log of Kueue, which should resume {owner}"
+            who = "platform"
+    elif status.queued:
+        who = "platform"
         text += ". It has the label of a queue of Kueue, and Kueue has created no Workload for it"
         remedy = (
             "Ask the platform team whether Kueue runs and manages this kind of workload in"
@@ -73,13 +84,13 @@ def workload_suspended(gang: Gang) -> Reasons:
         )
     evidence = Evidence(ref, status.suspended, "true")
     objects = tuple(dict.fromkeys((ref, gang.ref)))
-    commands = tuple(filter(None, (to_describe(ref),)))
+    commands = tuple(filter(None, (to_describe(see),)))
     yield about(
         evidence,
         "WorkloadSuspended",
         text,
         remedy,
-        "platform" if status.queued else "you",
+        who,
         objects=objects,
         commands=commands,
     )

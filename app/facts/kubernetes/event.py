@@ -21,19 +21,25 @@ class Event(Value):
     """The object that it is about."""
     warns: bool = False
     """Is its type Warning?"""
+    first: float | None = None
+    """When it was first seen."""
 
 
 def read_event(obj: JsonMap) -> Event:
     """Read an event of events.k8s.io or of the core group."""
     about = map_at(obj, "regarding") or map_at(obj, "involvedObject")
-    values = (obj.get("deprecatedLastTimestamp"), obj.get("lastTimestamp"), obj.get("eventTime"))
-    times = map(seconds_since_1970, values)
+    # with a series, the other times are those of its first event
+    last = (
+        map_at(obj, "series").get("lastObservedTime"),
+        *(obj.get(key) for key in ("deprecatedLastTimestamp", "lastTimestamp", "eventTime")),
+    )
+    begin = (obj.get(key) for key in ("deprecatedFirstTimestamp", "firstTimestamp", "eventTime"))
     source = map_at(obj, "deprecatedSource") or map_at(obj, "source")
     return Event(
         uid=text_at(about, "uid"),
         reason=text_at(obj, "reason"),
         message=text_at(obj, "note") or text_at(obj, "message"),
-        time=next((seconds for seconds in times if seconds is not None), None),
+        time=next(filter(None, map(seconds_since_1970, last)), None),
         source=text_at(obj, "reportingController")
         or text_at(obj, "reportingComponent")
         or text_at(source, "component"),
@@ -41,4 +47,5 @@ def read_event(obj: JsonMap) -> Event:
             interned(about.get("kind")), interned(about.get("namespace")), text_at(about, "name")
         ),
         warns=obj.get("type") == "Warning",
+        first=next(filter(None, map(seconds_since_1970, begin)), None),
     )

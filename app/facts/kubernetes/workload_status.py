@@ -3,6 +3,7 @@
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
 from app.facts.kubernetes.kueue import is_of_kueue
+from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
@@ -27,11 +28,15 @@ class WorkloadStatus(Value):
     """The field that suspends it, such as `spec.suspend`; "" if none does."""
     queued: bool = False
     """Does a label name a queue of Kueue?"""
+    controller: Ref | None = None
+    """The object that created it."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     ref = Ref(text_at(obj, "kind"), *read_key(obj))
     queued = is_of_kueue(map_at(obj, "metadata", "labels"), (), ())
+    made_by = controller_of(obj)
+    controller = Ref(made_by.kind, ref.namespace, made_by.name) if made_by else None
     spec = map_at(obj, "spec")
     suspended = ""
     if spec.get("suspend") is True:
@@ -50,6 +55,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
                 seconds_since_1970(condition.get("lastTransitionTime")),
                 suspended,
                 queued,
+                controller,
             )
     ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
     if text_at(status, "jobDeploymentStatus") == FAILED:
@@ -62,4 +68,5 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         seconds_since_1970(status.get("endTime")) if ended else None,
         suspended,
         queued,
+        controller,
     )

@@ -25,7 +25,7 @@ ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
 
 PLACED = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
 
-JOB = Ref("Job", NAMESPACE, "train")
+JOB = Ref("JobSet", NAMESPACE, "train")
 OF_JOB = pods(made_for=(JOB,))
 REACHED = "Job has reached the specified backoff limit"
 FAILED = WorkloadStatus(JOB, "Failed", "BackoffLimitExceeded", REACHED, NOW - 600)
@@ -34,25 +34,25 @@ HELD = WorkloadStatus(JOB, suspended="spec.suspend")
 MADE = (
     Row(
         "WorkloadFailed",
-        "its Job is at its backoff limit",
+        "its JobSet is at its backoff limit",
         {"pods": OF_JOB, "workload_statuses": (FAILED,)},
-        f"Job train has failed: {REACHED} (BackoffLimitExceeded) (10 minutes ago)",
+        f"JobSet train has failed: {REACHED} (BackoffLimitExceeded) (10 minutes ago)",
         "you",
         {"pods": OF_JOB, "workload_statuses": (replace(FAILED, ended="Complete"),)},
     ),
     Row(
         "WorkloadSuspended",
-        "its Job is suspended",
+        "its JobSet is suspended",
         {"pods": OF_JOB, "workload_statuses": (HELD,)},
-        "Job train is suspended (spec.suspend: true), so it has no pods",
+        "JobSet train is suspended (spec.suspend: true), so it has no pods",
         "you",
         {"pods": OF_JOB, "workload_statuses": (replace(HELD, suspended=""),)},
     ),
     Row(
         "WorkloadSuspended",
-        "its Job has the label of a queue of Kueue",
+        "its JobSet has the label of a queue of Kueue",
         {"pods": OF_JOB, "workload_statuses": (replace(HELD, queued=True),)},
-        "Job train is suspended (spec.suspend: true), so it has no pods. It has the label of a"
+        "JobSet train is suspended (spec.suspend: true), so it has no pods. It has the label of a"
         " queue of Kueue, and Kueue has created no Workload for it",
         "platform",
         {

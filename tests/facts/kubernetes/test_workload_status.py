@@ -69,6 +69,14 @@ def test_a_field_suspends_a_workload(spec: Any, field: str) -> None:
     assert status_of(spec=spec).suspended == field
 
 
+def test_the_controller_of_a_workload_is_kept() -> None:
+    owner = {"apiVersion": "a/v1", "kind": "TrainJob", "name": "t", "uid": "u", "controller": True}
+    metadata = {"namespace": "ns", "name": "train", "ownerReferences": [owner]}
+    known = read_workload_status({"kind": "Job", "metadata": metadata})
+    assert known.controller == Ref("TrainJob", "ns", "t")
+    assert status_of().controller is None
+
+
 def test_a_label_names_a_queue_of_kueue() -> None:
     assert status_of(labels={"kueue.x-k8s.io/queue-name": "lab"}).queued
     assert not status_of(labels={"app": "lab"}).queued
