@@ -2,6 +2,7 @@
 
 from app.explain.output.rights import VIEWER
 from app.explain.state.snapshot import RESOURCES
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.resource import NAMESPACE
 from tests.rendered import Object, rendered
 
@@ -29,7 +30,9 @@ def test_it_may_read_what_explain_and_the_console_read() -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    read = {(resource.group, resource.plural) for resource in (*RESOURCES, NAMESPACE)}
+    read = {
+        (resource.group, resource.plural) for resource in (*RESOURCES, *WORKLOAD_KINDS, NAMESPACE)
+    }
     assert read <= readable
     assert not {("", "secrets"), ("", "configmaps")} & readable
 

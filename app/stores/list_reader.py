@@ -92,8 +92,10 @@ class Reading:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_one(self, resource: Resource, namespace: str, name: str) -> None:
-        """Read one object of a list. An error is not recorded: the object only adds to others."""
-        await self._try(resource, namespace, name=name)
+        """Read one object of a list, and record an error."""
+        error = await self._try(resource, namespace, name=name)
+        if error is not None:
+            self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
         """List all namespaces. If that is forbidden, list `namespace` if one is given."""

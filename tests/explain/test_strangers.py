@@ -108,6 +108,58 @@ def test_a_workload_that_is_larger_than_all_nodes_is_not_told_to_wait_for_some_r
     assert first.remedy.startswith("Wait until PodGroup research/batch-eval (3 pods")
 
 
+def of_deployment(name: str, replica_set: str, **more: Any) -> Pod:
+    owner = Ref("ReplicaSet", NAMESPACE, f"llm-{replica_set}")
+    deployment = Ref("Deployment", NAMESPACE, "llm")
+    values = {"owner": replica_set, "controller": owner, "made_for": (deployment,), **more}
+    return replace(made("Deployment", "llm", 0, **values), name=name, uid=name)
+
+
+@pytest.mark.parametrize(
+    ("revision", "remedy"),
+    [
+        pytest.param(
+            "old", "Set strategy Recreate, or maxSurge 0, in Deployment llm", id="another"
+        ),
+        pytest.param("new", "Use fewer replicas of Deployment llm, or ask for more", id="the same"),
+    ],
+)
+def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
+    revision: str, remedy: str
+) -> None:
+    held = [of_deployment(f"llm-{at}", revision, **on(f"gpu-0{at}")) for at in range(4)]
+    waits = of_deployment("llm-9", "new")
+    first = told(Ref("Deployment", NAMESPACE, "llm"), *held, waits).reasons[0]
+    assert (first.id, first.remedy[: len(remedy)]) == ("NoDomainFits", remedy)
+    assert "as one gang" not in first.remedy
+
+
+# A device plugin that does not run.
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_named"),
+    [
+        pytest.param({}, True, id="it is pending"),
+        pytest.param({"node": "gpu-00", "phase": "Running"}, False, id="it runs"),
+        pytest.param({"controller": None}, False, id="it is a pod of somebody"),
+        pytest.param({"name": "exporter-x"}, False, id="it is another pod"),
+    ],
+)
+def test_a_device_plugin_that_does_not_run_is_named(
+    changes: dict[str, Any], is_named: bool
+) -> None:
+    without = tuple(replace(node, allocatable={"cpu": 64_000, "pods": 110_000}) for node in FOUR)
+    ref = Ref("DaemonSet", "kube-system", "nvidia-device-plugin")
+    words = "1 node(s) had untolerated taint {gpu: }"
+    values = {"name": "nvidia-device-plugin-x", "controller": ref, "unscheduled": words, **changes}
+    plugin = Pod("kube-system", uid="uid-plugin", **values)
+    pod = made("Job", "j", 0)
+    first = told(pod.ref, pod, plugin, nodes=without).reasons[0]
+    assert first.id == "NeverFits"
+    assert (f"does not run: default-scheduler says: {words}" in first.text) is is_named
+
+
 # Nodes that an autoscaler announces.
 
 
@@ -319,6 +371,20 @@ def test_what_helps_depends_on_the_controller_s_words(words: str, remedy: str) -
     job = Ref("Job", NAMESPACE, "j")
     event = Event("u", "FailedCreate", words, NOW - 60, "job-controller", job, True)
     assert told(job, events=(event,)).reasons[0].remedy.startswith(remedy)
+
+
+def test_volcano_is_quoted_about_the_group_that_it_does_not_enqueue() -> None:
+    job, group = Ref("Job", NAMESPACE, "j"), Ref("PodGroup", NAMESPACE, "pg")
+    said = f"PodGroup {NAMESPACE}:pg unschedule,reason: pod group is not ready, 1 minAvailable"
+    events = (
+        Event("u", "PodGroupPending", said, NOW - 60, "vc-controller-manager", job, True),
+        Event("v", "Unschedulable", "queue resource quota insufficient", NOW, "volcano", group),
+    )
+    [reason] = told(job, events=events).reasons
+    assert reason.text.endswith(
+        "About PodGroup pg, volcano says: queue resource quota insufficient (0 seconds ago)"
+    )
+    assert reason.remedy.startswith("Find out why Volcano does not enqueue the PodGroup")
 
 
 def test_a_suspended_object_is_resumed_by_what_created_it() -> None:

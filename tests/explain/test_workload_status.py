@@ -6,6 +6,7 @@ Tests `app/explain/state/workload_status.py` and `app/explain/reasons/workload_s
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.state.index import Index
@@ -17,6 +18,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import NAMESPACE, NOW
+from tests.explain.test_read import Cluster
 from tests.kube.memory.client import MemoryClient
 
 JOB = Ref("Job", NAMESPACE, "train")
@@ -105,6 +107,18 @@ async def test_only_the_status_of_the_object_is_read_that_is_asked_about() -> No
     assert [status.ref for status in read.workload_statuses] == [JOB]
     listed = await read_list(client, NAMESPACE, room=True, now=NOW)
     assert listed.workload_statuses == ()
+
+
+async def test_without_the_right_to_list_jobs_it_is_not_known_whether_one_has_failed() -> None:
+    snapshot = Snapshot(pods=(pod("a", "Pending"),), now=NOW)
+    denied = Cluster(snapshot, denied=[("jobs", NAMESPACE)])
+    read = await read_list(denied, NAMESPACE, room=True, now=NOW, asked=JOB)
+    assert read.unseen == {"workload_statuses": "no permission to list"}
+    index = Index(replace(read, pods=snapshot.pods))
+    told = explain(index, JOB)
+    assert told
+    assert "WorkloadFailed" in {each.id for each in told.unknown}
+    assert told.exit_code == 2
 
 
 def test_pods_without_a_gang_are_told_of_together() -> None:

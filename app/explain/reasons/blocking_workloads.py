@@ -29,6 +29,7 @@ _ENDING = {
 }
 """The controllers whose pods end when their work is done."""
 _LASTING = {
+    "Deployment",
     "ReplicaSet",
     "StatefulSet",
     "DaemonSet",
@@ -81,9 +82,14 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 
 
 def workload_of(pod: Pod) -> Ref:
-    """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod."""
+    """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod.
+
+    A Deployment stands for its ReplicaSets.
+    """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
+    if pod.controller and pod.controller.kind == "ReplicaSet" and pod.made_for:
+        return pod.made_for[0]
     if pod.controller:
         return pod.controller
     return Ref("PodGroup", pod.namespace, pod.group) if pod.group else pod.ref
@@ -101,7 +107,7 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
     if gang.pcs:
         return pod.place.pcs == gang.pcs.name
     owners = {own.owner for own in gang.pods if own.owner}
-    if pod.owner in owners:
+    if pod.owner in owners or workload_of(pod) in {workload_of(own) for own in gang.pods}:
         return True
     sets = {
         own.controller.name
@@ -219,10 +225,20 @@ def _of_each_other(gang: Gang, holders: Sequence[Holder]) -> str:
 def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
     holder = holders_of(gang, kin)[0]
     names = listed(sorted(pod.name for pod in kin), 4)
-    return (
+    holds, does = ("holds", "does") if len(kin) == 1 else ("hold", "do")
+    is_deployment = holder.ref.kind == "Deployment"
+    if is_deployment and not {pod.owner for pod in gang.waiting} & {pod.owner for pod in kin}:
+        return (
+            f"Set strategy Recreate, or maxSurge 0, in {holder.ref}: {names} of its previous"
+            f" revision {holds} the room, and a rolling update ends it only once new pods are ready"
+        )
+    remedy = (
         f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"
-        " hold the room and do not end. Pods that need each other should start as one gang"
+        f" {holds} the room and {does} not end"
     )
+    if is_deployment:
+        return remedy
+    return f"{remedy}. Pods that need each other should start as one gang"
 
 
 _ENDS_WITHIN = 120.0

@@ -22,7 +22,7 @@ from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, together, what_frees
 from app.explain.reasons.gpu_sharing import part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
-from app.explain.reasons.messages import did_you_mean
+from app.explain.reasons.messages import did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
@@ -48,6 +48,7 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth
+from app.explain.state.index import Index
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
@@ -174,7 +175,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
                 continue
             that = f" that matches {selector_words(shape)}" if shape.selects else ""
             if not most and is_device(name):
-                return _not_offered(name, that, nodes)
+                return _not_offered(obstacle.gang.index, name, that, nodes)
             text = (
                 f"No node{that} has {amount(name, ask)}, which a pod requests; the largest has"
                 f" {amount(name, most)}"
@@ -231,7 +232,22 @@ _OF_GPUS = "nvidia.com/gpu."
 """The prefix of labels of GPU feature discovery. It means that a node has GPUs, offered or not."""
 
 
-def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
+_PLUGIN = "device-plugin"
+"""A part of the names of the pods of NVIDIA's and other device plugins."""
+
+
+def _broken_plugin(index: Index) -> Pod | None:
+    """Return a pod of a device plugin that does not run, None if there is none."""
+    broken = [
+        pod
+        for pod in index.facts.pods
+        if _PLUGIN in pod.name and pod.controller and pod.controller.kind == "DaemonSet"
+        if pod.is_alive and (pod.phase != "Running" or pod.stalled)
+    ]
+    return min(broken, key=lambda pod: pod.key, default=None)
+
+
+def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
     """Return the text that no node offers a device, the remedy, and who can act."""
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
@@ -243,6 +259,16 @@ def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str,
     if labelled and counts_as_gpu(name):
         have = counted(labelled, "node has", "nodes have")
         text = f"{text}, although {have} GPUs according to the labels"
+    plugin = _broken_plugin(index)
+    if plugin:
+        said = state_words(index, plugin)
+        text += f". {plugin.namespace}/{plugin.name}, which makes nodes offer such devices, does"
+        text += f" not run{f': {said}' if said else ''}"
+        remedy = (
+            "Ask the platform team to let the device plugin run: kubectl describe pod -n"
+            f" {plugin.namespace} {plugin.name}"
+        )
+        return text, remedy, "platform"
     if not labelled and not any(map(is_device, offered)):
         remedy = (
             f"Ask the platform team for nodes that offer {name}. If there should be some, the"

@@ -85,7 +85,9 @@ def _has_volumes(gang: Gang) -> bool:
 def _has_bound_volumes(gang: Gang) -> bool:
     """Return whether claims of pending pods have volumes, or can't be read."""
     claims = volumes.claims_of(gang)
-    return any(claim.volume for claim in claims) or "volume_claims" in gang.facts.unseen
+    if any(claim.volume for claim in claims) or "volume_claims" in gang.facts.unseen:
+        return True
+    return volumes.by_hand(gang)
 
 
 def _may_be_tied(gang: Gang) -> bool:
@@ -93,6 +95,18 @@ def _may_be_tied(gang: Gang) -> bool:
     if not _has_volumes(gang):
         return False
     return _has_bound_volumes(gang) or any(each.places for each in gang.facts.storage_classes)
+
+
+def _has_status(gang: Gang) -> bool:
+    """Return whether the status of the gang's workload was requested."""
+    is_made = workload_status.is_made_for_workload(gang)
+    return is_made and "workload_statuses" not in gang.facts.skipped
+
+
+def _may_have_failed(gang: Gang) -> bool:
+    """Return whether only events can tell that the gang's workload has failed."""
+    unread = gang.facts.unseen.keys() | gang.facts.skipped
+    return "workload_statuses" in unread and workload_status.is_made_for_workload(gang)
 
 
 def _pods_wait(gang: Gang) -> bool:
@@ -149,8 +163,9 @@ MOOT: Mapping[str, frozenset[str]] = {
 """For each reason, the reasons that are omitted if they concern only its objects."""
 
 RULES: tuple[Rule, ...] = (
-    Rule(workload_status.workload_failed),
-    Rule(workload_status.workload_suspended),
+    Rule(workload_status.workload_failed, ("workload_statuses",), _has_status),
+    Rule(workload_status.workload_failed, ("events",), _may_have_failed),
+    Rule(workload_status.workload_suspended, ("workload_statuses",), _has_status),
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
     Rule(creation.set_being_deleted, ("sets",), _of_set),
@@ -223,6 +238,7 @@ RULES: tuple[Rule, ...] = (
     Rule(shared_claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule(shared_claims.claim_full, ("pods", "claims"), _claims_and_waits),
     Rule(volumes.volume_unbound, OF_VOLUMES, _has_volumes, together=True),
+    Rule(volumes.volume_not_free, (*OF_VOLUMES, "volumes"), volumes.by_hand, "VolumeUnbound"),
     Rule(volumes.volume_elsewhere, (*OF_VOLUMES, "volumes", *ROOMS), _may_be_tied),
     Rule(nodes.pool_not_chosen, ("pod_groups",), _grouped),
     Rule(nodes.no_node_matches, ROOMS, Gang.may_wait),

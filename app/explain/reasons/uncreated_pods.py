@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.messages import Words, makers_of, words_of
+from app.explain.reasons.messages import Words, makers_of, words_about, words_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe
 from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
 from app.facts.identity import Ref
@@ -72,6 +72,12 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
     (
+        ("pod group is not ready",),
+        "Find out why Volcano does not enqueue the PodGroup, such as the capability of its queue:"
+        " kubectl describe podgroups.scheduling.volcano.sh -n {namespace}",
+        "you",
+    ),
+    (
         ("serviceaccount",),
         "Create the ServiceAccount that the message names, or correct serviceAccountName in the pod"
         " template.",
@@ -129,7 +135,7 @@ def pods_not_created(gang: Gang) -> Reasons:
     if event is None:
         return
     words = words_of(event, "its controller")
-    said = f"About {event.about}, {words.quoted(gang.facts.now)}"
+    said = f"About {event.about}, {words.quoted(gang.facts.now)}{_about_group(gang, words)}"
     of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
     meaning, remedy, who = what_creates(event.about, words, of_kai=of_kai)
     text = f"{gang.ref} has no pods. {said}{meaning}"
@@ -150,6 +156,14 @@ def pods_not_created(gang: Gang) -> Reasons:
         follows=follows,
         severity="warning" if follows else "problem",
     )
+
+
+def _about_group(gang: Gang, words: Words) -> str:
+    """Return what Volcano says of the PodGroup NAMESPACE:NAME in a message, "" if nothing."""
+    space, _, name = words.text.partition("PodGroup ")[2].partition(" ")[0].partition(":")
+    group = Ref("PodGroup", space, name)
+    said = words_about(gang.index, group) if space == gang.namespace and name else None
+    return f". About {group}, {said.quoted(gang.facts.now)}" if said else ""
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:

@@ -108,31 +108,42 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         others = f"there are {listed(names)}"
         return f"{words}; {others}", "Create the claim again with one that exists", "you"
     if storage.waits:
-        return None if storage.provisions else _no_volume_by_hand(index, storage)
+        return None
 
     words = f"is not bound, and StorageClass {storage.name} binds before pods are placed"
     return words, f"Find out why its volume was not created: {describe}", "platform"
 
 
-def _no_volume_by_hand(index: Index, storage: StorageClass) -> tuple[str, str, Who] | None:
-    """Return the same for a claim that waits for a volume that is created by hand."""
-    facts = index.facts
-    if "volumes" in facts.unseen.keys() | facts.skipped | facts.absent:
-        return None
-    if any(
-        volume.storage_class == storage.name and volume.phase == "Available"
-        for volume in facts.volumes
-    ):
-        return None
-    words = (
-        f"is not bound: StorageClass {storage.name} creates no volumes, and no PersistentVolume of"
-        " it is available"
-    )
-    remedy = (
-        f"Ask the platform team for another PersistentVolume of class {storage.name}: kubectl get"
-        " pv"
-    )
-    return words, remedy, "platform"
+def by_hand(gang: Gang) -> bool:
+    """Return whether claims of pending pods wait for volumes that are created by hand."""
+    return any(_class_by_hand(gang.index, claim) for claim in claims_of(gang))
+
+
+def _class_by_hand(index: Index, claim: VolumeClaim) -> StorageClass | None:
+    """Return the class of an unbound claim if it waits for the pod and creates no volumes."""
+    storage = class_of(index, claim) if claim.phase == "Pending" else None
+    return storage if storage and storage.waits and not storage.provisions else None
+
+
+def volume_not_free(gang: Gang) -> Reasons:
+    """A claim waits for a volume that is created by hand, and none is free."""
+    free = {each.storage_class for each in gang.facts.volumes if each.phase == "Available"}
+    for name, pods in _named(gang):
+        claim = gang.index.volume_claims.get((gang.namespace, name))
+        storage = _class_by_hand(gang.index, claim) if claim else None
+        if claim is None or storage is None or storage.name in free:
+            continue
+        use = counted(pods, "pod uses", "pods use")
+        text = (
+            f"PersistentVolumeClaim {name}, which {use}, is not bound: StorageClass {storage.name}"
+            " creates no volumes, and no PersistentVolume of it is available"
+        )
+        remedy = (
+            f"Ask the platform team for another PersistentVolume of class {storage.name}: kubectl"
+            " get pv"
+        )
+        evidence = Evidence(claim.ref, "status.phase", claim.phase)
+        yield about(evidence, "VolumeUnbound", text, remedy, "platform", objects=refs(pods))
 
 
 # Volumes that only some nodes can use.

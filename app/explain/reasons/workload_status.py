@@ -12,6 +12,12 @@ from app.facts.kubernetes.workload_status import FAILED, WorkloadStatus
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 
+def is_made_for_workload(gang: Gang) -> bool:
+    """Return whether the gang is, or was created for, a workload such as a Job."""
+    refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
+    return any(ref.kind in _KINDS for ref in (*refs, *_made_for_group(gang.index, gang)))
+
+
 def _status(gang: Gang) -> WorkloadStatus | None:
     """Return the status of the workload that a gang was created for, if it is known."""
     refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]

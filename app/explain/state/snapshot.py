@@ -294,7 +294,7 @@ _ROWS: tuple[Row[Any], ...] = (
 
 _STATUS_ROWS: Mapping[Resource, Row[Any]] = {
     resource: Row(
-        resource, read_workload_status, name="workload_statuses", title="statuses of workloads"
+        resource, read_workload_status, name="workload_statuses", title="the status of the workload"
     )
     for resource in WORKLOAD_KINDS
 }
@@ -306,7 +306,7 @@ ON_REQUEST: Mapping[Resource, Row[Any]] = {**BY_RESOURCE, **_STATUS_ROWS}
 """The same, and the rows of workloads of which only the object that is asked about is read."""
 
 TITLES: Mapping[str, str] = {
-    **{row.name: row.title for row in _ROWS},
+    **{row.name: row.title for row in (*_ROWS, *_STATUS_ROWS.values())},
     ROOM: "pods of all namespaces",
     CHANNELS: "ResourceClaims of all namespaces",
 }
