@@ -131,7 +131,7 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
     gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
-    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs)
+    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == KUEUE for gang in gangs)
     if of_kueue or (asked and _may_be_suspended(reading, asked)):
         yield from _OF_KUEUE
     elif asked is None:

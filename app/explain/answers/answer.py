@@ -191,7 +191,7 @@ def _has_ended(about: Subject) -> bool:
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod or workload ends or has ended; "" if it is alive."""
+    """Return how the requested pod or workload ends or has ended, or "" if it is alive."""
     if about.ref.kind in _MADE:
         return _how_workload_ends(about)
     if about.ref.kind != "Pod":

@@ -250,14 +250,14 @@ def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
 
 
 def selector_words(shape: Shape) -> str:
-    """`pool=h100 and zone in (a, b)`; "" if the pods and their volumes select nothing."""
+    """Return a text such as `pool=h100 and zone in (a, b)`, or "" without selectors."""
     own = listed(map(_requirement_words, shape.selector), 8)
     volumes = (f"{terms_words(places)} (volume)" for places in dict.fromkeys(shape.volumes))
     return listed(filter(None, (own, terms_words(shape.affinity), *volumes)), 8)
 
 
 def terms_words(terms: Sequence[Term]) -> str:
-    """Return terms, one of which a node must meet: `zone=a or zone=b and pool=h100`."""
+    """Return a text such as `zone=a or zone=b` for terms, one of which a node must meet."""
     return " or ".join(listed(map(_requirement_words, term), 8) for term in terms[:_MOST_TERMS])
 
 

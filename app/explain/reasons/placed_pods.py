@@ -164,7 +164,7 @@ def node_not_ready(gang: Gang) -> Reasons:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield the pods on each node that matches: in words, as objects, and as evidence."""
+    """Yield the live pods on each node that matches, as text, as objects, and as evidence."""
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
         of_gang = f"of {gang.ref.name}"

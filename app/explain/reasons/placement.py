@@ -476,7 +476,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
 
 
 def _unselected(obstacle: Obstacle) -> str:
-    """Return advice about nodes that the pods don't select, if they would fit there; else ""."""
+    """Return advice about nodes that the pods don't select but would fit on, or else ""."""
     own = (replace(shape, volumes=()) for shape, _ in obstacle.demand.shapes)
     chosen = [selector_words(shape) for shape in own if shape.selects]
     if not chosen or obstacle.gang.placed:

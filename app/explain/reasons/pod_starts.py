@@ -192,7 +192,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
 
 
 def kubelet_rejects(gang: Gang) -> Reasons:
-    """The kubelet rejected or evicted pods, so that a gang lacks them."""
+    """The kubelet rejected or evicted pods, so the gang lacks them."""
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     since = min(times, default=0.0) - _FAILED_BEFORE
     failed = [pod for pod in failed_pods(gang) if (pod.created or 0.0) >= since]

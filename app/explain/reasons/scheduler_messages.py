@@ -228,7 +228,7 @@ def _is_matched(gang: Gang) -> bool:
 def _what_helps(
     words: str, namespace: str, *, has_room: bool = False, is_matched: bool = False
 ) -> tuple[str, Who]:
-    """Return the remedy for a scheduler's message, "" if that is not known.
+    """Return the remedy for a scheduler's message, or "" if it is not known.
 
     If nodes have room, a missing resource is what other nodes lack, and not the cause. The same
     holds for selectors if they match nodes, about which the message says something else.

@@ -51,7 +51,7 @@ def volume_unbound(gang: Gang) -> Reasons:
 
 
 def _trouble(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, Who] | None:
-    """Return the problem of a claim, the remedy, and who can act; None if there is none."""
+    """Return the problem of a claim, the remedy, and who can act, or None if there is none."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
     if not claim and any(name in pod.ephemeral for pod in pods):
         see = f"kubectl describe pod -n {pods[0].namespace} {shlex.quote(pods[0].name)}"

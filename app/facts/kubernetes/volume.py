@@ -40,7 +40,7 @@ class StorageClass(ClusterScoped):
     waits: bool = False
     """Does it bind a volume only once a pod is placed?"""
     is_default: bool = False
-    """Whether claims that name none get it."""
+    """Whether claims that name no class get it."""
     provisions: bool = True
     """Does it create volumes, instead of waiting for ones that are created by hand?"""
     places: tuple[Term, ...] = ()
