@@ -22,7 +22,7 @@ class HeldChannel(Value):
 
     claim: Ref
     node: str
-    """The node, or "" if no pod of the claim has one."""
+    """The node whose channel it is, or "" if that is not known."""
     reason: str
     """Why the claim does not need the channel."""
     remedy: str
@@ -105,10 +105,20 @@ def _of_claim(
     gpus_of_nodes: Mapping[str, int],
 ) -> Iterator[HeldChannel]:
     """Yield the first reason why a claim does not need its channel, if there is one."""
-    node = next((pod.node for pod in pods if pod.node), "")
+    # NVIDIA's driver has a pool for each node, with its name
+    pools = (device.pool for device in claim.devices)
+    node = next((pod.node for pod in pods if pod.node), next(pools, ""))
 
     def held(reason: str, remedy: str) -> HeldChannel:
         return HeldChannel(claim.ref, node, reason, remedy)
+
+    if not pods and claim.deleting is not None:
+        yield held(
+            "it is being deleted and no pod uses it any more",
+            "Ask the platform team what blocks the deletion: kubectl get resourceclaim"
+            f" {claim.name} -n {claim.namespace} -o jsonpath='{{.metadata.finalizers}}'",
+        )
+        return
 
     if not pods:
         yield held(

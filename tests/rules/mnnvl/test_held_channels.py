@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.kubernetes.claim import Consumer, ResourceClaim
+from app.facts.kubernetes.claim import Consumer, Device, ResourceClaim
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.held_channels import held_channels
@@ -81,6 +81,20 @@ CASES: list[Any] = [
     ),
     pytest.param(TWO, [claim("")], DOMAIN, ["ml/old-c -: no pod uses it any more"], id="dead"),
     pytest.param(
+        TWO,
+        [claim("", devices=(Device("compute-domain.nvidia.com", "n1", "channel-0"),))],
+        DOMAIN,
+        ["ml/old-c n1: no pod uses it any more"],
+        id="dead, on a node that only its devices name",
+    ),
+    pytest.param(
+        TWO,
+        [claim("", deleting=1.0)],
+        DOMAIN,
+        ["ml/old-c -: it is being deleted and no pod uses it any more"],
+        id="dead, and already being deleted",
+    ),
+    pytest.param(
         [pod("a", phase="Succeeded"), pod("b", "n1")],
         [claim("a")],
         DOMAIN,
@@ -131,7 +145,7 @@ def test_channels_that_are_held(
     found = held_channels(claims, pods, [domain], NODES).held
     said = [f"{'/'.join(each.claim.key)} {each.node or '-'}: {each.reason}" for each in found]
     assert said == expected
-    assert all(each.remedy.startswith(("Remove ", "Delete ")) for each in found)
+    assert all(each.remedy.startswith(("Remove ", "Delete ", "Ask ")) for each in found)
 
 
 def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
