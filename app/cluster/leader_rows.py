@@ -335,8 +335,8 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
 class WorkloadCaches:
     """The caches for the PodGroups of Workloads.
 
-    They have the Pods of `scheduler_name` that name a group, Workloads, PodGroups of Kubernetes
-    (`instances`) and of KAI (`pod_groups`), and the names of PriorityClasses.
+    They contain Workloads, PodGroups of Kubernetes (`instances`) and of KAI (`pod_groups`), the
+    names of PriorityClasses, and the Pods of `scheduler_name` that name a group.
     `stores.run_from_empty` fills them. `topologies` is the store of KAI Topologies, which verdicts
     use too.
     """

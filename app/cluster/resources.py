@@ -61,8 +61,8 @@ class MnnvlResources:
     def is_ensured(self, plan: Plan) -> bool:
         """Return whether the caches show all resources that `plan` needs, so that none is missing.
 
-        They must be ours, not being deleted, and have an existing owner. Raise Unavailable while a
-        cache isn't ready.
+        They must be ours, must not be being deleted, and an owner must exist if they have any.
+        Raise Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
@@ -73,7 +73,7 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches have an owner of `stored`, which prevents its collection."""
+        """Return whether the caches have an owner of `stored`, or it has none: then it is kept."""
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True

@@ -213,7 +213,7 @@ def _field_and_text(warning: str) -> tuple[str, str]:
 
 
 def placement(index: Index, document: Object) -> Values | None:
-    """Return whether a PodCliqueSet would have room now, and what prevents it.
+    """Return values for the page: would a PodCliqueSet have room now, and if not, why?
 
     Return None if nodes or pods cannot be read.
     """

@@ -103,7 +103,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
 
 
 def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> Checks:
-    """Return whether `secret` (namespace/name) has a certificate that is valid now."""
+    """Check that `secret` (namespace/name) has a certificate that is valid now."""
     namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
     if shown.tls_crt is None:

@@ -159,7 +159,7 @@ def _what_to_check(configuration: Configuration) -> str:
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
 ) -> Check:
-    """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
+    """Check that the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
         return ok("its authorizer is off")

@@ -146,7 +146,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
 
 
 async def check_account(client: Client) -> Checks:
-    """Return whether the policies that limit the writes of our account are in force."""
+    """Check that the policies that limit the writes of our account are in force."""
     stored = await read_policies(client, selector_of("account"))
     in_force = {
         name
@@ -369,7 +369,7 @@ _LEFT_BEHIND = warning(
 
 
 async def _check_names(client: Client, namespace: str) -> Checks:
-    """Return whether policies have the list of Queues that they need for warnings."""
+    """Check that policies have the list of Queues that they need for warnings."""
     if client.served_version(QUEUE) is None:
         return []
     queues = await every(client, Selection(QUEUE, metadata_only=True))

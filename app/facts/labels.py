@@ -45,7 +45,7 @@ KAI_QUEUE = "kai.scheduler/queue"
 KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 SUBGROUP = "kai.scheduler/subgroup-name"
 KAI_RESERVATION = "kai-resource-reservation"
-"""The value of the label `app` on KAI's pods that stand for a shared GPU."""
+"""The value of the label `app` on KAI's pods that reserve a shared GPU."""
 
 SHARING_POD = "shared-gpu-pod-name"
 SHARING_NAMESPACE = "shared-gpu-pod-namespace"

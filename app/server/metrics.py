@@ -1,7 +1,7 @@
 """Prometheus metrics.
 
 The counters of the admission path are plain integers, which a scrape converts to samples. The locks
-of the Prometheus client library would take as much time as a rule.
+of the Prometheus client library would take as much time as evaluating a rule.
 """
 
 from bisect import bisect_left

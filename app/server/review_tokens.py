@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 def root_route(routes: Mapping[str, Route]) -> Route:
     """Return the route of `/`, which API servers call until the server has written the paths.
 
-    It stands for all webhooks whose paths the server writes.
+    Each review on this route is for one of the webhooks whose paths the server writes.
     """
     others = tuple(routes[path] for path in PATHS.values())
     return replace(others[0], path="/", others=others, parse=parse)

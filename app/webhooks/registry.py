@@ -113,7 +113,7 @@ class Webhook(Value, eq=False, kw_only=True):
 
 
 def _has(annotation: str) -> str:
-    """Return the CEL expression that the object has `annotation` with the value "true"."""
+    """Return a CEL expression that is true if the object has `annotation` with the value "true"."""
     return (
         f"has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
         f"object.metadata.annotations['{annotation}'] == 'true'"
@@ -121,7 +121,7 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Return the CEL expression that a container in the list `field` of the pod spec has a GPU.
+    """Return a CEL expression that is true if a container in `field` of the pod spec has a GPU.
 
     The GPU may be in its limits or requests.
     """

@@ -233,7 +233,7 @@ class _Grower:
         return "at its quota" if over_quota(gang, queue.name) else ""
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
-        """Yield the claims that pods share by name, and ComputeDomains."""
+        """Yield the branches of shared claims and of ComputeDomains."""
         for name in sorted(gang.shared_claims):
             state, words = self._state_of_claim(gang.namespace, name)
             yield self._branch(Ref("ResourceClaim", gang.namespace, name), state=state, words=words)
@@ -246,7 +246,7 @@ class _Grower:
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
     def _nvlink_units(self, gang: Gang) -> Iterator[Branch]:
-        """Yield the units of pods that are in no PodClique, with the claims that they share."""
+        """Yield the branches of the NVLink units of pods outside PodCliques, with their claims."""
         users = [pod for pod in gang.pods if pod.place.unit and pod.unit_owner]
         for unit, pods in grouped((pod.place.unit, pod) for pod in users):
             claims = [claim.claim for pod in pods for claim in pod.claims if claim.name == CLAIM]

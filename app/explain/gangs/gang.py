@@ -1,6 +1,6 @@
 """A gang: pods that are placed together.
 
-One form stands for a PodGang, for a KAI PodGroup without a PodGang, and for a single pod.
+`Gang` represents a PodGang, a KAI PodGroup without a PodGang, or a single pod.
 """
 
 import itertools
@@ -264,7 +264,7 @@ class Gang(Value, dict=True):
     """Pods that are placed together, with their constraints."""
 
     ref: Ref
-    """The object that the gang stands for: a PodGang, a PodGroup or a Pod."""
+    """The object that the gang represents: a PodGang, a PodGroup or a Pod."""
     whole: Unit
     """All its parts, with the constraint of the gang itself."""
     topology: Topology

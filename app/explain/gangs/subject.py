@@ -64,7 +64,7 @@ class Subject(Value, dict=True):
 
 
 class _Match(Value, dict=True):
-    """The gang, pods or PodCliques that an object stands for, or else its whole set."""
+    """The gang, pods or PodCliques that a question about an object means, or else its whole set."""
 
     place: Place
     """Its place in Grove, which names the set."""

@@ -173,7 +173,7 @@ class Placements:
         return self._index.free(self.names)
 
     def under(self, assumption: Assumption) -> Outcome:
-        """Return whether KAI finds a place for the demand under an assumption."""
+        """Return the outcome of KAI's search for a place for the demand under an assumption."""
         assumption = self._in_short(assumption)
         if assumption not in self._outcomes:
             ground = self._ground(assumption)
@@ -224,7 +224,7 @@ class Placements:
         return RoomCounter(self._ground(assumption)).rooms(self.demand)
 
     def fit(self, assumption: Assumption = AS_IT_IS) -> Mapping[Shape, Sequence[bool]]:
-        """Return whether each node may take pods of each shape."""
+        """Return, for each shape and each node, whether the node may take such pods."""
         if assumption not in self._fits:
             fits = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
             only = assumption.only
@@ -361,7 +361,7 @@ class Placements:
 
 
 def _open_to(shape: Shape, index: Index) -> Sequence[bool]:
-    """Return whether each node takes pods without selectors and affinity."""
+    """Return, for each node, whether it takes pods without selectors and affinity."""
     if not shape.tolerations:
         return index.open_nodes
     pairs = zip(index.open_nodes, index.nodes, strict=True)

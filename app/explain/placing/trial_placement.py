@@ -125,9 +125,9 @@ class Tree:
         return self._tallies[largest]
 
     def room_of_part(self, largest: Vector, path: Path) -> int:
-        """Return for how many pods of this size a domain has room, including shared GPUs.
+        """Return the number of pods of this size for which a domain has room, in shared GPUs too.
 
-        KAI counts pods that request less than a GPU in this way (`calcNodeAccommodation`).
+        KAI uses this number for pods that request less than a GPU (`calcNodeAccommodation`).
         """
         nodes = self.domains.called(path).nodes
         return sum(capacity_of(self._with_shared_gpus(at), largest) for at in nodes)

@@ -84,7 +84,7 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 def workload_of(pod: Pod) -> Ref:
     """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod.
 
-    A Deployment stands for its ReplicaSets.
+    ReplicaSets are listed as their Deployment.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)

@@ -235,7 +235,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node
 
 
 def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:
-    """Return the terminating pods that hold room on nodes until the nodes are ready."""
+    """Return a text about terminating pods that hold room until their nodes are ready, or ""."""
     index = obstacle.gang.index
     stuck = sorted(
         (pod.node, f"{pod.namespace}/{pod.name}")

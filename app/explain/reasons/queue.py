@@ -530,8 +530,8 @@ def _gpus(count: float) -> str:
 def fair_share(gang: Gang) -> Reasons:
     """KAI may reclaim for the gang resources that other queues use above their fair shares.
 
-    All that it may evict there must make room for the gang. If KAI says that a limit is reached, it
-    has tried.
+    Evicting everything that it may evict there must make room for the gang. There is no reason if
+    KAI says that a limit is reached, because it has then already tried.
     """
     turn = line_of(gang.index).get(gang.ref)
     if not turn or not turn.above or _said(gang, "OverLimit") or over_quota(gang, turn.queue):

@@ -139,7 +139,7 @@ def _scaling_pods(gang: Gang) -> list[Pod]:
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
     """Return pending pods whose newest event from an autoscaler has one of these reasons.
 
-    Scaling pods of KAI stand for the pods that share GPUs, because an autoscaler ignores such pods.
+    KAI creates scaling pods for pods that share GPUs, because autoscalers ignore those pods.
     """
     latest = ((pod, _latest(gang, pod)) for pod in (*gang.waiting, *_scaling_pods(gang)))
     told = [(pod, event) for pod, event in latest if event and event.reason in reasons]

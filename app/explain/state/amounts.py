@@ -53,7 +53,7 @@ def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
 
 
 def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterator[Node]:
-    """Yield the nodes, with the GPUs of slices among their allocatable resources."""
+    """Yield the nodes, with the GPUs in ResourceSlices added to their allocatable resources."""
     gpus: dict[str, Counter[str]] = defaultdict(Counter)
     for part in slices:
         if part.gpus:

@@ -176,7 +176,7 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:
-    """Return whether a driver and a device type stand for whole GPUs.
+    """Return whether devices of a driver and a type are whole GPUs.
 
     The drivers of vendors have names like gpu.nvidia.com. Parts of GPUs have another type.
     """

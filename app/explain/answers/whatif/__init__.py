@@ -1,4 +1,5 @@
 """Preview edits of the cluster: which gangs must move, which break, and which would start.
 
-Everything is pure. An edit gives other facts, and the rest of `explain` works on those.
+All functions are pure. An edit produces changed facts, which the rest of `explain` reads like the
+facts of a cluster.
 """
