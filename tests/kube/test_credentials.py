@@ -1,6 +1,7 @@
 """Credentials of a kubeconfig and of a Pod: read, renewed, and what can't be used."""
 
 import base64
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -154,3 +155,26 @@ async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterError, match="no credentials"):
         await in_cluster(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("insecure", "checks_host", "mode"),
+    [(False, True, ssl.CERT_REQUIRED), (True, False, ssl.CERT_NONE)],
+    ids=["verified", "insecure"],
+)
+async def test_a_kubeconfig_may_say_that_the_server_is_not_verified(
+    insecure: bool, checks_host: bool, mode: ssl.VerifyMode, tmp_path: Path
+) -> None:
+    path = kubeconfig(tmp_path / "config", first={"token": "t"})
+    document = yaml.safe_load(path.read_text())
+    cluster = {"server": "https://127.0.0.1:7", "insecure-skip-tls-verify": insecure}
+    cluster |= {"tls-server-name": "api.example.com", "proxy-url": "http://proxy.example.com:3128"}
+    document["clusters"][0]["cluster"] = cluster
+    path.write_text(yaml.safe_dump(document))
+    credentials = await from_kubeconfig(path, None)
+    context = credentials.ssl_context()
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (checks_host, mode)
+    assert credentials.server_hostname == "api.example.com"
+    assert credentials.proxy == "http://proxy.example.com:3128"
+    assert (await from_kubeconfig(kubeconfig(path, first={}), None)).ssl_context() is None

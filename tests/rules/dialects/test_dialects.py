@@ -249,3 +249,35 @@ def test_the_removal_of_a_level_that_sets_use_is_warned_of(
         else dialect.validate_levels(after, before, "UPDATE", around, managed_one)
     )
     assert (verdict.refusal, verdict.findings, list(verdict.warnings)) == (None, [], warnings)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "resource", "sign", "owner", "owns_topology", "reads_groups"),
+    [
+        (UNSERVED, "none", "ClusterTopology", "ClusterTopology", "PodCliqueSet", False, False),
+        (DESIGN, "design", "ClusterTopology", "ClusterTopology", "PodGang", True, False),
+        (
+            BINDINGS,
+            "bindings",
+            "ClusterTopologyBinding",
+            "ClusterTopologyBinding",
+            "PodCliqueSet",
+            False,
+            True,
+        ),
+        (EPOCHS, "epochs", "ClusterTopologyBinding", "PodGangMap", "PodCliqueSet", False, True),
+    ],
+    ids=lambda value: value.name if isinstance(value, Dialect) else "",
+)
+def test_what_a_dialect_is(
+    dialect: Dialect,
+    name: str,
+    resource: str,
+    sign: str,
+    owner: str,
+    owns_topology: bool,
+    reads_groups: bool,
+) -> None:
+    assert (dialect.name, dialect.resource.kind, dialect.sign.kind) == (name, resource, sign)
+    assert dialect.owner.kind == owner
+    assert (dialect.owns_topology, dialect.reads_groups) == (owns_topology, reads_groups)
