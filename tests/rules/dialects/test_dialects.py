@@ -11,6 +11,7 @@ from jsonpatch import apply_patch
 
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint
 from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.template import read_template
 from app.facts.grove.topology import ClusterTopology, Level
 from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
@@ -281,3 +282,25 @@ def test_what_a_dialect_is(
     assert (dialect.name, dialect.resource.kind, dialect.sign.kind) == (name, resource, sign)
     assert dialect.owner.kind == owner
     assert (dialect.owns_topology, dialect.reads_groups) == (owns_topology, reads_groups)
+
+
+def test_a_verdict_on_a_set_has_what_further_rules_need() -> None:
+    pcs = pod_clique_set("train")
+    template = pcs["spec"]["template"]
+    template["topologyConstraint"] = {"packDomain": "rack"}
+    template["cliques"][0]["topologyConstraint"] = {"packDomain": "host"}
+    name = template["cliques"][0]["name"]
+    for dialect in (DESIGN, UNSERVED):
+        verdict = dialect.validate_set(read_template(pcs), None, Around(managed=ON))
+        assert (verdict.findings, verdict.warnings, verdict.is_known) == ([], [], True)
+        assert verdict.levels == ON.levels
+        assert verdict.required == {("set", ""): "rack", ("clique", name): "host"}
+        assert verdict.constrained == [("set", ""), ("clique", name)]
+
+    template["topologyConstraint"] = {"topologyName": "t", "pack": {"preferred": "rack"}}
+    template["cliques"][0]["topologyConstraint"] = {"pack": {"required": "host"}}
+    verdict = BINDINGS.validate_set(read_template(pcs), None, Around(bound={"t": ON.levels}))
+    assert (verdict.findings, verdict.warnings, verdict.is_known) == ([], [], True)
+    assert verdict.levels == ON.levels
+    assert verdict.required == {("clique", name): "host"}
+    assert list(verdict.constrained) == [("set", ""), ("clique", name)]
