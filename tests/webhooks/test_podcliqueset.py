@@ -1,6 +1,7 @@
 """New PodCliqueSets whose cliques have claims of their own, which the API server is asked about."""
 
 import asyncio
+import copy
 import json
 from typing import Any
 
@@ -108,3 +109,26 @@ def test_a_group_of_grove_is_judged_unless_grove_is_known_not_to_read_it(is_whol
     verdict = PodCliqueSetWebhook(facts)(parse(json.dumps(asked).encode()))
     assert isinstance(verdict, Verdict)
     assert verdict.allowed is is_whole
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+async def test_a_minimum_that_was_stored_is_only_warned_of(operation: str) -> None:
+    """Grove's own webhook rejects it, and a stored set must stay scalable."""
+    made = load("podcliqueset.no-topology")
+    request = made["request"]
+    for clique in request["object"]["spec"]["template"]["cliques"]:
+        clique["spec"] |= {"replicas": 1, "minAvailable": 3}
+    if operation == "UPDATE":
+        request |= {"operation": operation, "oldObject": copy.deepcopy(request["object"])}
+    response = await Caller().ask("/validate/podcliqueset", made)
+    told = [
+        f"spec.template.cliques[{number}].spec.minAvailable: Invalid value: 3: must not be greater"
+        " than replicas (1), because that many must start together. Lower minAvailable or raise"
+        " replicas"
+        for number in (0, 1)
+    ]
+    assert response["allowed"] is (operation == "UPDATE")
+    if operation == "UPDATE":
+        assert response["warnings"] == told
+    else:
+        assert all(text in response["status"]["message"] for text in told)
