@@ -101,12 +101,22 @@ class PodGangWebhook(Value):
         self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
     ) -> Verdict:
         dialect = self.facts.dialect()
+        name = f'PodCliqueSet "{gang.place.pcs}"'
+        changes: list[Edit] = []
+        warnings: list[str] = []
         if pcs is not None and pcs.is_cut:
-            changes: list[Edit] = []
-            warnings = [_too_many_parts(gang)]
+            warnings.append(
+                f"{name} has more than {MOST_PARTS} cliques and scaling groups and is not read: the"
+                f" topology constraints of PodGang {gang.name} are left unchanged"
+            )
         else:
             changes = dialect.podgang_changes(request.object, pcs, self.facts)
-            warnings = [_unknown_set(gang)] if changes and pcs is None else []
+            if changes and pcs is None:
+                known = name if gang.place.pcs else "the PodCliqueSet (no label names it)"
+                warnings.append(
+                    f"{known} is not known yet: until it is, PodGang {gang.name} gets only"
+                    " preferred topology constraints"
+                )
         with contextlib.suppress(Unavailable):
             warnings += dialect.podgang_warnings(request.object, self.facts)
 
@@ -126,25 +136,6 @@ def _kept(request: Request) -> Any:
     if value_at(request.old, _ADOPTED) is ABSENT:
         return ABSENT
     return value_at(request.object, _ADOPTED)
-
-
-def _unknown_set(gang: SlimPodGang) -> str:
-    pcs = (
-        f'PodCliqueSet "{gang.place.pcs}"'
-        if gang.place.pcs
-        else "the PodCliqueSet (no label names it)"
-    )
-    return (
-        f"{pcs} is not known yet: until it is, PodGang {gang.name} gets only preferred topology"
-        " constraints"
-    )
-
-
-def _too_many_parts(gang: SlimPodGang) -> str:
-    return (
-        f'PodCliqueSet "{gang.place.pcs}" has more than {MOST_PARTS} cliques and scaling groups and'
-        f" is not read: the topology constraints of PodGang {gang.name} are left unchanged"
-    )
 
 
 # Deletion.

@@ -24,7 +24,6 @@ from app.objects.conditions import Condition, condition_of
 from app.objects.fields import CheckedMap
 from app.objects.shape import (
     JsonMap,
-    annotations_of,
     int_of,
     list_of,
     map_at,
@@ -354,9 +353,51 @@ def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
 
 
 def _spec(obj: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `PodCliqueSet`."""
+    """Return the fields of a `PodCliqueSet`. Cliques and groups without a name are left out."""
     metadata = map_at(obj, "metadata")
     template = map_at(obj, "spec", "template")
+    named_cliques = _named(template.get("cliques"))
+    named_groups = _named(template.get("podCliqueScalingGroups"))
+
+    cliques = []
+    for clique in named_cliques:
+        spec = map_at(clique, "spec")
+        replicas = int_of(spec.get("replicas"), 1)
+        cliques.append(
+            Clique(
+                name=clique["name"],
+                replicas=replicas,
+                constraint=_constraint(clique),
+                requests=read_requests(map_at(spec, "podSpec")),
+                minimum=int_of(spec.get("minAvailable"), replicas),
+                mnnvl=read_mnnvl(map_at(clique, "annotations")),
+            )
+        )
+    groups = [
+        ScalingGroup(
+            name=group["name"],
+            cliques=tuple(texts_at(group, "cliqueNames")),
+            constraint=_constraint(group),
+            mnnvl=read_mnnvl(map_at(group, "annotations")),
+            replicas=int_of(group.get("replicas"), 1),
+            minimum=int_of(group.get("minAvailable"), 1),
+        )
+        for group in named_groups
+    ]
+    holders = (metadata, *named_groups, *named_cliques)
+    mnnvl_groups = {group_in(map_at(holder, "annotations")) for holder in holders}
+
+    condition = None
+    stored = condition_of(obj, CONSTRAINTS_SATISFIED)
+    if stored:
+        condition = Condition(
+            type=CONSTRAINTS_SATISFIED,
+            status=text_at(stored, "status"),  # type: ignore[arg-type]
+            reason=text_at(stored, "reason"),
+            message=text_at(stored, "message"),
+            generation=int_of(stored.get("observedGeneration")),
+        )
+
     return {
         "namespace": text_at(metadata, "namespace"),
         "name": text_at(metadata, "name"),
@@ -364,47 +405,17 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
         "generation": int_of(metadata.get("generation")),
         "deleting": metadata.get("deletionTimestamp") is not None,
         "constraint": _constraint(template),
-        "cliques": tuple(_read_clique(item) for item in _named(template.get("cliques"))),
-        "groups": tuple(map(_read_group, _named(template.get("podCliqueScalingGroups")))),
-        "condition": _condition(obj),
+        "cliques": tuple(cliques),
+        "groups": tuple(groups),
+        "condition": condition,
         "replicas": int_of(map_at(obj, "spec").get("replicas"), 1),
-        "mnnvl_groups": _mnnvl_groups(metadata, template),
-        "mnnvl": read_mnnvl(annotations_of(obj)),
+        "mnnvl_groups": tuple(sorted(filter(None, mnnvl_groups))),
+        "mnnvl": read_mnnvl(map_at(metadata, "annotations")),
     }
 
 
-def _read_group(item: JsonMap) -> ScalingGroup:
-    return ScalingGroup(
-        name=item["name"],
-        cliques=tuple(texts_at(item, "cliqueNames")),
-        constraint=_constraint(item),
-        mnnvl=read_mnnvl(map_at(item, "annotations")),
-        replicas=int_of(item.get("replicas"), 1),
-        minimum=int_of(item.get("minAvailable"), 1),
-    )
-
-
-def _read_clique(item: JsonMap) -> Clique:
-    spec = map_at(item, "spec")
-    replicas = int_of(spec.get("replicas"), 1)
-    return Clique(
-        name=item["name"],
-        replicas=replicas,
-        constraint=_constraint(item),
-        requests=read_requests(map_at(spec, "podSpec")),
-        minimum=int_of(spec.get("minAvailable"), replicas),
-        mnnvl=read_mnnvl(map_at(item, "annotations")),
-    )
-
-
-def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
-    holders = (
-        metadata,
-        *_named(template.get("podCliqueScalingGroups")),
-        *_named(template.get("cliques")),
-    )
-    names = {group_in(map_at(holder, "annotations")) for holder in holders}
-    return tuple(sorted(filter(None, names)))
+def _named(value: Any) -> list[dict[str, Any]]:
+    return [item for item in maps_of(value) if isinstance(item.get("name"), str)]
 
 
 def _constraint(holder: JsonMap) -> StoredConstraint:
@@ -413,20 +424,3 @@ def _constraint(holder: JsonMap) -> StoredConstraint:
         return UNCONSTRAINED
     is_later = any(value for field, value in fields.items() if field != "packDomain")
     return StoredConstraint(*read_constraint(CheckedMap(fields)), is_later)
-
-
-def _condition(obj: JsonMap) -> Condition | None:
-    stored = condition_of(obj, CONSTRAINTS_SATISFIED)
-    if not stored:
-        return None
-    return Condition(
-        CONSTRAINTS_SATISFIED,
-        text_at(stored, "status"),  # type: ignore[arg-type]
-        text_at(stored, "reason"),
-        text_at(stored, "message"),
-        int_of(stored.get("observedGeneration")),
-    )
-
-
-def _named(value: Any) -> list[dict[str, Any]]:
-    return [item for item in maps_of(value) if isinstance(item.get("name"), str)]

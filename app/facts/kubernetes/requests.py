@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from app.base.value import shared
 from app.facts.quantity import amounts
-from app.objects.shape import JsonMap, maps_at
+from app.objects.shape import JsonMap, maps_of
 
 Requests = tuple[tuple[str, int], ...]
 """The names of resources, sorted, with their amounts in thousandths."""
@@ -22,12 +22,12 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
     requests that are not set.
     """
     total: dict[str, int] = {}
-    for container in maps_at(spec, "containers"):
+    for container in maps_of(spec.get("containers")):
         _add(total, _requests(container))
 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in maps_at(spec, "initContainers"):
+    for container in maps_of(spec.get("initContainers")):
         requests = _requests(container)
         # only what it asks for: copies of all sums would take quadratic time
         _raise(peak, {name: sidecars.get(name, 0) + amount for name, amount in requests.items()})
@@ -47,7 +47,7 @@ def read_requests(spec: JsonMap) -> Requests:
     Equal results are one object, because many PodCliqueSets have equal requests.
     """
     total = pod_requests(spec)
-    for claim in maps_at(spec, "resourceClaims"):
+    for claim in maps_of(spec.get("resourceClaims")):
         name = claim.get("resourceClaimTemplateName") or claim.get("resourceClaimName")
         _add(total, {f"claim {name}": 1000})
 

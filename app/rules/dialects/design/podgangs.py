@@ -125,53 +125,39 @@ def _group_configs(
     The list has one entry per scaling group replica in this PodGang whose group has a constraint,
     in the order of the PodGroups.
     """
-    path = ("spec", "topologyConstraintGroupConfigs")
-    stored = value_at(obj, path)
-    entries = maps_of(stored)
-    current = {str(entry.get("name")): entry for entry in entries}
-    desired = {
-        name: _group_config(name, replica, current.get(name, {}), topology)
-        for name, replica in _group_replicas(members).items()
-    }
-
-    kept = [config for config in desired.values() if config is not None]
-    others = [entry for entry in entries if str(entry.get("name")) not in desired]
-    value = [*kept, *_without_packs(others)]
-    return [Edit(path, value or ABSENT)] if value or stored else []
-
-
-def _group_config(
-    name: str, replica: Mapping[str, PodGroupClique], entry: JsonMap, topology: ClusterTopology
-) -> Object | None:
-    """Return the constraint of a scaling group replica, or None if it has none.
-
-    `entry` is the stored constraint.
-    """
-    group = next(iter(replica.values())).group
-    pack = _pack(group.constraint.pack_domain if group else "", list(replica.values()), topology)
-    if not pack and not _has_more(entry):
-        return None
-
-    return {**entry, "name": name, "podGroupNames": list(replica), **_merged(entry, pack)}
-
-
-def _without_packs(entries: Sequence[Object]) -> list[Object]:
-    """Return the `entries` that have other fields than ours, without our fields."""
-    return [_without_pack(entry) for entry in entries if _has_more(entry)]
-
-
-def _group_replicas(
-    members: Sequence[tuple[str, PodGroupClique | None]],
-) -> dict[str, dict[str, PodGroupClique]]:
-    """Return the scaling group replicas whose group has a constraint, by their names.
-
-    The value has the members of the replica by the names of their PodGroups.
-    """
+    # the members of each replica of a group with a constraint, by the names of their PodGroups
     replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
         if member is not None and member.group is not None and member.group.constraint.pack_domain:
             replicas.setdefault(member.group_replica, {})[podgroup] = member
-    return replicas
+
+    path = ("spec", "topologyConstraintGroupConfigs")
+    stored = value_at(obj, path)
+    entries = maps_of(stored)
+    current = {str(entry.get("name")): entry for entry in entries}
+    value: list[Object] = []
+    for name, replica in replicas.items():
+        found = list(replica.values())
+        group = found[0].group
+        pack = _pack(group.constraint.pack_domain if group else "", found, topology)
+        entry: JsonMap = current.get(name, {})
+        if pack or _has_more(entry):
+            config = {**entry, "name": name, "podGroupNames": list(replica)}
+            value.append({**config, **_merged(entry, pack)})
+
+    value += _without_packs([entry for entry in entries if str(entry.get("name")) not in replicas])
+    return [Edit(path, value or ABSENT)] if value or stored else []
+
+
+def _without_packs(entries: Sequence[Object]) -> list[Object]:
+    """Return the `entries` that have other fields than ours, without our fields."""
+    kept = [entry for entry in entries if _has_more(entry)]
+    return [
+        {**entry, **_merged(entry, {})}
+        if isinstance(entry["topologyConstraint"].get("packConstraint"), dict)
+        else entry
+        for entry in kept
+    ]
 
 
 def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
@@ -212,11 +198,6 @@ def _has_more(holder: Any) -> bool:
         "packConstraint",
         *_OURS,
     }
-
-
-def _without_pack(entry: Object) -> Object:
-    has_pack = isinstance(entry["topologyConstraint"].get("packConstraint"), dict)
-    return {**entry, **_merged(entry, {})} if has_pack else entry
 
 
 _NO_DEVICES = ("cpu", "memory", "pods")

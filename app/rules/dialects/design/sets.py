@@ -5,8 +5,6 @@ Each must be equal to or stricter than the enclosing constraints.
 Source: `rules/README.md`. Grove's own webhook checks that scaling groups name existing cliques.
 """
 
-from collections.abc import Mapping
-
 from app.base.value import Value
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, ClusterTopology
@@ -195,7 +193,18 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             for constraint in constraints.all
         ]
 
-    narrowest = _narrowest_above(constraints)
+    ranks = {
+        constraint.part.owner: _RANKS[constraint.domain]
+        for constraint in constraints.all
+        if constraint.domain in _RANKS
+    }
+    # The owner of the narrowest enclosing constraint. Computed once per owner, because an invalid
+    # set can have many parts with the same name and many enclosing groups.
+    narrowest = {
+        owner: max((SET, *constraints.template.above(owner)), key=lambda each: ranks.get(each, 0))
+        for owner in ranks
+    }
+
     existing = topology.domains
     problems: list[_Problem] = []
     for constraint in constraints.all:
@@ -204,55 +213,27 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             finding = fields.not_supported(constraint.path, domain, DOMAINS)
             problems.append(_Problem(constraint, finding))
             continue
+
         if domain not in existing:
-            problems.append(_Problem(constraint, _not_found(constraint, topology)))
-        rank, above = narrowest[constraint.part.owner]
+            levels = ", ".join(level.domain for level in topology.levels)
+            detail = (
+                f'topology level not found in ClusterTopology "{topology.name}", which has:'
+                f" {levels}"
+            )
+            finding = fields.invalid(constraint.path, domain, detail)
+            problems.append(_Problem(constraint, finding))
+
+        above = narrowest[constraint.part.owner]
+        rank = ranks.get(above, 0)
         if rank > _RANKS[domain]:
-            finding = _too_broad(constraint, above, DOMAINS[rank], topology)
+            detail = (
+                f'must not be broader than packDomain "{DOMAINS[rank]}" of {owner_text(above)};'
+                f" allowed: {allowed_below(DOMAINS[rank], topology)}"
+            )
+            finding = fields.invalid(constraint.path, domain, detail)
             problems.append(_Problem(constraint, finding, is_too_broad=True))
 
     return problems
-
-
-def _narrowest_above(constraints: Constraints) -> dict[Owner, tuple[int, Owner]]:
-    """Return for each owner the rank and the owner of its narrowest enclosing constraint.
-
-    It is computed once per owner, because an invalid set can have many parts with the same name and
-    many enclosing groups.
-    """
-    ranks = {
-        constraint.part.owner: _RANKS[constraint.domain]
-        for constraint in constraints.all
-        if constraint.domain in _RANKS
-    }
-    above = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
-    return {owner: (ranks.get(narrowest, 0), narrowest) for owner, narrowest in above.items()}
-
-
-def _narrowest(owners: list[Owner], ranks: Mapping[Owner, int]) -> Owner:
-    """Return the owner of the narrowest constraint, or the set if there is none."""
-    narrowest = SET
-    for owner in owners:
-        if ranks.get(owner, 0) > ranks.get(narrowest, 0):
-            narrowest = owner
-    return narrowest
-
-
-def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
-    levels = ", ".join(level.domain for level in topology.levels)
-    detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
-    return fields.invalid(constraint.path, constraint.domain, detail)
-
-
-def _too_broad(
-    constraint: Constraint, above: Owner, domain: str, topology: ClusterTopology
-) -> FieldError:
-    """Return the finding that a constraint is broader than `domain`, which `above` requires."""
-    text = (
-        f'must not be broader than packDomain "{domain}" of {owner_text(above)}; allowed:'
-        f" {allowed_below(domain, topology)}"
-    )
-    return fields.invalid(constraint.path, constraint.domain, text)
 
 
 def allowed_below(domain: str, topology: ClusterTopology) -> str:
