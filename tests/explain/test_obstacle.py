@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.gangs.assembly import gangs_of_set
-from app.explain.reasons.obstacle import Barrier, obstacle_of
+from app.explain.reasons.obstacle import Barrier, obstacle_of, selector_words
 from app.explain.state.index import Index
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podgang import GangPart
@@ -142,3 +142,13 @@ def test_what_keeps_a_gang_out(changes: dict[str, Any], barriers: set[Barrier]) 
     (made,) = gangs_of_set(index, index.sets[NAMESPACE, SET])
     obstacle = obstacle_of(made)
     assert (set() if obstacle is None else obstacle.barriers) == barriers
+
+
+def test_the_words_of_a_selector_are_bounded() -> None:
+    """A Pod can have thousands of terms and values, which would hide the reasons of others."""
+    many = tuple(map(str, range(100)))
+    terms = tuple((Requirement(f"k{number}", "In", many),) for number in range(100))
+    words = selector_words(replace(shape(8), affinity=terms))
+    assert words.startswith("k0 in (0, 1, 2")
+    assert "80 more" in words
+    assert len(words) < 1000

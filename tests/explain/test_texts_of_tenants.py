@@ -202,3 +202,13 @@ def test_events_are_found_by_the_name_of_what_they_are_about(workload: Ref) -> N
     expected = {ref for ref in REFS if is_made_by(ref, workload)}
     assert {event.about for event in warnings_about(index, workload)} == expected
     assert {event.about for event in refusals_about(index, workload)} == expected
+
+
+@pytest.mark.parametrize(("node", "is_named"), [("n1", True), *((name, False) for name in SHELL)])
+def test_no_command_has_a_node_whose_name_no_node_has(node: str, *, is_named: bool) -> None:
+    """A document can bind a Pod to a node of any name."""
+    failed = replace(POD, node=node, phase="Failed", failure="Evicted: no memory", created=NOW)
+    group = KaiPodGroup(NAMESPACE, "g", "uid-g", minimum=2)
+    state = Snapshot(pods=(failed, replace(POD, name="q", uid="q")), pod_groups=(group,), now=NOW)
+    commands = [text for text in printed(Index(state)) if text.startswith("kubectl describe node")]
+    assert set(commands) == ({f"kubectl describe node {node}"} if is_named else set())

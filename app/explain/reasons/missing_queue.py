@@ -7,6 +7,7 @@ import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from app.base.spelling import MOST_ALIKE, MOST_COMPARED
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.queue_order.usage import nodes_of_pool
@@ -49,12 +50,26 @@ def queue_missing(gang: Gang) -> Reasons:
     else:
         usable = _usable(index, group.pool)
         others = f"usable queues are {listed(usable)}" if usable else "there is no usable queue"
-        meant = next(iter(difflib.get_close_matches(group.queue, usable, 1)), "")
+        meant = _meant(index, group.queue, usable)
         likely = f'; did you mean "{meant}"?' if meant else ""
         text = f"{text}; {others}{likely}"
         helps = _other_queue(index, group, meant, usable)
     evidence = Evidence(group.ref, "spec.queue", group.queue)
     yield about(evidence, "QueueMissing", text, helps.words, helps.who, commands=helps.commands)
+
+
+def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
+    """Return the usable queue for which `name` is probably a typo, or "".
+
+    Only the first MOST_COMPARED different names are compared: beside 300 queues, each takes 3 ms.
+    """
+    compared: dict[tuple[str, tuple[str, ...]], str] = index.remembered("queues meant", dict)
+    key = name, tuple(usable)
+    if key not in compared:
+        if len(compared) >= MOST_COMPARED or len(name) > MOST_ALIKE:
+            return ""
+        compared[key] = next(iter(difflib.get_close_matches(name, usable, 1)), "")
+    return compared[key]
 
 
 def _usable(index: Index, pool: str) -> list[str]:

@@ -265,8 +265,13 @@ _MOST_TERMS = 4
 """The number of terms that are shown."""
 
 
+def _shown(values: Sequence[str]) -> str:
+    rest = len(values) - 20
+    return ", ".join([*values[:20], *([f"{rest} more"] if rest > 0 else [])])
+
+
 def _requirement_words(requirement: Requirement) -> str:
-    values = ", ".join(requirement.values)
+    values = requirement.values[0] if len(requirement.values) == 1 else _shown(requirement.values)
     match requirement.operator:
         case "In" if len(requirement.values) == 1:
             return f"{requirement.key}={values}"

@@ -23,6 +23,7 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
+    to_describe,
     with_age,
 )
 from app.explain.reasons.rejected_constraints import joined_by
@@ -155,9 +156,9 @@ def node_not_ready(gang: Gang) -> Reasons:
             if since
             else f"{on_node}, which is not ready"
         )
-        see = (f"kubectl describe node {shlex.quote(evidence.value)}",)
+        commands = tuple(filter(None, (to_describe(Ref("Node", "", evidence.value)),)))
         yield about(
-            evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=see
+            evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=commands
         )
 
 

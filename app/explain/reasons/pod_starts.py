@@ -29,9 +29,11 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
+    to_describe,
     with_age,
 )
 from app.facts.grove.topology import HOSTNAME_KEY
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import RUNS, Pod
 
 MOST_STARTING = 60.0
@@ -211,7 +213,6 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
         remedy, who = _what_admits(first)
-        see = f"kubectl describe node {shlex.quote(first.node)}"
         evidence = Evidence(first.ref, "status.reason", first.failure)
         yield about(
             evidence,
@@ -220,7 +221,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             remedy,
             who,
             objects=refs(pods),
-            commands=(see,) if first.node else (),
+            commands=tuple(filter(None, (to_describe(Ref("Node", "", first.node)),))),
             severity=severity,
         )
 

@@ -36,12 +36,27 @@ class Toleration(Value):
     """Its effect, or "" for every effect."""
 
 
+MOST_OF_SELECTOR = 500
+"""The maximum number of keys and values of a NodeSelector that are read.
+
+Each is compared with each node, and a Pod of 100 KB has thousands of them.
+"""
+
+
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
-    """Return the terms of a NodeSelector.
+    """Return the first terms of a NodeSelector, with at most MOST_OF_SELECTOR keys and values.
 
     matchExpressions and matchFields are treated alike, because the only field is metadata.name.
     """
-    return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
+    terms = []
+    left = MOST_OF_SELECTOR
+    for item in maps_of(map_of(selector).get("nodeSelectorTerms")):
+        term = _term(item)
+        left -= 1 + sum(1 + len(requirement.values) for requirement in term)
+        if left < 0:
+            break
+        terms.append(term)
+    return tuple(terms)
 
 
 def required_affinity(spec: JsonMap) -> tuple[Term, ...]:
