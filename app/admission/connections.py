@@ -87,7 +87,7 @@ class Connections:
         connection.abort()
 
     def _eviction_rank(self, connection: Open) -> tuple[bool, int]:
-        """Return (whether a stranger holds something, the bytes). The highest is closed first."""
+        """Return (whether a stranger holds bytes, how many). The highest rank is closed first."""
         size = self._sizes[connection]
         return size > 0 and not connection.is_caller, size
 

@@ -1,4 +1,4 @@
-"""A queue in which owners take turns, so that nobody waits for all items of another one."""
+"""A queue in which owners take turns, so that no owner waits for all items of another."""
 
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """A queue of items of owners, of which each may have `most` waiting items, or any number."""
+    """A queue in which each owner may have at most `most` waiting items, or any number (None)."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most

@@ -24,8 +24,8 @@ class Versioned(Value):
 MOST_SHARED = 2048
 """The maximum length of a shared value in the notation of Python.
 
-Tenants decide on the size of what is read from their objects, and a cache of large values would
-need more memory than it saves.
+Tenants choose the size of values that are read from their objects, and a cache of large values
+would need more memory than it saves.
 """
 
 

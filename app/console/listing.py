@@ -104,7 +104,7 @@ class WaitingList:
         self.complete = self._explain(index, to_explain, parts, SECONDS)
 
     def examine(self, index: Index) -> bool:
-        """Explain workloads that were not explained yet, for SLICE. Return whether any is left."""
+        """Explain workloads for the first time, for SLICE seconds. Return whether any is left."""
         parts = self._counted_all(index)
         new = [ref for ref in self._to_explain(parts, reasons=False) if not self._kept[ref].state]
         return not self._explain(index, new, parts, SLICE)

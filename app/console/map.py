@@ -113,7 +113,7 @@ class _RoomOnMap:
         self.depth = len(self._roomiest or ())
 
     def room_in(self, path: Path) -> int | None:
-        """Return for how many pods a domain has room, or None if it is not of the requested level.
+        """Return the number of pods that fit in a domain, or None if it has another level.
 
         The room of several domains cannot be added up, because each counts at most as many pods as
         were requested.

@@ -119,7 +119,7 @@ class _Routes:
         return answer
 
     async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
-        """Return the page, or 304 if it shows what `If-None-Match` names."""
+        """Return the page, or 304 if it has not changed since the one in `If-None-Match`."""
         query = dict(reversed(request.query_params.multi_items()))
         live = self._console.live
         facts = live.snapshot()

@@ -1,7 +1,7 @@
 """The page Topology.
 
-It shows levels and their coverage, inconsistent labels, room for pods, and on a map what is free
-and who uses the GPUs.
+It shows levels and their coverage, inconsistent labels, room for pods, and a map of free GPUs and
+their users.
 """
 
 from collections import Counter

@@ -110,7 +110,7 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return how many units of this kind the workload has."""
+    """Return the number of units of this kind in the workload."""
     if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
         return int_of(spec.get("replicas"), 1)
     if JOB_SET.kind in owner.kind.resource_kinds and scope == "job":

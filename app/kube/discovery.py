@@ -279,10 +279,9 @@ class Discovery:
     async def assume(self) -> None:
         """Read only the groups, in one call, and the lists that are needed to choose a version.
 
-        A resource counts as served if one group version is served that may have it. If it is not
-        served after all, listing it raises NotServed. Where an unknown version is served next to
-        known ones, their lists are read. Commands that read each resource once use this. Raise
-        ClusterError.
+        A resource counts as served if a served group version may contain it. If the resource is not
+        served after all, listing it raises NotServed. If unknown and known versions are served,
+        their lists are read. Commands that read each resource once use this. Raise ClusterError.
         """
         groups = await self._served_groups()
         needed = {each for r in self.resources for each in _to_choose_from(r, groups)}

@@ -59,7 +59,7 @@ _cached_pointer = functools.lru_cache(maxsize=4096)(_pointer)
 """Most objects of a kind have the same few paths."""
 
 _LONGEST = 317
-"""The longest step of a path that is kept. It is that of the longest key of a label.
+"""The maximum length of a cached step of a path: the length of the longest label key.
 
 Anybody can send a review with keys of megabytes, which must not stay in memory.
 """

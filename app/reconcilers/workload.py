@@ -2,7 +2,7 @@
 
 It maintains a PodGroup for each group, and annotates the Pods of the group with its name.
 
-A key stands for one group. If its PodGroup can't be created yet, its Pods are marked, so that KAI
+A key identifies one group. If its PodGroup can't be created yet, its Pods are marked, so that KAI
 does not schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
 """
 

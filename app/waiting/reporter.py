@@ -82,7 +82,7 @@ class Reporter(Struct):
     writes: int = 0
     """The number of written reports."""
     held_back: int = 0
-    """How often a report was delayed: by the limit, or by a recent or failed write."""
+    """The number of reports delayed by the limit, or by a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
     _told: dict[Ref, _Told] = {}
     _next: dict[Ref, float] = {}

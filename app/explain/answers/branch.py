@@ -25,7 +25,7 @@ class Branch(Value, rename=AS_JSON):
     asked: str = ""
     """Its topology constraint, such as `rack required`."""
     where: str = ""
-    """Where its pods are, or where there is most room for them."""
+    """The domain of its pods, or the domain with the most room for them."""
     placed: int | None = None
     """How many of its pods have a node, or None if pods can't be read."""
     total: int | None = None

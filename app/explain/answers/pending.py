@@ -34,7 +34,7 @@ class WorkloadRow(Value):
     since: float | None
     """When it was requested, in seconds since 1970."""
     placed: int | None
-    """How many of its `total` pods have a node, or None if that is not known."""
+    """The number of its pods with a node, or None if that is not known."""
     total: int | None
     reason: str = ""
     """The first reason."""

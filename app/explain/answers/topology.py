@@ -195,7 +195,7 @@ class RoomSearch(Value):
     pools: tuple[str, ...]
     """KAI's node pools, whose nodes are all counted; "" stands for nodes without a pool."""
     spare: int = 0
-    """How many nodes of a domain should stay free."""
+    """The number of nodes of a domain that should stay free."""
     most: int | None = None
     """How many pods fit if these nodes stay free, or None if `spare` is 0."""
 

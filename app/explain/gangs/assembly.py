@@ -1,6 +1,6 @@
-"""Make the gangs of a cluster.
+"""Create the gangs of a cluster.
 
-A gang stands for a PodGang, for a KAI PodGroup that no PodGang owns, or for a pod that belongs to
+A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or for a pod that belongs to
 neither.
 """
 

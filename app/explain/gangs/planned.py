@@ -1,4 +1,4 @@
-"""Make the gangs of a PodCliqueSet that does not exist yet, as Grove would."""
+"""Create the gangs of a PodCliqueSet that does not exist yet, as Grove would."""
 
 from collections.abc import Iterator
 

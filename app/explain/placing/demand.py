@@ -356,7 +356,7 @@ class Board:
         return [taker for taker in able if taker[0]]
 
     def _room_of_part(self, position: int, asks: Vector, part: GpuPart) -> int:
-        """Return for how many pods with GPU fractions a node has room."""
+        """Return the number of pods with GPU fractions for which a node has room."""
         have = self._free[position]
         most = self._room(have, asks)
         if not most or self._has_one_place(have):

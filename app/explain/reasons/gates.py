@@ -24,7 +24,7 @@ _WAIT = (
     "Wait up to three minutes, until Grove checks again. If it takes longer, ask the platform"
     " team for the log of Grove's operator"
 )
-"""For pods that are added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
+"""Covers pods added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
 K = TypeVar("K", str, tuple[str, str, str])
 V = TypeVar("V")
 

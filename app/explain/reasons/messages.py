@@ -55,7 +55,7 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return for how many seconds pods have been pending, or 0 if that is not known.
+    """Return the seconds for which pods have been pending, or 0 if that is not known.
 
     Other pods of the gang may have been running for long.
     """
@@ -103,7 +103,7 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 def waiting_for(gang: Gang) -> float:
-    """Return for how many seconds pods of a gang have been pending, or 0 if that is not known."""
+    """Return the seconds for which pods of a gang have been pending, or 0 if not known."""
     return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
 
 

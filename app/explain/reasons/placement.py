@@ -320,7 +320,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
 
 
 def _beyond_all_room(gang: Gang) -> str:
-    """Return for how many pending pods of a workload there would be room without other workloads.
+    """Return how many pending pods of a workload would fit without other workloads, as text.
 
     Return "" if there would be room for all, or if the pods of the workload don't need each other.
     KAI places such pods as one gang; other schedulers place one by one.

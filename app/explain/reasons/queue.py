@@ -385,7 +385,7 @@ def _has_background(index: Index, queue: Queue) -> bool:
 def lower_priority(gang: Gang) -> Reasons:
     """Pods in the gang's own queue use up a limit, and KAI may evict them for the gang.
 
-    If KAI says that the limit is reached, it has tried.
+    There is no reason if KAI says that the limit is reached, because it has then already tried.
     """
     group = gang.pod_group
     over = next(over_limits(gang, group.queue), None) if group else None

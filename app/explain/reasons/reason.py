@@ -30,7 +30,7 @@ class Reason(Value):
     id: str
     """The stable name of the reason, such as NoDomainFits."""
     objects: tuple[Ref, ...]
-    """All objects that the reason applies to. The first one stands for them."""
+    """All objects that the reason applies to. The first one represents them."""
     text: str
     """The finding, in one sentence."""
     remedy: str

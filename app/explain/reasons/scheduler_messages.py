@@ -230,8 +230,8 @@ def _what_helps(
 ) -> tuple[str, Who]:
     """Return the remedy for a scheduler's message, or "" if it is not known.
 
-    If nodes have room, a missing resource is what other nodes lack, and not the cause. The same
-    holds for selectors if they match nodes, about which the message says something else.
+    If nodes have room, a missing resource is not the cause: only other nodes lack it. In the same
+    way, selectors are not the cause if they match nodes: the message gives these another reason.
     """
     if _TERMINATING in words:
         return (

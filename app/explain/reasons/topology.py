@@ -183,7 +183,7 @@ def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
 
 
 def _fits(nodes: int, guessed: int) -> str:
-    """Return that a gang would fit if these nodes, or all nodes, had their labels."""
+    """Return the words that a gang would fit if these nodes, or all nodes, had their labels."""
     if nodes < guessed:
         return "; if all nodes have their labels, the gang fits"
     return f". Once {'it has' if nodes == 1 else 'they have'} the label, this gang fits"

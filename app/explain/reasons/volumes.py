@@ -205,7 +205,7 @@ def _usable(gang: Gang, volumes: Sequence[tuple[Term, ...]]) -> list[Node]:
 
 
 _MOST_TRIED = 20
-"""The number of pods with volumes that are tried by themselves."""
+"""The maximum number of pods with volumes that are tried individually."""
 
 
 def _excluded(gang: Gang) -> Iterator[_Excluded]:

@@ -150,7 +150,7 @@ def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Ch
 
 
 def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
-    """Return for how many pods with a part the GPUs of a node have room, `most` at most."""
+    """Return the number of pods with a part that fit on the GPUs of a node, at most `most`."""
     count = 0
     while count < min(most, _MOST_COUNTED):
         choice = choice_of(shares, part, whole, is_idle=True)

@@ -25,7 +25,7 @@ from app.facts.rows import CHANNELS, ROOM
 
 T = TypeVar("T")
 STUCK_SECONDS = 120
-"""How long KAI counts on the room of a pod after it should have ended."""
+"""The seconds for which KAI counts on the room of a pod after it should have ended."""
 
 
 class Index(Belongings):

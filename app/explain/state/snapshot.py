@@ -78,7 +78,7 @@ class Snapshot(Value):
     volumes: tuple[Volume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     workload_statuses: tuple[WorkloadStatus, ...] = ()
-    """Of a workload that somebody asked about, and of all in files."""
+    """The statuses of a requested workload, or of all workloads in files."""
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read in full, with the cause. Their known objects are kept."""

@@ -14,7 +14,7 @@ HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
 class Level(Value):
-    """A topology domain and the node label that it stands for."""
+    """A topology domain and its node label."""
 
     domain: str
     key: str

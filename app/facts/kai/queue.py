@@ -51,7 +51,7 @@ class Queue(ClusterScoped):
     parent: str = ""
     """The queue above it, or ""."""
     quota: int | None = None
-    """As in `Share`, like the next three and `weight`."""
+    """The quota of GPUs. This, the next three fields and `weight` are as in `Share`."""
     limit: int | None = None
     allocated: int = 0
     allocated_fixed: int = 0

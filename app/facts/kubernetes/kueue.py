@@ -63,7 +63,7 @@ class KueueWorkload(Namespaced):
     active: bool = True
     """If False, Kueue does not admit it."""
     requeues: int = 0
-    """How often Kueue has put it back into its queue because its pods were not ready in time."""
+    """The number of times that Kueue requeued it because its pods were not ready in time."""
     again: float | None = None
     """The time before which Kueue does not try it again."""
     flavors: tuple[str, ...] = ()

@@ -163,7 +163,7 @@ def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
 
 
 _MOST_SHAPE = 4096
-"""The maximum size of what a cached shape is read from, in bytes. Tenants decide on it."""
+"""The maximum JSON size of a spec whose shape is cached, in bytes. Tenants choose the size."""
 
 
 def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
@@ -257,7 +257,7 @@ class Pod(Namespaced):
     volumes: tuple[str, ...] = ()
     """The names of its PersistentVolumeClaims."""
     ephemeral: tuple[str, ...] = ()
-    """The names of those that Kubernetes creates for its ephemeral volumes."""
+    """The names of the claims that Kubernetes creates for its ephemeral volumes."""
     bound: float | None = None
     """When it was bound to its node, or None once it has started or if that is not known."""
     unit_owner: Ref | None = None

@@ -1,4 +1,4 @@
-"""How far a workload has come, according to its own status: it has ended, or is suspended."""
+"""The state of a workload according to its own status: ended, suspended, or neither."""
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
@@ -11,7 +11,7 @@ FAILED = "Failed"
 _ENDS = (FAILED, "Complete", "Completed", "Succeeded")
 """The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
-"""`status.jobStatus` of a RayJob that has ended, and the condition that it stands for."""
+"""`status.jobStatus` of a RayJob that has ended, and the equivalent condition."""
 
 
 class WorkloadStatus(Value):

@@ -25,10 +25,10 @@ class NvlinkDomains(Value):
     nodes: int = 18
     """The nodes per domain, used if no node has the domain's label. GB200/GB300 NVL72 has 18."""
     spare: int = 0
-    """How many nodes of a domain a workload should leave free."""
+    """The number of nodes of a domain that a workload should leave free."""
 
     def size(self, nodes: Nodes) -> int:
-        """Return how many nodes the largest NVLink domain has."""
+        """Return the number of nodes in the largest NVLink domain."""
         return nodes.most_with_equal(NVLINK_DOMAIN) or self.nodes
 
 
