@@ -30,7 +30,7 @@ from tests.integration.tried import tried
 pytestmark = pytest.mark.untraced
 
 NAMES = ["train-0-leader", "train-0-worker"]
-WITHOUT = "without its claim, outside of"
+OUTSIDE = "Pod {} runs without its claim, outside of its NVLink domain"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -191,8 +191,8 @@ async def test_claims_come_back_and_the_tools_tell_the_truth(cluster: Cluster) -
         outside: (await cluster.pods())[outside],
     }
     events = await eventually(cluster.events, lambda events: "MnnvlPodsWithoutClaim" in events)
-    assert f"Pods {outside} run without the claim" in events["MnnvlPodsWithoutClaim"]
-    assert await cluster.audit() == {NAMES[1]: (f"Pods {outside} {WITHOUT}",)}
+    assert f"outside of their NVLink domain: {outside}. Delete" in events["MnnvlPodsWithoutClaim"]
+    assert await cluster.audit() == {NAMES[1]: (OUTSIDE.format(outside),)}
     assert [
         message.endswith(f": {cluster.namespace}/{outside}") for message in await cluster.doctor()
     ] == [True]
