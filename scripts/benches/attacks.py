@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -31,7 +32,17 @@ from benches import memory as bench_memory
 from benches import verdicts as bench_verdicts
 from benches.common import BODY, ROOT, Connection, answer, memory, process, server_options, until
 from scripts.apiserver.processes import free_port
-from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files, deletion, tenants
+from tests.server.crowds import (
+    CROWDS,
+    Address,
+    Crowd,
+    allow_many_files,
+    asking,
+    deletion,
+    set_of_many_replicas,
+    tenants,
+    to_sets,
+)
 
 SIZES = (2, 50, 200, 500)
 """KiB of the reviews, which come over a path with a token, as those of an API server."""
@@ -74,7 +85,12 @@ async def nobody(_: Address) -> AsyncIterator[None]:
     yield
 
 
-ATTACKS: dict[str, Crowd] = {"nobody": nobody, **CROWDS, "tenants": tenants}
+ATTACKS: dict[str, Crowd] = {
+    "nobody": nobody,
+    **CROWDS,
+    "tenants": tenants,
+    "replicas": partial(asking, clients=4, request=to_sets(set_of_many_replicas(), b"/token")),
+}
 BESIDE_API = {"deletions"}
 """Attacks on a server that asks an API server, the sandbox. The others have facts from a file."""
 

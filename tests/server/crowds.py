@@ -286,7 +286,7 @@ def wrong_set(parts: int) -> bytes:
 @contextlib.asynccontextmanager
 async def wrong(address: Address, clients: int = 4, parts: int = 9999) -> AsyncIterator[None]:
     """Each client sends a review that takes long again and again."""
-    async with _asking(address, clients, wrong_set(parts)):
+    async with asking(address, clients, wrong_set(parts)):
         yield
 
 
@@ -492,20 +492,41 @@ def to_sets(request: bytes, prefix: bytes = b"") -> bytes:
 @contextlib.asynccontextmanager
 async def tenants(address: Address, clients: int = 20) -> AsyncIterator[None]:
     """Each client sends reviews of 3 MB as an API server does, over a path with a token."""
-    async with _asking(address, clients, to_sets(large_set(), b"/token")):
+    async with asking(address, clients, to_sets(large_set(), b"/token")):
         yield
+
+
+def set_of_many_replicas(replicas: int = 20_000_000) -> bytes:
+    """A CREATE of a PodCliqueSet of 1 KB, whose scaling group has very many replicas."""
+    review = load("podcliqueset.topology-invalid-unchanged")
+    review["request"] |= {"operation": "CREATE", "oldObject": None}
+    annotations = {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-scope": "scalingGroupReplica"}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    names = ["a", "b"]
+    review["request"]["object"]["spec"]["template"] = {
+        "cliques": [
+            {
+                "name": name,
+                "annotations": annotations,
+                "spec": {"replicas": 2, "podSpec": {"containers": [container]}},
+            }
+            for name in names
+        ],
+        "podCliqueScalingGroups": [{"name": "g", "replicas": replicas, "cliqueNames": names}],
+    }
+    return post(json.dumps(review, separators=(",", ":")).encode())
 
 
 @contextlib.asynccontextmanager
 async def encoded(address: Address, clients: int = 8) -> AsyncIterator[None]:
     """Each client sends reviews that take long to a percent-encoded path."""
     request = wrong_set(9999).replace(b"/validate/", b"/validate%2f", 1)
-    async with _asking(address, clients, request):
+    async with asking(address, clients, request):
         yield
 
 
 @contextlib.asynccontextmanager
-async def _asking(address: Address, clients: int, request: bytes) -> AsyncIterator[None]:
+async def asking(address: Address, clients: int, request: bytes) -> AsyncIterator[None]:
     """Each client sends a request again and again, and reads the answers.
 
     If its connection is closed, it opens another one, as long as that is possible.
@@ -588,10 +609,10 @@ CROWDS: dict[str, Crowd] = {
     "pieces": pieces,
     "whole-heads": whole_heads,
     "encoded": encoded,
-    "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),
-    "equal": partial(_asking, clients=8, request=HEAD + b"a:\r\n" * 16_000 + b"\r\n"),
+    "large": partial(asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),
+    "equal": partial(asking, clients=8, request=HEAD + b"a:\r\n" * 16_000 + b"\r\n"),
     "chunks": partial(
-        _asking,
+        asking,
         clients=8,
         request=HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 10**6,
     ),
