@@ -125,7 +125,7 @@ QUESTIONS = (
     Question(
         "is a record free of images and env",
         (GUIDE, "../app/commands/README.md#records"),
-        "no environment variables, arguments, images, Secrets",
+        "without environment variables, arguments, images, Secrets",
     ),
     # wait
     Question(
