@@ -17,7 +17,10 @@ from app.explain.state.index import Index
 from app.explain.state.queues import INNER, chain, unusable_because
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
-from app.facts.labels import KAI_QUEUE, NODE_POOL
+from app.facts.labels import KAI_PROJECT, KAI_QUEUE, NODE_POOL
+
+NOT_CHOSEN = "kai-unexisting-node-pool"
+"""The placeholder that KAI Resource Management writes until it has assigned a pool."""
 
 _ANOTHER = (
     f"Set the label {KAI_QUEUE} of the workload to {{}}, and spec.queue of its PodGroup, which KAI"
@@ -36,7 +39,10 @@ class _Help(Value):
 def queue_missing(gang: Gang) -> Reasons:
     """KAI places gangs only in leaf queues whose parent exists, in their own node pool."""
     group = gang.pod_group
-    if not group or not group.queue:
+    if not group:
+        return
+    if not group.queue:
+        yield from _no_queue(gang, group)
         return
 
     index = gang.index
@@ -56,6 +62,23 @@ def queue_missing(gang: Gang) -> Reasons:
         helps = _other_queue(index, group, meant, usable)
     evidence = Evidence(group.ref, "spec.queue", group.queue)
     yield about(evidence, "QueueMissing", text, helps.words, helps.who, commands=helps.commands)
+
+
+def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
+    """KAI Resource Management has assigned a node pool and no queue: the project has none there."""
+    if not group.pool or group.pool == NOT_CHOSEN:
+        return
+    text = (
+        f"PodGroup {group.name} is in node pool {group.pool} and names no queue, without which KAI"
+        " does not place it"
+    )
+    remedy = (
+        f"Ask the platform team whether the project of namespace {gang.namespace} (label"
+        f" {KAI_PROJECT}) has a queue in node pool {group.pool}, and what the log of"
+        " pod-group-assigner (KAI Resource Management) says"
+    )
+    evidence = Evidence(group.ref, "spec.queue", "absent")
+    yield about(evidence, "QueueMissing", text, remedy, "platform")
 
 
 def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
@@ -130,6 +153,10 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     index = gang.index
     moved, move = _moved(group, queue.pool)
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
+    if can_move and queue.pool and not has_scheduler(index, queue.pool):
+        shard = f"a SchedulingShard of node pool {queue.pool} (there is none)"
+        words = f"Ask the platform team for {shard}, and {_later(moved)}"
+        return _Help(words, "platform", (move,))
     if can_move and not group.pool:
         return _Help(moved, "you", (move,))
     if can_move and _lacks_nodes(gang, group.pool):
@@ -149,6 +176,11 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     if can_move:
         words = f"{moved}, or {_later(words)}"
     return _Help(words, "platform", (move,) if can_move else ())
+
+
+def has_scheduler(index: Index, pool: str) -> bool:
+    """Return whether a SchedulingShard has a node pool, or none is known at all."""
+    return not index.facts.shards or any(shard.pool == pool for shard in index.facts.shards)
 
 
 def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:

@@ -19,7 +19,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.reasons.blocking_workloads import together, what_frees
-from app.explain.reasons.missing_queue import into_pool, queue_missing
+from app.explain.reasons.missing_queue import NOT_CHOSEN, into_pool, queue_missing
 from app.explain.reasons.obstacle import (
     Barrier,
     Obstacle,
@@ -348,10 +348,6 @@ def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[i
     return sizes[largest], max(fitting, default=0)
 
 
-NOT_CHOSEN = "kai-unexisting-node-pool"
-"""The placeholder that KAI Resource Management writes until it has assigned a pool."""
-
-
 def pool_not_chosen(gang: Gang) -> Reasons:
     """KAI Resource Management has not assigned a node pool yet."""
     group = gang.pod_group
@@ -412,8 +408,8 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         )
     if "" in fitting:
         queues, commands = into_pool(gang, "")
-        leave = "Remove the node pool label from the workload, its PodGroup and its queue"
-        return text, f"{leave}{queues}", commands
+        leave = "Remove the node pool label from the workload and its PodGroup, and use a queue"
+        return text, f"{leave} without it{queues}", commands
     if fitting:
         queues, commands = into_pool(gang, fitting[0])
         label = f"Label the workload and its PodGroup {NODE_POOL}={fitting[0]}"

@@ -1,6 +1,7 @@
 """Reasons about room on nodes, as KAI counts it. Each remedy is tried in the model first."""
 
 import itertools
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -247,10 +248,40 @@ def _broken_plugin(index: Index) -> Pod | None:
     return min(broken, key=lambda pod: pod.key, default=None)
 
 
+_GPU = "nvidia.com/gpu"
+_PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
+"""A MIG device, which is a part of a GPU."""
+
+
+def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
+    """Return the reason if the GPUs of all nodes are divided into other parts than requested."""
+    if name != _GPU and not _PART.fullmatch(name):
+        return None
+    having = [
+        {key for key, has in node.allocatable.items() if has and (key == _GPU or "/mig-" in key)}
+        for node in nodes
+    ]
+    offered = sorted(set().union(*having))
+    if not offered:
+        return None
+    number = counted([each for each in having if each], "node offers", "nodes offer")
+    wanted = "whole GPUs" if name == _GPU else "such MIG devices"
+    other = f"{'one of these' if offered[1:] else offered[0]} if it is large enough"
+    if _GPU in offered:
+        other = f"a whole GPU ({_GPU})"
+    remedy = (
+        f"In the pod template, request {other}, or ask the platform team for nodes with {wanted}"
+        " (label nvidia.com/mig.config)"
+    )
+    return f"{text}; {number} {listed(offered)}", remedy, "you"
+
+
 def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
     """Return the text that no node offers a device, the remedy, and who can act."""
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
+    if divided := _divided_otherwise(text, name, nodes):
+        return divided
     meant = did_you_mean(name, filter(is_device, offered))
     if meant:
         return f"{text}{meant}", "Correct the name of the resource in the pod template.", "you"
@@ -398,15 +429,17 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 def _open_nodes(obstacle: Obstacle) -> str:
     """Return the nodes that are open to the pods, with their domain if they are in one."""
+    pool = obstacle.gang.pool
+    everywhere = f"The nodes of node pool {pool}" if pool else "The nodes"
     if len(obstacle.open) == len(obstacle.nodes):
-        return "The nodes"
+        return everywhere
 
     domains = obstacle.placements.domains
     usable = domains.nodes_at(obstacle.open)
     paths = domains.paths_of(node.name for node in usable)
     depth = shared_depth(paths) if len(paths) == len(usable) else 0
     if not depth:
-        return "The nodes"
+        return everywhere
 
     level = obstacle.gang.topology.levels[depth - 1].domain
     return f"The open nodes, all of {level} {'/'.join(paths[0][:depth])},"
@@ -471,7 +504,8 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     queues, commands = into_pool(gang, pool)
     use = f'Use node pool "{pool}" and a queue in it{queues}, if a scheduler serves it'
     if not pool:
-        use = f"Remove the node pool label from the workload, its PodGroup and its queue{queues}"
+        leave = "Remove the node pool label from the workload and its PodGroup"
+        use = f"{leave}, and use a queue without it{queues}"
     return f"{use}: it fits there", commands
 
 

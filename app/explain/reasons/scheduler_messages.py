@@ -24,6 +24,7 @@ from app.explain.reasons.messages import (
     waiting_for,
     words_about,
 )
+from app.explain.reasons.missing_queue import has_scheduler
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -458,5 +459,11 @@ def kai_silent(gang: Gang) -> Reasons:
         f"Ask the platform team whether KAI's scheduler runs{pool}, and to read its log:"
         " kubectl get pods -A | grep kai-scheduler"
     )
+    if gang.pool and not has_scheduler(gang.index, gang.pool):
+        text = f"{text}; there is no SchedulingShard of node pool {gang.pool}"
+        remedy = (
+            "Ask the platform team for a SchedulingShard with spec.partitionLabelValue:"
+            f" {gang.pool}, or for a node pool that has one"
+        )
     evidence = Evidence(gang.ref, "KAI's words", "none")
     yield about(evidence, "KaiSilent", text, remedy, "platform")

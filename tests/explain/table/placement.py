@@ -35,6 +35,11 @@ from tests.explain.table.row import Row, changed, event, without
 
 OWN = ("gpu-00", "gpu-01")
 RUNNING = placed("gpu-00", *OWN)
+MIG = "nvidia.com/mig-1g.10gb"
+DIVIDED = tuple(
+    replace(n, allocatable={**n.allocatable, "nvidia.com/gpu": 0, MIG: 56_000}) for n in nodes()
+)
+ONE_PART = replace(shape(), requests=((MIG, 1000),))
 ONE_RUNS = (*placed("gpu-01", "gpu-00"), pod(WORKERS, 1), pod(WORKERS, 2))
 
 
@@ -117,6 +122,22 @@ PLACEMENT = (
         },
         "No node offers nvidia.com/gpu, which a pod requests, although 16 nodes have GPUs according to the labels",
         "platform",
+        {},
+    ),
+    Row(
+        "NeverFits",
+        "the GPUs of all nodes are divided into MIG devices",
+        {"nodes": DIVIDED},
+        "No node offers nvidia.com/gpu, which a pod requests; 16 nodes offer nvidia.com/mig-1g.10gb",
+        "you",
+        {},
+    ),
+    Row(
+        "NeverFits",
+        "a pod requests a MIG device, and no GPU is divided",
+        {"pods": (pods()[0], *(pod(WORKERS, n, shape=ONE_PART) for n in range(3)))},
+        "No node offers nvidia.com/mig-1g.10gb, which a pod requests; 16 nodes offer nvidia.com/gpu",
+        "you",
         {},
     ),
     Row(

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue, Share
+from app.facts.kai.shard import Shard
 from app.facts.kubernetes.workload import PriorityClass
 from tests.explain.fleet import (
     GPU,
@@ -124,6 +125,27 @@ QUEUES = (
         {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES},
         "Queue team-llm has no label kai.scheduler/node-pool, so it does not exist for the scheduler"
         " of node pool h100",
+        "platform",
+        {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES, "queues": OF_POOL},
+    ),
+    Row(
+        "QueueMissing",
+        "the queue is of a node pool that no SchedulingShard has",
+        {
+            "queues": (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100")),
+            "nodes": POOLED_NODES,
+            "shards": (Shard("default"),),
+        },
+        "Queue team-llm has the label kai.scheduler/node-pool=h100, so it does not exist for the"
+        " scheduler of the nodes without a node pool",
+        "platform",
+        {},
+    ),
+    Row(
+        "QueueMissing",
+        "KAI Resource Management has assigned a node pool and no queue",
+        {"pod_groups": (pod_group(pool="h100", queue=""),), "nodes": POOLED_NODES},
+        "PodGroup llm-0 is in node pool h100 and names no queue, without which KAI does not place it",
         "platform",
         {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES, "queues": OF_POOL},
     ),

@@ -10,6 +10,8 @@ from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import Said, SubGroup
+from app.facts.kai.queue import Queue
+from app.facts.kai.shard import Shard
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import (
     ClusterQueue,
@@ -27,13 +29,14 @@ from tests.explain.fleet import (
     ROUTER,
     WORKERS,
     gang,
+    nodes,
     occupant,
     pcs,
     placed,
     pod_group,
     pods,
 )
-from tests.explain.table.row import Row, changed, domain, event
+from tests.explain.table.row import Row, changed, domain, event, labelled
 
 KUEUE_GATE = ("kueue.x-k8s.io/admission",)
 UNBOUND: dict[str, Any] = {
@@ -217,6 +220,19 @@ WORDS = (
         "KAI has said nothing for a quarter of an hour",
         {},
         "Nothing we check is blocking it, and KAI has been silent for 14 minutes; it fits in zone-a/rack-a1",
+        "platform",
+        {"pods": pods(created=NOW - 59)},
+    ),
+    Row(
+        "KaiSilent",
+        "its node pool has no SchedulingShard",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "nodes": labelled(tuple(n.name for n in nodes()), pool="h100"),
+            "queues": (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100")),
+            "shards": (Shard("default"),),
+        },
+        "Nothing we check is blocking it, and KAI has been silent for 14 minutes; it fits in zone-a/rack-a1; there is no SchedulingShard of node pool h100",
         "platform",
         {"pods": pods(created=NOW - 59)},
     ),
