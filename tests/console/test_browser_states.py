@@ -15,6 +15,7 @@ from app.facts.identity import Ref
 from tests.console.changing import shown
 from tests.console.chromium import tab
 from tests.console.fake import NOW, Lists
+from tests.console.objects import objects
 from tests.integration.system import eventually
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ SAID = """(columns) => {
 async def test_the_page_follows_the_command_through_states_at_random(browser: "Browser") -> None:
     choice = random.Random(20261122)
     answers = set()
+    made = objects()
+    # without it, no rows are folded
+    made["podgroups"] = [
+        each for each in made["podgroups"] if "ownerReferences" in each["metadata"]
+    ]
     async with (
-        shown() as shown_console,
+        shown(Lists(made)) as shown_console,
         tab(browser, shown_console.url, PATH) as opened,
     ):
         page = opened.page
