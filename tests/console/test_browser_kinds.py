@@ -15,7 +15,7 @@ import yaml
 
 from app.console.app import opened
 from app.console.settings import ConsoleSettings
-from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
 from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD
@@ -55,6 +55,8 @@ async def test_a_kind_that_disappears_while_it_is_written_is_missed_at_once(
         tab(browser, console.url) as shown,
     ):
         await shown.page.get_by_text("● live").wait_for()
+        # which needs no Grove, and would be shown instead
+        await admin.delete(ObjectRef(POD_GROUP, "batch-eval", "research"))
         writing = asyncio.create_task(_write(admin))
         await admin.delete(ObjectRef(CRD, str(POD_CLIQUE_SET)))
         heading = shown.page.get_by_role("heading", level=1)
