@@ -21,10 +21,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from app.facts.grove.topology import Level, broadest_first
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, NVLINK_DOMAIN
 from app.objects.fields import FieldPath
 from app.objects.names import is_subdomain, label_key_problem
-from app.rules.topology.levels import NVLINK_DOMAIN, validate_levels
+from app.rules.topology.levels import validate_levels
 from app.rules.workload.kai_podgroup import Conventions
 
 API_VERSION = "config.grove.io/v1alpha1"

@@ -95,3 +95,6 @@ MNNVL_UNIT = "grove.io/mnnvl-unit"
 
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"
+
+NVLINK_DOMAIN = "nvidia.com/gpu.clique"
+"""The node label that names the NVLink domain and clique of a node."""

@@ -22,7 +22,7 @@ from app.facts.kinds import (
     TRAINING_JOBS,
     WORKLOAD,
 )
-from app.facts.labels import MNNVL_SCOPE
+from app.facts.labels import MNNVL_SCOPE, NVLINK_DOMAIN
 from app.objects.fields import FieldPath
 from app.objects.names import is_index
 from app.objects.resource import JOB, Resource
@@ -184,7 +184,7 @@ _DISAGGREGATED = OwnerKind(
     "disaggregatedset.x-k8s.io/name",
     (UnitScope("slice", "disagg", (SLICE,)), UnitScope("role", "disaggrole", (SLICE, ROLE))),
     _has_role,
-    together_field="spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}",
+    together_field=f"spec.placementPolicy: {{type: ExclusiveSlice, topology: {NVLINK_DOMAIN}}}",
 )
 """The row of DisaggregatedSets.
 

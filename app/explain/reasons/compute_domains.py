@@ -11,11 +11,11 @@ from app.explain.reasons.messages import is_about_a_domain, kubelet_words, state
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
+from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, ComputeDomain, base_of
 from app.facts.rows import ROOM
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from app.rules.mnnvl.sets import GROVE_FINALIZER
-from app.rules.topology.levels import NVLINK_DOMAIN
 
 CREATING = "ContainerCreating"
 _IMMUTABLE = "the spec of a ComputeDomain can't be changed"

@@ -11,12 +11,11 @@ from app.base.value import Value
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.kubernetes.selectors import node_selector, required_affinity
-from app.facts.labels import POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
+from app.facts.labels import NVLINK_DOMAIN, POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 from app.facts.unit_owners import OWNER_KINDS, UnitSize
 from app.objects.names import label_key_problem
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.topology.levels import NVLINK_DOMAIN
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)

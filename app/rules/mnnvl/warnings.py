@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
-from app.facts.labels import KUEUE, MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
+from app.facts.labels import KUEUE, MNNVL_GROUP, NVLINK_DOMAIN, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import NVLINK_DOMAIN, instead
+from app.rules.topology.levels import instead
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.base.value import Value
 from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, Level, levels_for_kai
+from app.facts.labels import NVLINK_DOMAIN
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
@@ -134,9 +135,6 @@ def refusal_to_write(
 # levels of a topology may still name the old keys. Source:
 # https://github.com/NVIDIA/topograph/blob/v1.0.0/docs/reference/node-labels.md
 
-
-NVLINK_DOMAIN = "nvidia.com/gpu.clique"
-"""The node label that names the NVLink domain and clique of a node."""
 
 _CLOSEST = "fabric.topograph.run/tier-0"
 _ACCELERATOR = "accelerator.topograph.run/domain"
