@@ -11,7 +11,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.kubernetes.claim import SliceGpus, gpus_in
 from app.facts.kubernetes.node import GPUS, Grouping, NodeLabels, Pairs
-from app.facts.labels import GPU_COUNT
+from app.facts.labels import GPU_COUNT, NVLINK_DOMAIN
 from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.names import is_subdomain
@@ -25,7 +25,6 @@ from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains
 from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
-from app.rules.topology.levels import NVLINK_DOMAIN
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100

@@ -23,7 +23,7 @@ from app.facts.kinds import (
     RAY_CLUSTER,
 )
 from app.facts.kubernetes.node import GPUS
-from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
+from app.facts.labels import GPU_COUNT, MNNVL_ENABLED, NVLINK_DOMAIN
 from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object
@@ -36,7 +36,7 @@ from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
 from app.rules.set_mistakes import SCHEDULERS, misspelt_annotations, unknown_scheduler
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
+from app.rules.topology.levels import KNOWN
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 

@@ -17,7 +17,7 @@ from app.facts.kubernetes.claim import Consumer, ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
-from app.rules.topology.levels import NVLINK_DOMAIN
+from app.facts.labels import NVLINK_DOMAIN
 from tests.explain.commands import kubectl_commands, parsed, placeholders
 from tests.explain.decisions.recording import recordings
 from tests.explain.fleet import (

@@ -15,9 +15,9 @@ from app.facts.kubernetes.claim import DeviceClass, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod, PodClaim, Stalled, read_pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
-from app.rules.topology.levels import NVLINK_DOMAIN
 from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
 
 POD = Pod(NAMESPACE, "late-0", "uid-late", shape=shape(1), created=NOW - 900, said_at=NOW - 60)
