@@ -3,11 +3,16 @@
 Tests `app/explain/output/rights.py`.
 """
 
+from typing import Any
+
 import pytest
 
-from app.explain.output.rights import how_to_get
+from app.explain.output.rights import how_to_get, may_not_read, refusal
+from app.explain.state.index import Index
 from app.explain.state.snapshot import OF_KIND
+from app.facts.identity import Ref
 from app.facts.kinds import POD_GROUP
+from tests.explain.fleet import NAMESPACE, facts
 
 NO_RIGHT = "no permission to list"
 ROLE = "--clusterrole=grove-admission-view --user=USER"
@@ -60,3 +65,51 @@ def test_who_gives_what_is_missing(
 
 def test_of_two_kinds_of_one_name_that_of_the_neighbour_is_meant() -> None:
     assert OF_KIND["PodGroup"] is POD_GROUP
+
+
+SET = Ref("PodCliqueSet", NAMESPACE, "llm")
+ASK = f"Ask an admin of namespace {NAMESPACE} for permission to read them: kubectl -n {NAMESPACE} create rolebinding USER-view {ROLE}"
+
+
+def denied(kind: str, **changes: Any) -> Index:
+    return Index(facts(unseen={kind: NO_RIGHT}, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        pytest.param({}, "podgang/llm-0", id="its PodGangs"),
+        pytest.param(
+            {"gangs": ()},
+            "podclique/llm-0-pool-0-workers and podclique/llm-0-router",
+            id="its cliques",
+        ),
+        pytest.param({"gangs": (), "cliques": (), "pods": ()}, "", id="nothing"),
+    ],
+)
+def test_a_set_that_may_not_be_read_has_parts_that_may(changes: dict[str, Any], parts: str) -> None:
+    lines = list(refusal(denied("sets", sets=(), **changes), SET))
+    assert lines[:2] == [
+        f"You have no permission to get and list podcliquesets.grove.io in namespace {NAMESPACE},"
+        f" so it is not known whether {SET} exists",
+        ASK,
+    ]
+    assert lines[2:] == (
+        [f"These parts can be explained with your permissions: {parts}"] if parts else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "unseen", "expected"),
+    [
+        ("PodCliqueSet", "sets", True),
+        ("PodCliqueSet", "pods", False),
+        ("PodCliqueScalingGroup", "cliques", True),
+        ("LeaderWorkerSet", "pods", True),
+        ("PodGang", "gangs", True),
+    ],
+)
+def test_objects_of_these_kinds_may_not_be_read(kind: str, unseen: str, expected: bool) -> None:
+    assert may_not_read(denied(unseen), Ref(kind, NAMESPACE, "x")) is expected
+    index = Index(facts(unseen={unseen: "not served"}))
+    assert not may_not_read(index, Ref(kind, NAMESPACE, "x"))

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.topology import preview
+from app.explain.output.topology_text import preview_text
 from app.explain.state.index import Index
 from app.facts.grove.constraint import StoredConstraint
 from app.facts.grove.podcliqueset import Clique, ScalingGroup
@@ -135,4 +136,17 @@ def test_a_group_within_its_clique_is_a_part_of_its_own() -> None:
     ] == [
         LOST,
         "loses required host of clique router, because that level is removed",
+    ]
+
+
+def test_a_preview_as_text() -> None:
+    index = Index(facts(topologies=(levels("zone", "rack"),)))
+    lines = preview_text(
+        preview(index, levels("zone", "host", zone="example.com/zone"))
+    ).splitlines()
+    assert lines[:4] == [
+        "! NO NODE has the label example.com/zone, so no gang with a constraint would be placed",
+        "with the levels zone and host: 1 PodCliqueSet affected",
+        f"  inference/llm  required zone means example.com/zone instead of {ZONE}; running gangs are not moved  ({SET})",
+        f"! inference/llm  {LOST}  ({GROUP})",
     ]

@@ -148,3 +148,20 @@ def test_a_name_in_the_domain_of_other_labels_is_not_taken_for_them() -> None:
         text = levels_text({"nodes": zoned, "topologies": (topology,), "kai_topologies": ()})
         assert f"NO NODE has the label {key}" in text
         assert "a label that nodes have" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "topology", "kai"),
+    [
+        pytest.param(
+            {}, {"kind": "ClusterTopology", "name": "grove-topology"}, "grove-topology", id="both"
+        ),
+        pytest.param({"topologies": ()}, None, None, id="KAI's alone"),
+        pytest.param({"topologies": (), "kai_topologies": ()}, None, None, id="none"),
+    ],
+)
+def test_topologies_in_json(changes: dict[str, Any], topology: Any, kai: str | None) -> None:
+    snapshot = facts(**changes)
+    document = survey_document(survey(Index(snapshot)), snapshot, ())
+    assert (document["topology"], document["kaiTopology"]) == (topology, kai)
+    assert (document["nodes"], document["unseen"], document["domains"]) == (16, {}, [])

@@ -3,10 +3,13 @@
 Tests `app/explain/output/whatif_text.py`.
 """
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.whatif.effects import Effects, Fate, Worse
-from app.explain.output.whatif_text import MOST, effects_text
+from app.explain.output.whatif_text import MOST, effects_headline, effects_text
 from app.explain.reasons.reason import Reason
 from app.facts.identity import Ref
 
@@ -51,3 +54,50 @@ def test_no_kind_has_more_lines_than_people_read_unless_they_ask(
     assert sum("ns/w" in line for line in lines) == shown
     left = [line for line in lines if line.startswith("…")]
     assert left == ([f"… {count - shown} more: --all"] if count > shown else [])
+
+
+LLM = Ref("PodCliqueSet", "ns", "llm")
+
+
+@pytest.mark.parametrize(
+    ("moves", "waits", "worse", "made", "expected"),
+    [
+        pytest.param([], [], 0, [], "Nothing breaks", id="nothing"),
+        pytest.param(["moves"], [], 0, [], "Nothing breaks; 1 gang must move", id="a move"),
+        pytest.param(
+            ["breaks", "shrinks", "moves"],
+            [],
+            1,
+            [],
+            "3 workloads would be worse; 3 gangs must move",
+            id="losses",
+        ),
+        pytest.param([], [], 1, [], "1 workload would be worse", id="a reason more"),
+        pytest.param(
+            [],
+            ["starts", "waits"],
+            0,
+            [],
+            "Nothing breaks; 1 pending gang would fit; 1 gang stays pending",
+            id="pending ones",
+        ),
+        pytest.param(
+            [],
+            ["waits", "waits"],
+            0,
+            [LLM],
+            "Nothing breaks; 2 pending gangs would fit",
+            id="of a new set",
+        ),
+    ],
+)
+def test_the_headline(
+    moves: list[Any], waits: list[Any], worse: int, made: list[Ref], expected: str
+) -> None:
+    effects = replace(
+        of_kind("worse", worse),
+        moves=tuple(Fate(LLM, LLM, how, number) for number, how in enumerate(moves)),
+        waits=tuple(Fate(LLM, LLM, how, number) for number, how in enumerate(waits)),
+        made=frozenset(made),
+    )
+    assert effects_headline(effects) == expected

@@ -16,7 +16,7 @@ from app.facts.grove.topology import ClusterTopology, Level
 from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
-from app.rules.dialects.dialect import Dialect
+from app.rules.dialects.dialect import Dialect, NoTopology
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.topology.coverage import Nodes
 from tests.builders import managed, pod_clique_set
@@ -304,3 +304,43 @@ def test_a_verdict_on_a_set_has_what_further_rules_need() -> None:
     assert verdict.levels == ON.levels
     assert verdict.required == {("clique", name): "host"}
     assert list(verdict.constrained) == [("set", ""), ("clique", name)]
+
+
+@pytest.mark.parametrize("part", ["podgroups", "topologyConstraintGroupConfigs"])
+def test_the_shape_of_a_podgang_is_judged_where_its_constraints_are_written(part: str) -> None:
+    spec = {
+        "topologyConstraint": {"packConstraint": 1},
+        part: [{"topologyConstraint": {"packConstraint": "rack"}}, {"topologyConstraint": []}, 7],
+    }
+    found = [str(finding) for finding in DESIGN.validate_podgang({"spec": spec})]
+    assert found == [
+        "spec.topologyConstraint.packConstraint: Invalid value: 1: must be a map",
+        f"spec.{part}[2]: Invalid value: 7: must be a map",
+        f'spec.{part}[0].topologyConstraint.packConstraint: Invalid value: "rack": must be a map',
+        f"spec.{part}[1].topologyConstraint: Invalid value: []: must be a map",
+    ]
+    assert DESIGN.validate_podgang(gang()) == []
+    for dialect in (UNSERVED, BINDINGS, EPOCHS):
+        assert dialect.validate_podgang({"spec": spec}) == []
+
+
+class Missing(Around):
+    def topology(self) -> ClusterTopology:
+        raise NoTopology("ClusterTopology t does not exist")
+
+
+def constrained(domain: str, member: str = "worker") -> Any:
+    pcs = pod_clique_set("train")
+    template = pcs["spec"]["template"]
+    template["cliques"] = [{"name": member, "topologyConstraint": {"packDomain": domain}}]
+    return read_template(pcs)
+
+
+@pytest.mark.parametrize("dialect", [DESIGN, UNSERVED], ids=lambda d: d.name)
+def test_without_its_topology_a_set_may_only_keep_its_constraints(dialect: Dialect) -> None:
+    verdict = dialect.validate_set(constrained("rack"), constrained("rack"), Missing())
+    assert (verdict.findings, verdict.is_known, len(verdict.warnings)) == ((), False, 1)
+    assert "ClusterTopology t does not exist" in verdict.warnings[0]
+    for old in (None, constrained("host"), constrained("rack", "other")):
+        with pytest.raises(NoTopology):
+            dialect.validate_set(constrained("rack"), old, Missing())

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Consumer, Device, ResourceClaim
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.rules.mnnvl.held_channels import held_channels
+from app.rules.mnnvl.held_channels import HeldChannel, held_channels
 
 CHANNEL = "compute-domain-default-channel.nvidia.com"
 DAEMON = "compute-domain-daemon.nvidia.com"
@@ -160,3 +161,9 @@ def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
 def test_pods_that_wait_for_a_channel_are_counted() -> None:
     pods = [pod("a"), pod("b", ""), Pod("ml", "c"), pod("d", "", phase="Failed")]
     assert held_channels([claim("a")], pods, [DOMAIN], NODES).waiting == 1
+
+
+@pytest.mark.parametrize(("node", "of"), [("n0", "n0"), ("", "a node")])
+def test_a_held_channel_in_words(node: str, of: str) -> None:
+    held = HeldChannel(Ref("ResourceClaim", "ml", "c"), node, "no pod uses it", "Delete it")
+    assert held.text == f"no pod uses it, but it holds the NVLink channel of {of}"

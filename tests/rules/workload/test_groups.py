@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from app.objects.edits import Edit
 from app.rules.workload.groups import (
     DefinedGroup,
     GroupRef,
     MetadataLayer,
+    admission_changes,
     group_keys,
     group_ref,
     layer_of,
@@ -132,3 +134,36 @@ def test_labels_of_tools_are_not_copied() -> None:
 )
 def test_the_keys_that_the_pods_of_a_podgroup_can_have(identity: str, keys: list[str]) -> None:
     assert group_keys(identity, "name") == keys
+
+
+GROUPED = {"schedulerName": "kai", "workloadRef": {"name": "w", "podGroup": "g"}}
+SKIPPED = Edit(("metadata", "annotations", "kai.scheduler/skip-podgrouper"), "true")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "edits"),
+    [
+        pytest.param({}, GROUPED, [SKIPPED], id="a Pod of a group"),
+        pytest.param({}, {**GROUPED, "schedulerName": "default"}, [], id="another scheduler"),
+        pytest.param({}, {"schedulerName": "kai"}, [], id="no group"),
+        pytest.param(
+            {"annotations": {"kai.scheduler/ignore-workload-api": "true"}},
+            GROUPED,
+            [],
+            id="opted out",
+        ),
+        pytest.param(
+            {"annotations": {"kai.scheduler/skip-podgrouper": "true"}}, GROUPED, [], id="annotated"
+        ),
+        pytest.param(
+            {"annotations": {"kai.scheduler/skip-podgrouper": "false"}},
+            GROUPED,
+            [SKIPPED],
+            id="annotated with another value",
+        ),
+    ],
+)
+def test_a_new_pod_of_a_group_is_kept_from_the_pod_grouper(
+    metadata: Any, spec: Any, edits: list[Edit]
+) -> None:
+    assert admission_changes({"metadata": metadata, "spec": spec}, "kai") == edits
