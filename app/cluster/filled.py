@@ -67,8 +67,8 @@ async def cluster_around(
 ) -> tuple[Cluster, list[str]]:
     """Return the facts of a cluster as if `documents` were stored in it.
 
-    Also return the resources that could not be read, each with the reason. Those that only warnings
-    need are not among them: verdicts are the same without them.
+    Also return the resources that could not be read, each with the reason. Resources that only
+    warnings need are omitted: verdicts are the same without them.
     """
     cluster = Cluster(client, configuration)
     listing = await read_into(cluster, client, configuration.levels, None)

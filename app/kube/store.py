@@ -54,7 +54,7 @@ class WatchStore(Generic[T]):
     JSON is not projected, and a projection of more than `most` bytes is not stored: the object is
     in `too_large` instead. So is one that would be too much for its namespace: there, the bytes of
     all projections, without the first FREE bytes of each, are at most `most_of_namespace`. It is
-    looked at again when it changes, or with the next list. An object whose projection `is_cut` is
+    projected again when it changes, or with the next list. An object whose projection `is_cut` is
     in `too_large` too, and its projection is stored.
     """
 

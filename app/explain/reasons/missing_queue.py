@@ -84,7 +84,7 @@ def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
 def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
     """Return the usable queue for which `name` is probably a typo, or "".
 
-    Only the first MOST_COMPARED different names are compared: beside 300 queues, each takes 3 ms.
+    Only the first MOST_COMPARED different names are compared: with 300 queues, each takes 3 ms.
     """
     compared: dict[tuple[str, tuple[str, ...]], str] = index.remembered("queues meant", dict)
     key = name, tuple(usable)

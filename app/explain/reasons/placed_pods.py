@@ -120,7 +120,9 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
-    outside = f"on {listed(sorted(unlabelled))} without its label" if unlabelled else ""
+    has = "has" if len(unlabelled) == 1 else "have"
+    nodes = listed(sorted(unlabelled))
+    outside = f"on {nodes}, which {has} no {level} label" if unlabelled else ""
     return ", and ".join(filter(None, (inside, outside)))
 
 

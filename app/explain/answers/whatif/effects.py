@@ -42,8 +42,8 @@ How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"
 """The effect on a gang.
 
 A gang that must move either `fits` again with the rest, `restarts` elsewhere as a whole, `shrinks`
-to fewer pods above its minimum, or `breaks`. A pending gang either `starts`, is `held` by another
-reason although it fits, or still `waits`.
+to fewer pods above its minimum, or `breaks`. A pending gang either `starts`, is `held` (it fits,
+but something else blocks it), or still `waits`.
 """
 
 Tick = Callable[[], None]
