@@ -6,7 +6,7 @@ The transition time changes only with the status.
 from typing import Any, Literal
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of
+from app.objects.shape import JsonMap, Object, map_at, maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -44,7 +44,7 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
 
 def condition_of(obj: JsonMap, kind: str) -> JsonMap:
     """Return the condition of `obj` with the type `kind`, or {} if it has none."""
-    conditions = maps_at(obj, "status", "conditions")
+    conditions = maps_of(map_at(obj, "status").get("conditions"))
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 

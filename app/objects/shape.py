@@ -41,9 +41,9 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def text_at(holder: JsonMap, key: str) -> str:
+def text_at(obj: JsonMap, key: str) -> str:
     """Return the string at `key` of a map, or an empty string if there is none."""
-    value = holder.get(key)
+    value = obj.get(key)
     return value if isinstance(value, str) else ""
 
 
@@ -64,9 +64,9 @@ def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
     return maps_of(obj.get(path[-1]))
 
 
-def texts_at(holder: JsonMap, key: str) -> list[str]:
+def texts_at(obj: JsonMap, key: str) -> list[str]:
     """Return the strings in the list at `key` of a map, or an empty list if there is none."""
-    return [item for item in list_of(holder.get(key)) if isinstance(item, str)]
+    return [item for item in list_of(obj.get(key)) if isinstance(item, str)]
 
 
 def only(entries: JsonMap, keys: Iterable[str]) -> Object:
@@ -77,9 +77,9 @@ def only(entries: JsonMap, keys: Iterable[str]) -> Object:
 # Metadata.
 
 
-def string_map(holder: JsonMap, name: str) -> JsonMap:
+def string_map(obj: JsonMap, name: str) -> JsonMap:
     """Return the map `name` of an object's metadata, such as `labels`, or an empty map."""
-    metadata = holder.get("metadata")
+    metadata = obj.get("metadata")
     value = metadata.get(name) if isinstance(metadata, dict) else None
     return value if isinstance(value, dict) else {}
 

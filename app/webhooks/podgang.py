@@ -101,18 +101,21 @@ class PodGangWebhook(Value):
         self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
     ) -> Verdict:
         dialect = self.facts.dialect()
-        name = f'PodCliqueSet "{gang.place.pcs}"'
+        pcs_name = gang.place.pcs
         changes: list[Edit] = []
         warnings: list[str] = []
         if pcs is not None and pcs.is_cut:
             warnings.append(
-                f"{name} has more than {MOST_PARTS} cliques and scaling groups and is not read: the"
-                f" topology constraints of PodGang {gang.name} are left unchanged"
+                f'PodCliqueSet "{pcs_name}" has more than {MOST_PARTS} cliques and scaling groups'
+                f" and is not read: the topology constraints of PodGang {gang.name} are left"
+                " unchanged"
             )
         else:
             changes = dialect.podgang_changes(request.object, pcs, self.facts)
             if changes and pcs is None:
-                known = name if gang.place.pcs else "the PodCliqueSet (no label names it)"
+                known = "the PodCliqueSet (no label names it)"
+                if pcs_name:
+                    known = f'PodCliqueSet "{pcs_name}"'
                 warnings.append(
                     f"{known} is not known yet: until it is, PodGang {gang.name} gets only"
                     " preferred topology constraints"

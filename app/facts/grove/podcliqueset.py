@@ -418,8 +418,8 @@ def _named(value: Any) -> list[dict[str, Any]]:
     return [item for item in maps_of(value) if isinstance(item.get("name"), str)]
 
 
-def _constraint(holder: JsonMap) -> StoredConstraint:
-    fields = map_at(holder, "topologyConstraint")
+def _constraint(obj: JsonMap) -> StoredConstraint:
+    fields = map_at(obj, "topologyConstraint")
     if not fields:
         return UNCONSTRAINED
     is_later = any(value for field, value in fields.items() if field != "packDomain")

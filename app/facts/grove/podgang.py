@@ -106,8 +106,23 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         place=read_place(labels),
         topology=next(filter(None, names), ""),
         told=read_told(spec),
-        parts=tuple(map(_part, maps_at(spec, "podgroups"))),
-        groups=tuple(map(_group, maps_at(spec, "topologyConstraintGroupConfigs"))),
+        parts=tuple(
+            GangPart(
+                name=text_at(item, "name"),
+                minimum=int_of(item.get("minReplicas"), 1),
+                pods=frozenset(text_at(pod, "name") for pod in maps_at(item, "podReferences")),
+                told=read_told(item),
+            )
+            for item in maps_at(spec, "podgroups")
+        ),
+        groups=tuple(
+            GangGroup(
+                name=text_at(item, "name"),
+                parts=tuple(texts_at(item, "podGroupNames")),
+                told=read_told(item),
+            )
+            for item in maps_at(spec, "topologyConstraintGroupConfigs")
+        ),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         role=text_at(labels, POD_GANG_ROLE),
         epoch=text_at(labels, POD_GANG_EPOCH),
@@ -125,17 +140,6 @@ def _scheduled(status: JsonMap) -> bool | None:
         return True
     conditions = maps_at(status, "conditions")
     return False if any(item.get("type") == "Scheduled" for item in conditions) else None
-
-
-def _part(item: JsonMap) -> GangPart:
-    pods = frozenset(text_at(pod, "name") for pod in maps_at(item, "podReferences"))
-    minimum = int_of(item.get("minReplicas"), 1)
-    return GangPart(text_at(item, "name"), minimum, pods, read_told(item))
-
-
-def _group(item: JsonMap) -> GangGroup:
-    parts = tuple(texts_at(item, "podGroupNames"))
-    return GangGroup(text_at(item, "name"), parts, read_told(item))
 
 
 def read_told(holder: JsonMap) -> SchedulerConstraint:
@@ -308,12 +312,15 @@ class PodGangMap(Namespaced):
 
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
     namespace, name = read_key(obj)
-    entries = (_entry(name, item) for item in maps_at(obj, "spec", "entries"))
+    entries = []
+    for item in maps_at(obj, "spec", "entries"):
+        counts = sorted(map_at(item, "podCliques").items())
+        entries.append(
+            MapEntry(
+                epoch=text_at(item, "epoch"),
+                depends_on=tuple(texts_at(item, "dependsOn")),
+                # the names of its PodCliques begin with the name of the map
+                pods=tuple((f"{name}-{clique}", int_of(count)) for clique, count in counts),
+            )
+        )
     return PodGangMap(namespace, name, tuple(entries))
-
-
-def _entry(name: str, item: JsonMap) -> MapEntry:
-    """Return an entry of the map `name`. The names of its PodCliques begin with that name."""
-    counts = map_at(item, "podCliques")
-    pods = tuple((f"{name}-{clique}", int_of(count)) for clique, count in sorted(counts.items()))
-    return MapEntry(text_at(item, "epoch"), tuple(texts_at(item, "dependsOn")), pods)

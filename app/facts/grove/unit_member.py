@@ -155,7 +155,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
             resources = container.child("resources")
             if not resources.content:
                 continue
-            resources.list_at("claims")
+            resources.list_at("claims")  # notes another type: rules read the field itself
             limits = resources.map_at("limits")
             requests = resources.map_at("requests")
             if has_gpus(limits, requests):
@@ -164,6 +164,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
 
     pod_spec.list_at("resourceClaims")
     claims = pod_spec.content.get("resourceClaims")
+    own = read_mnnvl(annotations)
     group = group_in(annotations)
     if group is None:  # then the group whose claim Grove has injected, which is its ComputeDomain
         injected = claim_named(claims, GROVE_CLAIM) or {}
@@ -180,7 +181,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
         place=place,
         owner_uid=intern(set_uid),
         deleting=metadata.get("deletionTimestamp") is not None,
-        annotations=read_mnnvl(annotations),
+        annotations=own,
         foreign_group=group,
         named=named,
         controller=None if named is None else controller_of(obj),

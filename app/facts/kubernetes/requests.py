@@ -55,8 +55,8 @@ def read_requests(spec: JsonMap) -> Requests:
     return requests
 
 
-def _requests(holder: JsonMap) -> dict[str, int]:
-    resources = holder.get("resources")
+def _requests(obj: JsonMap) -> dict[str, int]:
+    resources = obj.get("resources")
     if not isinstance(resources, dict):
         return {}
 

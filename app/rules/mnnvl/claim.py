@@ -27,9 +27,9 @@ from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
 from app.rules.mnnvl.claim_holders import claimed
 from app.rules.mnnvl.plan import (
+    DEFAULT_DEVICE_CLASS,
     ClaimMode,
     Plan,
-    device_class_of,
     read_entry,
     read_plan,
     usable_device_class,
@@ -88,7 +88,8 @@ def claim_mode(
     """
     if configured != "auto":
         return configured
-    if device_class_of(annotations) in classes or _DRIVER_CLASSES.isdisjoint(classes):
+    device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
+    if device_class in classes or _DRIVER_CLASSES.isdisjoint(classes):
         return "shared"
     return "template"
 

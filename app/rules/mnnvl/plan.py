@@ -88,7 +88,7 @@ class Plan(NvlinkUnit):
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
     """Return the plan of `member` according to `annotations`, and the findings about them."""
     scope, findings = scope_of(member, annotations)
-    device_class = device_class_of(annotations)
+    device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
     if not is_device_class(device_class):
         path = FieldPath("metadata.annotations").key(MNNVL_DEVICE_CLASS)
         findings.append(invalid(path, device_class, NO_DEVICE_CLASS))
@@ -109,11 +109,6 @@ def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Pl
             if plan.base_name and entry == plan.entry:
                 return plan
     return None
-
-
-def device_class_of(annotations: MnnvlAnnotations) -> Any:
-    """Return the DeviceClass that `annotations` name, which may be invalid, or the default."""
-    return annotations.device_class or DEFAULT_DEVICE_CLASS
 
 
 def usable_device_class(value: Any) -> str:
