@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Consumer, Device, ResourceClaim
@@ -158,12 +159,24 @@ def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
     assert found.remedy == "Delete the pods: kubectl delete pod a b -n ml"
 
 
-def test_pods_that_wait_for_a_channel_are_counted() -> None:
-    pods = [pod("a"), pod("b", ""), Pod("ml", "c"), pod("d", "", phase="Failed")]
-    assert held_channels([claim("a")], pods, [DOMAIN], NODES).waiting == 1
-
-
 @pytest.mark.parametrize(("node", "of"), [("n0", "n0"), ("", "a node")])
 def test_a_held_channel_in_words(node: str, of: str) -> None:
     held = HeldChannel(Ref("ResourceClaim", "ml", "c"), node, "no pod uses it", "Delete it")
     assert held.text == f"no pod uses it, but it holds the NVLink channel of {of}"
+
+
+@pytest.mark.parametrize(
+    ("pods", "waiting"),
+    [
+        pytest.param([pod("a", ""), pod("b", ""), pod("c")], 2, id="of the template"),
+        pytest.param([named("a", ""), named("b")], 1, id="of a claim that they share"),
+        pytest.param([pod("a", "", deleting=1.0)], 0, id="being deleted"),
+        pytest.param([pod("a", "", phase="Failed")], 0, id="ended"),
+        pytest.param([pod("a", "", claims=())], 0, id="without a claim"),
+        pytest.param([pod("a", "", claims=(PodClaim("c", "other"),))], 0, id="of another claim"),
+        pytest.param([replace(pod("a", ""), namespace="x")], 0, id="of another namespace"),
+    ],
+)
+def test_pods_that_wait_for_a_channel_are_counted(pods: list[Pod], waiting: int) -> None:
+    claims = [claim("z", name="shared"), claim("z", name="other", classes=("gpu.nvidia.com",))]
+    assert held_channels(claims, pods, [DOMAIN], NODES).waiting == waiting
