@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place, read_place
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
-from app.rules.mnnvl.unit import Scope
+from app.rules.mnnvl.unit import Scope, scope_of
 
 ALONE = Place("set", "0")
 IN_GROUP = Place("set", "0", "group", "1")
@@ -41,3 +42,40 @@ def test_the_resources_of_a_plan_are_at_its_place(name: str) -> None:
 
     assert plan.is_at(made_at)
     assert not any(plan.is_at(other) for other in others if other != made_at)
+
+
+LABEL = "metadata.labels[grove.io/{}]".format
+PCS = LABEL("pcs-name")
+REPLICA = LABEL("pcs-replica-index")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "scope", "findings"),
+    [
+        pytest.param(ALONE, "set-0-worker", "replica", [], id="all labels"),
+        pytest.param(IN_GROUP, "set-0-worker", "scalingGroupReplica", [], id="all of a group"),
+        pytest.param(Place(), "set-0-worker", "replica", [PCS, REPLICA], id="no labels"),
+        pytest.param(
+            Place("s" * 63, "0"), f"{'s' * 63}-0-w", "replica", [], id="the longest label"
+        ),
+        pytest.param(Place("s" * 64, "0"), f"{'s' * 64}-0-w", "replica", [PCS], id="a long label"),
+        pytest.param(Place("set", "x"), "set-x-worker", "replica", [REPLICA], id="no index"),
+        pytest.param(Place("set", "²"), "set-²-worker", "replica", [REPLICA], id="an odd digit"),
+        pytest.param(
+            Place("set", "x" * 64),
+            "set-0-worker",
+            "replica",
+            [REPLICA, REPLICA],
+            id="a long label that is no index",
+        ),
+        pytest.param(ALONE, "", "replica", ["metadata.name"], id="no name"),
+        pytest.param(ALONE, "set-1-worker", "replica", ["metadata.name"], id="another replica"),
+        pytest.param(ALONE, f"set-0-{'w' * 250}", "clique", ["metadata.name"], id="a long name"),
+    ],
+)
+def test_labels_and_the_name_of_a_podclique_fit_its_unit(
+    place: Place, name: str, scope: Scope, findings: list[str]
+) -> None:
+    annotations = MnnvlAnnotations(scope=scope)
+    found = scope_of(UnitMember("ns", name, place), annotations)
+    assert (found[0], [finding.field for finding in found[1]]) == (scope, findings)
