@@ -174,3 +174,47 @@ def test_a_server_in_a_pod_does_not_import_the_library_of_kubeconfigs() -> None:
     modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "aiohttp" in modules
     assert not [name for name in modules if name.startswith("kubernetes_asyncio")]
+
+
+@pytest.mark.parametrize(
+    ("current", "context", "message"),
+    [
+        pytest.param(
+            "a", "x", "the kubeconfig has no context x. It has: a, b", id="no such context"
+        ),
+        pytest.param(
+            "x",
+            None,
+            "the kubeconfig has no current context. Add --context NAME, one of: a, b",
+            id="the current one is not there",
+        ),
+        pytest.param(
+            "",
+            None,
+            "the kubeconfig has no current context. Add --context NAME, one of: a, b",
+            id="no current one",
+        ),
+        pytest.param("x", "b", "", id="another one is chosen"),
+        pytest.param("a", None, "", id="the current one"),
+    ],
+)
+async def test_contexts_that_are_not_there_are_named(
+    current: str, context: str | None, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config"
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in "ab"]
+    document: dict[str, Any] = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://localhost:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": contexts,
+        **({"current-context": current} if current else {}),
+    }
+    path.write_text(yaml.safe_dump(document))
+    credentials = KubeconfigCredentials(path, context)
+    if not message:
+        await credentials.load()
+        assert credentials.host == "http://localhost:1"
+        return
+    with pytest.raises(ClusterError) as raised:
+        await credentials.load()
+    assert raised.value.message == f"no credentials for the cluster: {message}"

@@ -210,3 +210,19 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
 def test_documents_that_say_nothing_are_refused(document: dict[str, object], problem: str) -> None:
     with pytest.raises(UnusableEdit, match=problem):
         apply_edits(Index(facts()), [Applying("x.yaml", (document,))])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "namespace"),
+    [({}, "default"), ({"namespace": "ml"}, "ml")],
+    ids=["without a namespace", "with one"],
+)
+def test_an_applied_set_is_in_its_namespace(metadata: dict[str, str], namespace: str) -> None:
+    document = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "new", **metadata},
+        "spec": {"replicas": 1, "template": {"cliques": [{"name": "a", "spec": {"replicas": 1}}]}},
+    }
+    edited = apply_edits(Index(facts()), [Applying("set.yaml", (document,))])
+    assert [pcs.key for pcs in edited.facts.sets if pcs.name == "new"] == [(namespace, "new")]
