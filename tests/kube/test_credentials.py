@@ -178,3 +178,15 @@ async def test_a_kubeconfig_may_say_that_the_server_is_not_verified(
     assert credentials.server_hostname == "api.example.com"
     assert credentials.proxy == "http://proxy.example.com:3128"
     assert (await from_kubeconfig(kubeconfig(path, first={}), None)).ssl_context() is None
+
+
+async def test_connections_share_a_context_until_credentials_are_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust = ServerTrust(await in_cluster(service_account(tmp_path, monkeypatch)), 60.0)
+    first = await trust.context()
+    assert await trust.context() is first
+    await trust.renew()
+    renewed = await trust.context()
+    assert renewed is not first
+    assert await trust.context() is renewed
