@@ -165,8 +165,10 @@ async def test_a_command_ends_the_reason_that_names_it(
     carried_out = 0
     for name, snapshot in states(id, stand.dialect):
         await stand.show(snapshot)
-        for reason in [each for each in await stand.reasons() if each.id == id]:
-            count, said = await followed(stand, kubectl, reason, snapshot, SET_REF)
+        # a status is read only if its workload is asked about
+        ref = snapshot.workload_statuses[0].ref if snapshot.workload_statuses else SET_REF
+        for reason in [each for each in await stand.reasons(ref) if each.id == id]:
+            count, said = await followed(stand, kubectl, reason, snapshot, ref)
             carried_out += count
             wrong += [f"{name}: {words}" for words in said]
     assert "\n".join(wrong) == ""
