@@ -235,7 +235,8 @@ BY_WARNING = (
         "Give each scaling group or clique its own constraint, or give all pods the same number of"
         " GPUs.",
     ),
-    ("within one NVLink domain", "Require a level at or below the NVLink domain."),
+    ("no required topology constraint keeps", "Require a level at or below the NVLink domain."),
+    ("nothing keeps its pods", "Require a level at or below the NVLink domain."),
     ("must run on one node", _LARGER_PODS),
     ("of a node's", _LARGER_PODS),
     ("requests one GPU", _LARGER_PODS),
