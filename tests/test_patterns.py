@@ -53,6 +53,7 @@ SAMPLES: dict[str, str] = {
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "waiting/overdue.py _AGE": " (2 minutes ago)",
+    "explain/reasons/placement.py _PART": "nvidia.com/mig-1g.10gb",
     "explain/reasons/scheduler_messages.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
     "explain/reasons/scheduler_messages.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
     "explain/reasons/kueue_words.py _CLUSTER_QUEUE": "ClusterQueue a is inactive",
