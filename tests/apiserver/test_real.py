@@ -84,9 +84,10 @@ async def test_stopped_before_it_is_ready_it_leaves_no_process(
     )
     assert process.stderr is not None
     started = await process.stderr.readline()
-    pid_file = tmp_path / "kube-apiserver.pid"
+    # both start at once, and either may write its file first
+    pid_files = [tmp_path / f"{name}.pid" for name in ("etcd", "kube-apiserver")]
     async with asyncio.timeout(240):
-        while not (pid_file.exists() and pid_file.read_text().strip()):  # noqa: ASYNC110 - written by another process
+        while not all(file.exists() and file.read_text().strip() for file in pid_files):  # noqa: ASYNC110 - written by others
             await asyncio.sleep(0.05)
     process.send_signal(number)
     _, rest = await process.communicate()
@@ -96,9 +97,9 @@ async def test_stopped_before_it_is_ready_it_leaves_no_process(
     )
     assert rest.decode() == "sandbox: stopped before it was ready\n"
     assert process.returncode == 0
-    for name in ("etcd", "kube-apiserver"):
+    for file in pid_files:
         with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / f"{name}.pid").read_text()), 0)
+            os.kill(int(file.read_text()), 0)
 
 
 TAKEN = {
