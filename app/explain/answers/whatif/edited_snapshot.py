@@ -290,7 +290,7 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
 
 
 def _with_namespace(document: JsonMap) -> JsonMap:
-    """Return the document with a namespace, by default the kubeconfig context's.
+    """Return the document with its namespace, or with `default` if it has none.
 
     The namespace is ignored for cluster-scoped kinds.
     """
