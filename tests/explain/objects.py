@@ -675,7 +675,7 @@ def volume(fact: Volume) -> Object:
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Gi"},
         "storageClassName": fact.storage_class,
-        "local": {"path": "/disks/1"},
+        "nfs": {"server": "disks.example", "path": "/1"},
     }
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
