@@ -1,7 +1,7 @@
 """The audit, which reads the objects of a cluster and judges them.
 
 Objects are read in pages, and each is judged like a CREATE, as a dry run. Findings are yielded one
-by one, so that memory use does not depend on the number of objects. The owners of ComputeDomains
+by one, and only the facts that verdicts depend on are kept in memory. The owners of ComputeDomains
 and ResourceClaims are checked too.
 """
 

@@ -59,10 +59,10 @@ class MnnvlResources:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan) -> bool:
-        """Return whether the caches show all resources that `plan` needs, so that none is missing.
+        """Return whether the caches show every resource that `plan` needs.
 
-        They must be ours, must not be being deleted, and an owner must exist if they have any.
-        Raise Unavailable while a cache isn't ready.
+        Each must be ours, and its deletion must not have been requested. If it has owners, one of
+        them must exist. Raise Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)

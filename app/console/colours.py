@@ -22,7 +22,8 @@ Bar = tuple[tuple[str, int, int], ...]
 class Colours:
     """The CSS class of each queue that has a colour.
 
-    The class depends on the name of the queue, so that a queue has the same colour on each map.
+    The queues that use the most GPUs in the cluster are numbered by name. All maps of the same
+    facts have the same colours, because the usage in the shown domains plays no role.
     """
 
     def __init__(self, index: Index) -> None:

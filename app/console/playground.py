@@ -1,6 +1,6 @@
-"""The page Playground: verdicts on pasted documents, with or without the facts of the cluster.
+"""The Playground page: verdicts on pasted documents, with or without the facts of the cluster.
 
-Documents are not sent to the cluster, and not stored.
+Documents are neither sent to the cluster nor stored.
 """
 
 import asyncio

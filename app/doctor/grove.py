@@ -122,8 +122,8 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 async def _account(client: Client, namespace: str) -> str:
     """Return the account of the operator's Deployment, or the chart's default if unreadable.
 
-    The account in the configuration is not used: a remedy would then recommend an account chosen by
-    anybody who may create a ConfigMap.
+    The account in the configuration is not used, because anybody who may create a ConfigMap could
+    otherwise choose the account that a remedy recommends.
     """
     name = ""
     with contextlib.suppress(ClusterError):

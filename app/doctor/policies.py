@@ -49,9 +49,9 @@ _INSTALL = (
     " apply them with --prune, as in manifests/guide/rules.md."
 )
 _INSTALL_MARKING = (
-    "Print it with the configuration of the server (grove-admission policies --mutating), and"
-    " apply it. Delete the rest: kubectl delete mutatingadmissionpolicy,"
-    f"mutatingadmissionpolicybinding -l {APP_LABEL}={NAME}"
+    "Print the policy with the configuration of the server (grove-admission policies --mutating),"
+    " and apply it. Delete each one that this does not print: kubectl delete"
+    " mutatingadmissionpolicy,mutatingadmissionpolicybinding NAME"
 )
 _BOUNDS = (
     "finalizers",

@@ -232,7 +232,7 @@ class Client(Objects, Reader, Protocol):
     async def delete(
         self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
-        """Delete an object in the background.
+        """Delete an object. Its dependents are deleted in the background.
 
         Raise Conflict if it does not have this `uid` or `resource_version`.
         """

@@ -57,7 +57,7 @@ class Credentials(Protocol):
 
 @dataclass(slots=True)
 class PodCredentials:
-    """The service account that Kubernetes mounts into a Pod.
+    """The service account token and the CA certificate that Kubernetes mounts into a Pod.
 
     The token is read again every minute, because the kubelet replaces it before it expires.
     """

@@ -137,7 +137,10 @@ class WaitingDuty:
         await self._until_due(live, seen, everything_told)
 
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
-        """Write the changes, unless facts are missing or old: users would believe the reports."""
+        """Report changes as events and conditions. Return whether everything current was reported.
+
+        Nothing is reported while facts are missing or outdated, because users would believe it.
+        """
         if self._unseen or not is_current:
             return is_current
         all_evictions = await self._evictions.tell(index)
@@ -145,7 +148,10 @@ class WaitingDuty:
         return await self._reporter.tell(self._found.workloads, conditions) and all_evictions
 
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
-        """Wait until a fact changes, or until the next gang has been pending for too long."""
+        """Wait until a fact changes, or until the next gang has been pending for too long.
+
+        If a report is still to be written, wait for at most `_pacing.look` seconds.
+        """
         next_at = self._found.next_at
         timeout = None if next_at is None else max(0.0, next_at - self._clock())
         if not everything_told:

@@ -1,7 +1,11 @@
 """The list of workloads: one row for each, pending workloads first, in KAI's order.
 
-A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or the owner of pending pods with
-GPUs that belong to neither, whichever scheduler places them.
+A workload is one of these, whichever scheduler places its pods:
+
+- a PodCliqueSet
+- a KAI PodGroup with live pods that no PodGang owns
+- the owner of other pending pods with GPUs
+- a workload without pods that Kueue holds, or whose controller cannot create its pods
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

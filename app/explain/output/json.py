@@ -33,8 +33,8 @@ def _held_channels(survey: Survey) -> Object | None:
 def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
     """Return a topology as a map.
 
-    GPUs are whole numbers or fractions of GPUs. GPUs and the counts of nodes and domains are null
-    if they are not known.
+    Amounts of GPUs can be fractions. Unknown amounts, and unknown counts of nodes and domains, are
+    null.
     """
     gpus = ("gpus", "free", "soon")
     unknown = dict.fromkeys(("nodes", "domains") if "nodes" in facts.unseen else ())

@@ -87,7 +87,7 @@ def _in_line(answer: Answer) -> Iterator[str]:
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    """Yield KAI's messages, and what to expect if there is no reason."""
+    """Yield the outlook, which exists only if there is no reason, and KAI's messages."""
     if answer.outlook:
         yield f"  {answer.outlook}"
     if answer.said:

@@ -247,9 +247,10 @@ class Queues:
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
         """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
 
-        They are the siblings of the gang's queue and of its parents, up to the first of these
-        queues that would exceed its fair share with the gang. There are none if a limit would be
-        exceeded even after all preemptible pods of these siblings were evicted. See
+        They are siblings of the gang's queue and of its parents. They use more than their fair
+        share, and have pods that KAI may evict. The search goes up from the gang's queue and ends
+        at the first one that would exceed its fair share with the gang. There are none if a limit
+        would be exceeded even after all preemptible pods of these siblings were evicted. See
         `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}

@@ -228,9 +228,10 @@ def _is_of_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
 
 
 def _is_bound_for_ever(gang: Gang, short: Demand) -> bool:
-    """Return whether a part would fit if it were not bound to the domain of its running pods.
+    """Return whether running pods keep the rest of a gang from ever fitting.
 
-    These may also be on nodes that are in no domain of the level.
+    Either they run outside every domain of the level, or the gang would fit in an empty cluster if
+    it started from scratch.
     """
     if short.occupied and short.key and not gang.placements.now.best:
         return True

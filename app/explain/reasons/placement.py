@@ -624,7 +624,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
-    """Return where the rest of a part must go, and the remedy."""
+    """Return the text about a part that must join its running pods, and the remedy."""
     gang = obstacle.gang
     short = obstacle.short
     part = next(part for part in gang.whole.parts() if part.name == short.name)

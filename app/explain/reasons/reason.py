@@ -102,7 +102,10 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def counted(things: int | Sized, noun: str, plural: str = "") -> str:
-    """Return `1 node` or `2 nodes` for a number, or for the number of these things."""
+    """Return a count with its noun, such as `1 node` or `2 nodes`.
+
+    The count of a collection is its length.
+    """
     count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
 

@@ -155,7 +155,7 @@ def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
     """Return the constraint to remove or widen so that KAI places the gang."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
-    return remedy or "Use pods of equal size, or make the largest one smaller"
+    return remedy or "Request the same resources for all pods, or less for the largest pod"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
@@ -174,10 +174,11 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
             yield f"{words}, and prefer no level", wider
 
     words = (
-        f"Remove the constraint of {_called(obstacle, short)}, and constrain each size by itself"
+        f"Remove the constraint of {_called(obstacle, short)}, and give the pods of each size a"
+        " constraint of their own"
     )
     yield words, replaced(demand, short, key="", preferred="")
-    words = "Remove all constraints, and constrain each size by itself"
+    words = "Remove all constraints, and give the pods of each size a constraint of their own"
     yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
 
 

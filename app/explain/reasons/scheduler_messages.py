@@ -170,7 +170,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
         ("available persistent volumes",),
         "Ask the platform team for a free PersistentVolume of the class and size that the claim"
-        " asks for, or use a StorageClass that creates volumes.",
+        " requests, or use a StorageClass with dynamic provisioning.",
         "platform",
     ),
     (

@@ -129,7 +129,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     """Read a PodClique, or the Pod of the owner `named`.
 
     A value in its metadata that is missing or has the wrong type is "" in the result. Equal
-    namespaces and uids are one object, because there may be very many PodCliques.
+    namespaces and uids share one string, because there may be very many PodCliques.
     """
     metadata = map_of(obj.get("metadata"))
     name = text_at(metadata, "name")

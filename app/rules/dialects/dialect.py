@@ -155,7 +155,7 @@ class LevelsVerdict(Value):
 class SetVerdict(Value):
     """The verdict on the constraints of a PodCliqueSet, and the facts that it is based on.
 
-    Without findings, the facts are complete if `is_known`.
+    The facts are complete only if `is_known` is true and there are no findings.
     """
 
     findings: Sequence[FieldError] = ()
