@@ -34,11 +34,11 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 server: {drainSeconds: 0}
-leaderElection: {leaseSeconds: 4, renewSeconds: 3, retrySeconds: 1}
+leaderElection: {leaseSeconds: 12, renewSeconds: 9, retrySeconds: 1}
 waiting: {enabled: true, afterSeconds: 3600}
 """
 COUNT = 40
-PATIENCE = 120.0
+PATIENCE = 240.0
 CAUSES = list(SAYS)
 NAME = re.compile(r"g-([0-9]+) lost its place: ")
 METRIC = re.compile(r'waiting_placements_lost_total\{cause="([a-z]+)"\} ([0-9.e+]+)')
