@@ -149,6 +149,33 @@ async def test_warnings_say_what_keeps_a_unit_from_its_nvlink_domain() -> None:
     assert "each pod requests 8 of a node's 32 GPUs" in warning
 
 
+SELECTED = {"nodeSelector": {"nvidia.com/gpu.clique": "c.1"}}
+TERM = {"matchExpressions": [{"key": "nvidia.com/gpu.clique", "operator": "In", "values": ["c.1"]}]}
+BY_NODES = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}
+        }
+    }
+}
+BY_PODS = {
+    "affinity": {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "nvidia.com/gpu.clique"}
+            ]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("spec", [SELECTED, BY_NODES, BY_PODS])
+async def test_what_the_pod_spec_itself_requires_keeps_a_unit_together(spec: Object) -> None:
+    obj = pod("lws-worker")
+    obj["spec"] |= spec
+    assert "warnings" not in await calling().ask(MUTATE, review(obj))
+
+
 async def test_a_dry_run_makes_nothing() -> None:
     caller = calling()
     answer = await caller.ask(MUTATE, review(pod("job"), dryRun=True))

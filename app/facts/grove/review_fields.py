@@ -37,9 +37,14 @@ class PodCliqueFields(TypedDict, total=False):
     spec: _Spec | None
 
 
+class _PodSpecOfUnit(_PodSpec, total=False):
+    nodeSelector: Any
+    affinity: Any
+
+
 class PodFields(TypedDict, total=False):
     metadata: _Metadata | None
-    spec: _PodSpec | None
+    spec: _PodSpecOfUnit | None
 
 
 class _PodSpecInSet(_PodSpec, total=False):
