@@ -28,7 +28,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "manifests" / "examples"
-PATIENCE = 60.0
+PATIENCE = 240.0
 WIDTH = shutil.get_terminal_size().columns
 
 
