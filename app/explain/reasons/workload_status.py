@@ -14,16 +14,20 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 def is_made_for_workload(gang: Gang) -> bool:
     """Return whether the gang is, or was created for, a workload such as a Job."""
-    refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
-    return any(ref.kind in _KINDS for ref in (*refs, *_made_for_group(gang.index, gang)))
+    return bool(_workloads(gang))
 
 
 def _status(gang: Gang) -> WorkloadStatus | None:
     """Return the status of the workload that a gang was created for, if it is known."""
+    found = (status_of(gang.index, ref) for ref in _workloads(gang))
+    return next(filter(None, found), None)
+
+
+def _workloads(gang: Gang) -> list[Ref]:
+    """Return the workloads that a gang is, or was created for."""
     refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
     refs += _made_for_group(gang.index, gang)
-    found = (status_of(gang.index, ref) for ref in refs if ref.kind in _KINDS)
-    return next(filter(None, found), None)
+    return [ref for ref in refs if ref.kind in _KINDS]
 
 
 _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
