@@ -12,16 +12,12 @@ from app.explain.reasons.reason import Who, ago, counted, listed
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 
+_OF_KUBEFLOW = {"MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"}
 _ENDING = {
+    *_OF_KUBEFLOW,
     "Job",
     "CronJob",
     "JobSet",
-    "MPIJob",
-    "PyTorchJob",
-    "TFJob",
-    "JAXJob",
-    "PaddleJob",
-    "XGBoostJob",
     "RayJob",
     "TrainJob",
     "Workflow",
@@ -189,15 +185,7 @@ def what_frees(
     return helps, "wait" if others else "you"
 
 
-NEEDS_ALL = {
-    "MPIJob",
-    "PyTorchJob",
-    "TFJob",
-    "JAXJob",
-    "PaddleJob",
-    "XGBoostJob",
-    "LeaderWorkerSet",
-}
+NEEDS_ALL = {*_OF_KUBEFLOW, "LeaderWorkerSet"}
 """Controllers whose pods wait for each other: with too few of them, the work does not start."""
 
 
