@@ -1,1 +1,1 @@
-"""A Kubernetes object as a value: paths, edits, patches, names, conditions. Pure: no I/O."""
+"""Handle Kubernetes objects as values: paths, edits, patches, names and conditions, without I/O."""

@@ -12,18 +12,18 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Condition(Value):
-    """A condition to write."""
+    """A metav1.Condition without its transition time."""
 
     type: str
-    """Its type."""
+    """The type, such as `Ready`."""
     status: Status
-    """Its status."""
+    """Whether the condition holds."""
     reason: str
     """The reason for programs, one CamelCase word."""
     message: str
     """The human-readable message."""
     generation: int
-    """The generation of the object that it describes."""
+    """The generation of the object that the condition describes (`observedGeneration`)."""
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:

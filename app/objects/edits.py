@@ -24,7 +24,7 @@ ABSENT: Any = _Absent()
 
 
 class Edit(Value):
-    """An edit. It also creates missing parents."""
+    """A change of one value of an object. Setting a value also creates its missing parents."""
 
     path: Path
     """The path of the value."""
@@ -56,10 +56,10 @@ def _pointer(path: Path) -> str:
 
 
 _cached_pointer = functools.lru_cache(maxsize=4096)(_pointer)
-"""Most objects of a kind have the same few paths."""
+"""`_pointer` with a cache, because most objects of a kind are edited at the same few paths."""
 
 _LONGEST = 317
-"""The maximum length of a cached step of a path: the length of the longest label key.
+"""The length of the longest label key. A path with a longer step is not cached.
 
 Anybody can send a review with keys of megabytes, which must not stay in memory.
 """
@@ -81,10 +81,10 @@ def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:
 
 
 class _Builder:
-    """A builder of a list of operations.
+    """A list of JSON Patch operations that grows with each change of an object.
 
-    `_fresh` has the maps and lists that operations create. Later changes are made in these
-    containers, so that they need no further operations.
+    `_fresh` has, by path, the maps and lists that these operations add. A later change inside one
+    of them is made in the added value itself and needs no operation of its own.
     """
 
     def __init__(self, obj: Object) -> None:

@@ -26,26 +26,26 @@ REASON_TOO_MANY = "FieldValueTooMany"
 MOST_ITEMS = 10_000
 """The maximum number of items of a list that rules check.
 
-An API server stores at most 1.5 MiB of an object. This allows fewer cliques than that, because
-their managedFields are stored too. A list of SubGroups may be longer if all of them are valid.
+An API server stores at most 1.5 MiB of an object, including managedFields, so no stored
+PodCliqueSet has that many cliques. A longer list of SubGroups is allowed if all of them are valid.
 """
 
 _MAX_QUOTED = 200
 """The maximum length of a quoted value, in characters. The rest is truncated."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
-"""The encoder for all findings: `json.dumps` would create one for each of up to 20,000."""
+"""One encoder for all findings. `json.dumps` would create one for each of up to 20,000 findings."""
 
 
 class FieldError(Value):
     """A finding about one field of an object."""
 
     field: str
-    """A path that exists in the CRD."""
+    """The path of the field, which exists in the CRD."""
     reason: str
     """A cause type of Kubernetes."""
     message: str
-    """The finding without the field."""
+    """The finding without the path."""
     text: str = ""
     """The whole finding for people, or "" for `field: message`."""
 
@@ -152,13 +152,14 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 class CheckedMap(Value):
     """A map in an object, whose fields are checked when they are read.
 
-    A field of the wrong type, and a list of more than MOST_ITEMS, is noted as a finding and counts
-    as absent. A field that is absent or null is no finding.
+    A field of the wrong type, or a list of more than MOST_ITEMS, is noted as a finding and counts
+    as absent. A field that is absent or null is not a finding.
     """
 
     content: JsonMap
+    """The map itself, unchecked."""
     findings: Findings = field(default_factory=list)
-    """The findings about the whole object: all maps that are read through each other share it."""
+    """The findings about the whole object, a list that all maps of the object share."""
     step: str | int = ""
     """The name of its field, or its position in a list; "" for a whole object."""
     parent: Self | FieldPath | None = None
@@ -177,7 +178,7 @@ class CheckedMap(Value):
         return CheckedMap(self.map_at(name), self.findings, name, self)
 
     def children(self, name: str) -> "list[CheckedMap]":
-        """Return the maps in the list in the field `name`. An item of another type is a finding."""
+        """Return the maps in the list in the field `name`. Items of other types become findings."""
         items = self.list_at(name)
         if not items:
             return []

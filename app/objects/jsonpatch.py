@@ -1,6 +1,6 @@
 """Apply a JSON Merge Patch (RFC 7386), and check whether a JSON Patch (RFC 6902) applies.
 
-Where a JSON Patch must be applied, the library jsonpatch does it.
+This module does not apply JSON Patches: callers use the library jsonpatch for that.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     """Return whether every operation of `patch` can be applied to `obj`, which is not changed.
 
-    An `add` needs an existing parent; a `replace` or `remove` needs an existing value. The check is
-    only valid for patches of `edits.operations`, in which no operation changes a value that another
-    operation has added.
+    An `add` needs an existing parent; a `replace` or `remove` needs an existing value. In a list,
+    only appending (`-`) is accepted. The check is only valid for patches of `edits.operations`, in
+    which no operation changes a value that another operation has added.
     """
     for operation in patch:
         path = operation["path"]

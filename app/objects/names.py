@@ -10,7 +10,7 @@ _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
 _MAX_INDEX_DIGITS = 10
-"""The digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
+"""The number of digits of the largest number of replicas in Kubernetes, 2,147,483,647."""
 
 LABEL_RULE = (
     "must consist of lowercase alphanumeric characters or '-', must start and end with an"
@@ -40,7 +40,7 @@ def is_subdomain(name: str) -> bool:
 
 
 def is_index(text: str, count: int) -> bool:
-    """Return whether `text` is a number from 0 to `count` - 1 in the form of Kubernetes."""
+    """Return whether `text` is a number from 0 to `count` - 1, without leading zeros."""
     if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_INDEX_DIGITS:
         return False
 

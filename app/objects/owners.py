@@ -1,4 +1,4 @@
-"""The owner references of an object."""
+"""Read the owner references of objects."""
 
 from sys import intern
 
@@ -6,9 +6,10 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
-"""The kinds that Kubernetes creates from a template in another object. They own no Pods.
+"""The kinds whose objects Kubernetes creates from a template in another object.
 
-The queue guard doesn't check the labels in such a template, so they are ignored everywhere.
+The search for the owners of a Pod ends at an object of these kinds: it owns no Pods, and the queue
+guard does not check the labels in its template.
 """
 
 
@@ -28,13 +29,13 @@ def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
 
 
 def controller_of(obj: JsonMap) -> OwnerRef | None:
-    """Return the owner reference of `obj` that controls it."""
+    """Return the owner reference of the controller of `obj`, or None if it has no controller."""
     reference = _controlling(obj)
     return None if reference is None else _read(reference)
 
 
 def controller_uid(obj: JsonMap, kind: str = "") -> str:
-    """Return the uid of the controller of `obj`, or "". With `kind`, it must be of that kind."""
+    """Return the uid of the controller of `obj`, or "" without one. `kind` limits its kind."""
     reference = _controlling(obj)
     if reference is None or kind not in ("", reference.get("kind")):
         return ""

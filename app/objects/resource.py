@@ -1,4 +1,4 @@
-"""The type of a resource of the Kubernetes API, and the built-in resources that we use."""
+"""Describe resources of the Kubernetes API, and list the built-in ones that this program uses."""
 
 import re
 
@@ -11,7 +11,7 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})(?:(alpha|beta)([1-9][0-9]{0,8}))?")
 
 
 class Resource(Value, cache_hash=True):
-    """A resource of the Kubernetes API."""
+    """A resource of the Kubernetes API, such as `pods`."""
 
     group: str
     """Its API group, or "" for the core group."""
@@ -70,7 +70,7 @@ class Resource(Value, cache_hash=True):
         return replace(self, versions=(version,))
 
     def owner_reference(self, name: str, uid: str, *, blocks: bool = True) -> Object:
-        """Return an owner reference to an object of this resource, as the controller.
+        """Return an owner reference that makes an object of this resource the controller.
 
         If `blocks` is true and the owner is deleted in the foreground, the deletion of the owner
         waits for this dependent. With the admission plugin OwnerReferencesPermissionEnforcement,
@@ -191,4 +191,4 @@ OF_KUBERNETES = (
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
 )
-"""All built-in resources whose objects are read or written here."""
+"""Built-in resources that this program reads or writes. `facts.kinds` defines more of them."""

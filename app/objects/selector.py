@@ -1,7 +1,7 @@
-"""Label selectors of Kubernetes.
+"""Evaluate label selectors of Kubernetes.
 
 Source:
-https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#resources-that-support-set-based-requirements.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#resources-that-support-set-based-requirements
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Read parts of objects that may not match their CRD.
 
-A part of the wrong type is treated as absent. All functions except `maps_at` and `texts_at` are
-called about fifty times for each object, so they don't call each other.
+A part of the wrong type is treated as absent. Most functions repeat a check instead of calling each
+other, because they are called about fifty times for each object.
 """
 
 from collections.abc import Iterable, Mapping

@@ -37,8 +37,9 @@ def duration(value: Any) -> float:
 
 
 def signed_duration(value: Any) -> float | None:
-    """Return the seconds of a Go duration that may be negative, or None if it is not one, such as
-    `-1`.
+    """Return the seconds of a Go duration, which may be negative, or None if `value` is not one.
+
+    A number without a unit, such as `-1`, is not a duration.
     """
     if not isinstance(value, str) or len(value) > _MOST_TEXT or not _SIGNED.fullmatch(value):
         return None
@@ -50,10 +51,10 @@ def signed_duration(value: Any) -> float | None:
 
 
 Clock = Callable[[], float]
-"""Returns seconds, such as `time.monotonic`."""
+"""A function that returns a time in seconds, such as `time.monotonic`."""
 
 Now = Callable[[], datetime]
-"""Returns the current time with a time zone."""
+"""A function that returns the current time with a time zone."""
 
 
 def utc_now() -> datetime:

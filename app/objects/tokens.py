@@ -1,22 +1,22 @@
-"""Tokens in paths: `/<token>/mutate/podclique` instead of `/mutate/podclique`.
+"""Create and check the tokens in webhook paths, such as `/<token>/mutate/podclique`.
 
-Only API servers and users who may read the webhook configurations know the token. So a review on
-such a path comes from an API server. Each token begins with the time of its creation (seconds since
-the epoch, hexadecimal), so that all replicas agree on its age.
+Only API servers and users who may read the webhook configurations know the token, so a review on
+such a path is trusted to come from an API server. Each token begins with the time of its creation
+(seconds since the epoch, hexadecimal), so that all replicas agree on its age.
 """
 
 import re
 import secrets
 
 LIFE_SECONDS = 3600.0
-"""The time for which a token is used.
+"""The time for which a token is used, in seconds.
 
 It is only an hour, because API servers show the whole URL of a webhook in the error of a failed
 call, even to tenants.
 """
 
 SKEW_SECONDS = 300.0
-"""The tolerated difference between the clocks of replicas."""
+"""The tolerated difference between the clocks of replicas, in seconds."""
 
 _TOKEN = re.compile(r"[0-9a-f]{8,10}-[0-9a-f]{32}")
 
@@ -34,7 +34,7 @@ def created(token: str) -> int:
 def seconds_left(token: str, now: float, after: float = 0.0) -> float:
     """Return the seconds for which `token` can still be used.
 
-    Return 0 if it is too old, from the future, or older than `after`.
+    Return 0 if it is too old, from the future, or created before the time `after`.
     """
     made = created(token)
     if made > now + SKEW_SECONDS or made < after:
