@@ -1,4 +1,5 @@
-"""Thin adapters, one per row of the webhook table.
+"""Connect admission requests with the rules: one thin adapter per row of the webhook table.
 
-Each adapter reads facts, calls a rule and returns a verdict.
+Each adapter reads facts, calls rules and returns a verdict. `registry` has the table. The webhook
+configurations and the admission policies are built here too.
 """

@@ -1,7 +1,6 @@
-"""The webhook of ClusterTopology and ClusterTopologyBinding.
+"""Validate ClusterTopologies and ClusterTopologyBindings, and authorize writes of the managed one.
 
-It authorizes writes of the managed object and validates all objects. Writes of `status` are not
-sent to it.
+The API server does not send writes of `status` to this webhook.
 """
 
 from collections.abc import Collection
@@ -16,7 +15,7 @@ _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
 class ClusterTopologyWebhook(Value):
-    """The handler for topologies.
+    """The handler for ClusterTopologies and ClusterTopologyBindings.
 
     The dialect of an object validates it, even if another dialect is in force.
     """
@@ -24,7 +23,7 @@ class ClusterTopologyWebhook(Value):
     managed_name: str
     """The name of the managed topology."""
     guarded: Collection[str]
-    """The kinds of the managed topology."""
+    """The kinds whose object with that name only authorized users may write."""
     authorized: Collection[str]
     """The full names of the users who may write it, even while it is being deleted."""
     topology: ClusterView

@@ -1,6 +1,6 @@
-"""The two webhook configurations, generated from the registry.
+"""Generate the two webhook configurations from the registry.
 
-A test compares them with those in `manifests/`.
+A test compares them with the ones in `manifests/`.
 """
 
 import base64
@@ -16,14 +16,14 @@ NAME = "grove-admission"
 APP_LABEL = "app.kubernetes.io/name"
 EXEMPT_NAMESPACE = "kube-system"
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-"""The label of a namespace with its name."""
+"""The label whose value is the name of the namespace."""
 
 
 class ServiceTarget(Value):
     """The server behind port 443 of a Service.
 
-    The caBundle is omitted, because the issuer of the certificate writes it. The paths of webhooks
-    whose reviews can cause writes are omitted too, because the server writes them with a token.
+    The configurations omit the caBundle, because the issuer of the certificate writes it. They omit
+    the paths, because the server writes them with a token.
     """
 
     namespace: str = "grove-system"

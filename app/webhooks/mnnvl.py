@@ -1,4 +1,4 @@
-"""MNNVL: the claims of PodCliques, and of Pods outside of PodCliques, with their resources.
+"""Inject MNNVL claims into PodCliques and other Pods, and create the resources of the claims.
 
 A request is rejected only if a person must correct something. If a problem resolves by itself (a
 resource that is being deleted, an owner that is gone or unknown, an API server that does not
@@ -42,10 +42,10 @@ from app.rules.mnnvl.warnings import unit_warnings
 
 
 PATIENCE_SECONDS = 4.0
-"""The time limit for calls to the API server, which waits 10 s for the verdict."""
+"""The time limit in seconds for calls to the API server, which waits 10 s for the verdict."""
 
 
-async def made(
+async def verdict_with_resources(
     resources: MnnvlResources, request: Request, plan: Plan, injection: Injection
 ) -> Verdict:
     """Create the resources of `plan`, and return the verdict with the patch of `injection`."""
@@ -61,17 +61,16 @@ async def made(
     except NotOurs as refusal:
         return not_allowed(str(refusal))
     except ClusterError as problem:
-        return incomplete(plan, injection, problem)
+        return verdict_without_resources(plan, injection, problem)
 
     effects = [Effect("create", obj) for obj in created]
     return patched(injection.patch, warnings=injection.warnings, effects=effects)
 
 
-def incomplete(plan: Plan, injection: Injection, problem: ClusterError) -> Verdict:
-    """Return the verdict for a request whose resources the leader must create, because of
-    `problem`.
+def verdict_without_resources(plan: Plan, injection: Injection, problem: ClusterError) -> Verdict:
+    """Return the verdict that injects the claim and warns that its resources are not complete.
 
-    Raise the problem if a person has to solve it.
+    The leader creates them once `problem` is over. Raise `problem` if a person has to solve it.
     """
     if isinstance(problem, Rejected) and not problem.passes:
         raise problem
@@ -96,6 +95,8 @@ async def patience(seconds: float) -> AsyncIterator[None]:
 
 
 class PodCliqueWebhook(Value):
+    """The handler that injects the MNNVL claim into PodCliques."""
+
     facts: ClusterView
     resources: MnnvlResources
     configured_mode: ConfiguredMode
@@ -115,7 +116,7 @@ class PodCliqueWebhook(Value):
     async def _with_set(
         self, request: Request, clique: Carrier, facts: CliqueFacts
     ) -> Verdict | Later:
-        """Judge the request after reading its set, whose annotations may apply."""
+        """Judge the request after reading its PodCliqueSet, whose annotations may apply."""
         name = clique.place.pcs
         unread: tuple[str, ...] = ()
         try:
@@ -140,13 +141,15 @@ class PodCliqueWebhook(Value):
             return judged(injection.findings, warnings, injection.patch)
 
         injection = replace(injection, warnings=warnings)
-        return Later(lambda: made(self.resources, request, plan, injection))
+        return Later(lambda: verdict_with_resources(self.resources, request, plan, injection))
 
 
 # Pods outside of PodCliques.
 
 
 class PodMnnvlWebhook(Value):
+    """The handler that injects the MNNVL claim into Pods outside of PodCliques."""
+
     facts: ClusterView
     resources: MnnvlResources
     units: UnitOwners
@@ -168,7 +171,7 @@ class PodMnnvlWebhook(Value):
         except NotGiven:
             raise  # a document is missing, so there is no verdict
         except ClusterError as problem:
-            return incomplete(plan, injection, problem)
+            return verdict_without_resources(plan, injection, problem)
 
         if rival is not None:
             return judged([rival])
@@ -177,7 +180,9 @@ class PodMnnvlWebhook(Value):
 
         bounds = read_bounds(request.object, above)
         warnings = [*injection.warnings, *unit_warnings(plan, bounds, self.facts.nodes())]
-        return await made(self.resources, request, owned, replace(injection, warnings=warnings))
+        return await verdict_with_resources(
+            self.resources, request, owned, replace(injection, warnings=warnings)
+        )
 
 
 class PodMnnvlCheck(Value):
@@ -187,7 +192,7 @@ class PodMnnvlCheck(Value):
 
     def __call__(self, request: Request) -> Verdict:
         _, injection = _injected(request, self.facts)
-        if injection.patch:  # which a Pod with findings never has
+        if injection.patch:  # a Pod with findings never has a patch
             return judged([required(FieldPath("spec.resourceClaims"), _WITHOUT_CLAIM)])
         return judged(injection.findings)
 
@@ -200,9 +205,9 @@ _WITHOUT_CLAIM = (
 
 
 def _injected(request: Request, facts: ClusterView) -> tuple[Carrier, Injection]:
-    """Return the Pod of a request, and the claim and unit label that it needs.
+    """Return the Pod of a request, and the injection of the claim and the unit label.
 
-    A Pod of a PodClique needs neither.
+    The injection is empty for a Pod of a PodClique, which gets the claim of the PodClique.
     """
     pod = read_carrier_of_pod(request.object, request.namespace)
     if pod.place.clique:

@@ -1,4 +1,4 @@
-"""The paths of the webhooks in a stored webhook configuration.
+"""Read and write the paths of the webhooks in a stored webhook configuration.
 
 The manifests leave the paths out, so that neither `kubectl apply` nor a GitOps tool claims these
 fields. The server writes them with a token (`objects.tokens`).
@@ -40,7 +40,7 @@ def are_ours(configuration: JsonMap) -> bool:
 
 
 def tokens_in(configuration: JsonMap) -> set[str]:
-    """Return the tokens in the paths of `configuration`, or "" for a path without one."""
+    """Return the tokens in the paths of our webhooks, with "" for each path without a token."""
     return {
         split_token(path_of(webhook.get("clientConfig") or {}))[0]
         for webhook in configuration.get("webhooks") or ()

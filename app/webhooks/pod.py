@@ -1,8 +1,7 @@
-"""The webhooks of pods and pods/binding.
+"""Annotate new Pods of Workload groups, and copy node labels to Pods when they are bound.
 
-A new Pod that names a Workload group is annotated, so that it is never scheduled alone. A Pod gets
-the topology labels of its node when it is bound. Neither webhook ever rejects a request, so that
-scheduling continues.
+The annotation keeps KAI from scheduling a Pod without its group. Neither webhook ever rejects a
+request, so that scheduling continues.
 """
 
 from collections.abc import Sequence
@@ -32,13 +31,13 @@ class PodWebhook(Value):
 
 
 class PodBindingWebhook(Value):
-    """The handler that copies a node's labels: standard, topology level and `allowed` labels."""
+    """The handler that copies labels of the node to a Binding, and so to its Pod."""
 
     facts: ClusterView
     allowed: Sequence[str]
-    """The configured labels."""
+    """The configured labels, in addition to the standard and topology level labels."""
     enabled: bool = True
-    """Whether anything is changed."""
+    """Whether labels are copied at all."""
 
     def __call__(self, request: Request) -> Verdict:
         if not self.enabled:

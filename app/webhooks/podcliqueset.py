@@ -1,6 +1,7 @@
-"""The webhook of PodCliqueSet.
+"""Validate the size, the topology constraints and the MNNVL annotations of PodCliqueSets.
 
-It validates topology constraints and MNNVL annotations, and warns if they cannot take effect.
+It also warns about constraints and annotations that cannot take effect, missing queues and likely
+mistakes.
 """
 
 import contextlib

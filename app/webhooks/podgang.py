@@ -1,10 +1,8 @@
-"""The webhooks of PodGang.
+"""Complete PodGangs when they are written, and save their MNNVL resources before they are deleted.
 
-In the dialect `design`, they write topology constraints for the scheduler and make the PodGang the
-owner of its MNNVL resources.
-
-At CREATE, a PodGang has no uid for an owner reference yet: the webhook only writes the annotation,
-and the reconciler makes the PodGang the owner.
+In the dialect `design`, the first webhook writes topology constraints for the scheduler and makes
+the PodGang the owner of its MNNVL resources. At CREATE, a PodGang has no uid for an owner reference
+yet: the webhook only writes the annotation, and the reconciler makes the PodGang the owner.
 """
 
 import contextlib
@@ -27,13 +25,15 @@ from app.objects.shape import map_of, text_at
 from app.webhooks.mnnvl import patience
 
 PATIENCE_SECONDS = 2.5
-"""The time limit for calls to the API server, which waits 5 s for the verdict."""
+"""The time limit in seconds for calls to the API server, which waits 5 s for the verdict."""
 
 logger = logging.getLogger(__name__)
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 
 class PodGangWebhook(Value):
+    """The handler that writes the constraints and the annotation of a PodGang."""
+
     facts: ClusterView
     owners: MnnvlOwners
 
@@ -130,7 +130,7 @@ class PodGangWebhook(Value):
 
 
 def _kept(request: Request) -> Any:
-    """Return the value that an UPDATE has for the stored annotation, else ABSENT.
+    """Return the annotation of the new object if the stored PodGang has it, otherwise ABSENT.
 
     The caches may not show yet which resources the PodGang owns. Without the annotation, our
     webhook would not be called before the PodGang is deleted. So only the reconciler removes it,
@@ -145,7 +145,7 @@ def _kept(request: Request) -> Any:
 
 
 PATIENCE_BEFORE_DELETION = 3.5
-"""The time limit for calls to the API server, which waits 5 s for the verdict."""
+"""The time limit in seconds for calls to the API server, which waits 5 s for the verdict."""
 
 
 class PodGangDeletionWebhook(Value):
@@ -156,11 +156,11 @@ class PodGangDeletionWebhook(Value):
     for the leader. The API server sends only PodGangs with the annotation
     `grove.io/mnnvl-resources-adopted`.
 
-    If the resources cannot be given to the PodCliqueSet, the deletion is denied with 503, and Grove
-    tries again. It is never denied if the PodCliqueSet is gone or being deleted, which soon happens
-    in a namespace that is being deleted. In the dialect `design`, the resources are deleted with
-    the PodGang, as the design document requires, unless the API server already serves the API of a
-    later Grove, which discovery may not have seen yet.
+    If the resources cannot be given to the PodCliqueSet, the deletion is denied with a server error
+    (5xx), and Grove tries again. It is never denied if the PodCliqueSet is gone or being deleted,
+    which soon happens in a namespace that is being deleted. In the dialect `design`, the resources
+    are deleted with the PodGang, as the design document requires, unless the API server already
+    serves the API of a later Grove, which discovery may not have seen yet.
 
     The resources are read from the API server, because the caches may lag. Only the name and the
     uid of the PodGang are taken from the review.
@@ -193,7 +193,7 @@ class PodGangDeletionWebhook(Value):
         return ALLOWED
 
     async def _while_design(self, gang: SlimPodGang) -> Verdict:
-        """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
+        """Allow the deletion if the dialect is still `design`, otherwise ask Grove to try again."""
         try:
             async with patience(PATIENCE_BEFORE_DELETION):
                 if await self.owners.living_set_of(gang) is None:

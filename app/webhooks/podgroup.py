@@ -1,4 +1,7 @@
-"""Validate PodGroups of KAI: names and parents of SubGroups, and levels that KAI can't use."""
+"""Validate the names and parents of SubGroups in PodGroups of KAI.
+
+It also warns about missing queues and about levels that KAI ignores or never satisfies.
+"""
 
 import contextlib
 
@@ -16,7 +19,8 @@ from app.rules.subgroups import validate_pod_group
 class PodGroupWebhook(Value):
     """The handler for PodGroups.
 
-    A verdict never depends on a fact: without the KAI Topology, there are only fewer warnings.
+    Whether it rejects a PodGroup never depends on cached facts. Without the queues or the KAI
+    Topology, there are only fewer warnings.
     """
 
     facts: ClusterView

@@ -1,4 +1,4 @@
-"""The admission policies that API servers evaluate themselves, as objects for `kubectl apply`.
+"""Build the admission policies that API servers evaluate themselves, for `kubectl apply`.
 
 The policies are YAML files in `manifests/policies`, which kustomize reads too; the wheel has them
 in `app/policies`. They are complete for the default configuration. This module fills in the values
@@ -249,7 +249,7 @@ def texts(values: Sequence[str]) -> str:
 
 
 def _authorized(configuration: Configuration, default: Configuration) -> dict[str, str]:
-    """Return the list to fill in, by the default `authorizedUsers` that the files contain."""
+    """Map the default `authorizedUsers` in the files to the configured ones, both as CEL lists."""
     before, now = (sorted(c.authorization.authorized_users) for c in (default, configuration))
     return {texts(before): texts(now)}
 
@@ -284,7 +284,7 @@ def _name(obj: Object) -> str:
 def _filled(
     objects: list[Object], values: Mapping[str, str], namespaces: Sequence[str]
 ) -> list[Object]:
-    """Replace each of `values` in expressions, and the exempt namespaces."""
+    """Replace the keys of `values` in expressions with their values, and the exempt namespaces."""
     for obj in objects:
         for item in _expressions(obj["spec"]):
             for key in {"expression", "messageExpression"} & item.keys():
@@ -296,8 +296,9 @@ def _filled(
 
 
 def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
-    """Replace the first text of each pair in `values` by the second. Replacements are not searched
-    again.
+    """Replace the first text of each pair in `values` by the second.
+
+    Replacements are not searched again.
     """
     if not values:
         return expression

@@ -1,4 +1,4 @@
-"""The webhook table: the resource, operations, policies and handler of each path.
+"""Define the webhook table: the resource, operations, policies and handler of each path.
 
 The webhook configurations and the routes of the server are built from it.
 """
@@ -47,7 +47,10 @@ WRITES = ("CREATE", "UPDATE")
 NOT_BEING_DELETED = {
     "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 }
-"""The condition that allows finalizers to be removed from an object that is being deleted."""
+"""The matchCondition that skips updates of objects that are being deleted.
+
+Their finalizers can therefore be removed while no server answers.
+"""
 
 SPEC_MAY_CHANGE = {
     "not-being-deleted-or-spec-changes": (
@@ -55,7 +58,7 @@ SPEC_MAY_CHANGE = {
         " || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
     )
 }
-"""The condition that allows finalizers to be removed while the spec stays guarded."""
+"""The matchCondition that skips updates of objects that are being deleted if the spec stays."""
 
 
 class Webhook(Value, eq=False, kw_only=True):
@@ -82,7 +85,7 @@ class Webhook(Value, eq=False, kw_only=True):
     guards_spec: bool = False
     """Whether it also judges changes to the spec of an object that is being deleted."""
     parse: Parse = parse
-    """Reads a request."""
+    """A function that reads a request."""
 
     @property
     def mutating(self) -> bool:
@@ -121,9 +124,9 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Return a CEL expression that is true if a container in `field` of the pod spec has a GPU.
+    """Return a CEL expression that is true if a container in `field` of the pod spec names GPUs.
 
-    The GPU may be in its limits or requests.
+    Its limits or requests then contain nvidia.com/gpu or a MIG device, in any amount.
     """
     amounts = (
         f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
@@ -182,9 +185,9 @@ The API server sends no other Pods, so a cluster that does not use this annotati
 our server.
 """
 
-# Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED or SPEC_MAY_CHANGE, so that
-# finalizers can be removed and namespaces deleted while no server answers. Such an update is
-# allowed if it is sent anyway.
+# Webhooks for updates with failurePolicy Fail have the condition NOT_BEING_DELETED or
+# SPEC_MAY_CHANGE, so that finalizers can be removed and namespaces deleted while no server answers.
+# Such an update is allowed if it is sent anyway.
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     path="/validate/clustertopology",
