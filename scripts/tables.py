@@ -91,7 +91,7 @@ def _exit_codes(command: str) -> str:
         told = re.search(r"Exit codes?:\s+(.+?)\.?\s*(?:\n\n|$)", text, re.DOTALL)
         if told:
             return " ".join(told[1].split())
-    return "0 done, 1 a refusal or a failure, 2 unusable input"
+    return "0 done, 1 a failure, 2 unusable input"
 
 
 def schemas() -> str:
