@@ -468,7 +468,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
         "minMember": fact.minimum,
         "queue": fact.queue,
         **(bound(fact.told, fact.topology) or bound(fact.unnamed, "")),
-        **({"topologyConstraint": {"topology": fact.topology}} if fact.aimless else {}),
+        **({"topologyConstraint": {"topology": fact.topology}} if fact.without_level else {}),
     }
     spec |= {"minSubGroup": fact.needed} if fact.needed is not None else {}
     spec |= {"priorityClassName": fact.priority_class} if fact.priority_class else {}

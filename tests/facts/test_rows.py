@@ -133,7 +133,7 @@ def test_parts_that_name_a_topology_and_no_level_of_it() -> None:
     ]
     spec = {"topologyConstraint": topology, "subGroups": subgroups}
     group = read_kai_pod_group({**NAMED, "spec": spec})
-    assert group.aimless == ("a", "b")
+    assert group.without_level == ("a", "b")
     assert [subgroup.topology for subgroup in group.subgroups] == ["t", "t", ""]
 
 

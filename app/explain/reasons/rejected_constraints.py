@@ -221,14 +221,14 @@ def level_without_topology(gang: Gang) -> Reasons:
 def topology_without_level(gang: Gang) -> Reasons:
     """The PodGroup names a topology but no level of it (`calculateRelevantDomainLevels` of KAI)."""
     group = gang.pod_group
-    if group and group.aimless:
+    if group and group.without_level:
         text = (
-            f"The constraint of {listed(group.aimless)} names a topology but no level of it, so"
-            " KAI never places the gang"
+            f"The constraint of {listed(group.without_level)} names a topology but no level of it,"
+            " so KAI never places the gang"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
         remedy = "Request one of its levels, or remove the topology"
-        yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
+        yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.without_level)
 
 
 def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:

@@ -1,1 +1,1 @@
-"""The fields that are kept of the KAI Scheduler's objects."""
+"""Read the objects of the KAI Scheduler."""

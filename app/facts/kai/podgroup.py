@@ -1,4 +1,4 @@
-"""KAI's PodGroups."""
+"""Read KAI's PodGroups."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class SubGroup(Value):
 
     name: str
     parent: str = ""
-    """The name of the SubGroup that it is in, or ""."""
+    """The name of the SubGroup that contains it, or ""."""
     minimum: int = 0
     """Its minMember."""
     told: SchedulerConstraint = UNBOUND
@@ -83,7 +83,7 @@ class KaiPodGroup(Namespaced):
     """The levels by which KAI places the whole group."""
     subgroups: tuple[SubGroup, ...] = ()
     said: tuple[Said, ...] = ()
-    """The reasons of the last condition of each node pool."""
+    """The reasons why KAI has not placed it, from the last condition of each node pool."""
     created: float | None = None
     """When it was created."""
     needed: int | None = None
@@ -91,8 +91,11 @@ class KaiPodGroup(Namespaced):
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
-    aimless: tuple[str, ...] = ()
-    """The names of its parts, or its own name, if they name a topology but no level of it."""
+    without_level: tuple[str, ...] = ()
+    """The parts whose constraint names a topology but no level of it.
+
+    A SubGroup is listed by its name, and the whole group by the name of the PodGroup.
+    """
     tries_once: bool = False
     """Does KAI try to place it only once?"""
     given_up: bool = False
@@ -122,13 +125,13 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
         needed=_minimum_of_subgroups(spec),
         unnamed=unnamed,
         priority_class=text_at(spec, "priorityClassName"),
-        aimless=tuple(_aimless(text_at(metadata, "name"), spec)),
+        without_level=tuple(_without_level(text_at(metadata, "name"), spec)),
         **(_times(metadata, spec) | _attempts(obj, pool)),
     )
 
 
 def _times(metadata: JsonMap, spec: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `KaiPodGroup` that are times and durations."""
+    """Return the fields of a `KaiPodGroup` that are times and durations, by name."""
     annotations = map_at(metadata, "annotations")
     return {
         "delay": duration(spec.get("preemptionDelay")),
@@ -140,7 +143,10 @@ def _times(metadata: JsonMap, spec: JsonMap) -> dict[str, Any]:
 
 
 def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
-    """Return the fields of a `KaiPodGroup` about KAI's attempts to place it in this node pool."""
+    """Return the fields of a `KaiPodGroup` about KAI's attempts to place it, by name.
+
+    `pool` is its node pool, or "".
+    """
     conditions = maps_of(map_at(obj, "status").get("schedulingConditions"))
     tries_once = int_of(map_at(obj, "spec").get("schedulingBackoff"), -1) != -1
     return {
@@ -151,7 +157,7 @@ def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
 
 
 def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
-    """Return whether KAI's last attempt to place a PodGroup was in this node pool.
+    """Return whether KAI's last attempt to place a PodGroup was in the node pool `pool`.
 
     Source: `isPodGroupUpForScheduler` in `pkg/scheduler/cache/cluster_info/cluster_info.go` of KAI.
     """
@@ -160,7 +166,7 @@ def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
 
 
 def _transition(condition: JsonMap) -> tuple[int, str]:
-    """Return a sort key for a transition ID, which is a number of any length."""
+    """Return a sort key for the transition ID of a condition, a number of any length."""
     number = text_at(condition, "transitionID")
     return (len(number), number) if number.isdecimal() else (0, "")
 
@@ -179,9 +185,9 @@ def _subgroup(item: JsonMap) -> SubGroup:
 
 
 def _constraints(holder: JsonMap) -> tuple[SchedulerConstraint, SchedulerConstraint]:
-    """Return the levels by which KAI places, and the levels that it ignores.
+    """Return the levels by which KAI places a PodGroup or SubGroup, and the levels that it ignores.
 
-    KAI ignores levels that do not name their topology.
+    KAI ignores levels without a topology.
     """
     constraint = map_at(holder, "topologyConstraint")
     required = text_at(constraint, "requiredTopologyLevel")
@@ -194,8 +200,8 @@ def _named_topology(holder: JsonMap) -> str:
     return text_at(map_at(holder, "topologyConstraint"), "topology")
 
 
-def _aimless(name: str, spec: JsonMap) -> Iterator[str]:
-    """Yield the names of the parts of a PodGroup that name a topology but no level of it."""
+def _without_level(name: str, spec: JsonMap) -> Iterator[str]:
+    """Yield the names of the parts of the PodGroup `name` with a topology but no level of it."""
     subgroups = ((text_at(item, "name"), item) for item in maps_at(spec, "subGroups"))
     for part, holder in ((name, spec), *subgroups):
         if _named_topology(holder) and not _constraints(holder)[0]:
@@ -216,7 +222,8 @@ def _topology(spec: JsonMap) -> str:
 def _said(conditions: Sequence[JsonMap]) -> tuple[Said, ...]:
     """Return the reasons of the last UnschedulableOnNodePool condition of each node pool.
 
-    If the condition has no reasons, as in older releases, its own reason and message are used.
+    A condition that is not True has none. If a condition lists no reasons, as in older releases,
+    its own reason and message are used.
     """
     latest: dict[str, JsonMap] = {}
     for condition in conditions:

@@ -1,4 +1,4 @@
-"""KAI's queues."""
+"""Read KAI's queues."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,12 @@ from app.objects.time import seconds_since_1970
 
 _GPU = (GPU, "gpu")
 UNLIMITED = -1
-"""The value of a bound without limit."""
+"""The value of a quota or limit that means unlimited."""
 
 _MOST_BOUND = 10**30
 
 MEGABYTE = 1_000_000 * 1000
-"""A megabyte in thousandths of a byte. Queues have memory in megabytes."""
+"""A megabyte in thousandths of a byte. The bounds of a queue give memory in megabytes."""
 
 
 class Share(Value):
@@ -45,7 +45,7 @@ NO_SHARE = Share()
 
 
 class Queue(ClusterScoped):
-    """A queue of KAI. Its bounds and amounts are for GPUs, in thousandths."""
+    """A queue of KAI. Bounds and amounts are GPUs in thousandths, if not in `cpu` or `memory`."""
 
     kind = "Queue"
     parent: str = ""
@@ -59,15 +59,13 @@ class Queue(ClusterScoped):
     memory: Share = NO_SHARE
     weight: float = 1.0
     priority: int = 100
-    """Among queues, a higher priority gets capacity beyond the quotas first."""
+    """Queues with a higher priority get capacity beyond the quotas first."""
     created: float | None = None
     """When it was created."""
     pool: str = ""
-    """The node pool whose scheduler uses it, or "" for the scheduler of the nodes
-    without a pool.
-    """
+    """The node pool whose scheduler uses it, or "" for the nodes without a pool."""
     unset: tuple[str, ...] = ()
-    """The bounds of GPUs that it does not set."""
+    """The bounds of GPUs (`quota`, `limit`) that it does not set."""
 
     @property
     def shares(self) -> Mapping[str, Share]:

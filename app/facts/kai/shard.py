@@ -1,4 +1,4 @@
-"""KAI's SchedulingShards: one scheduler for each node pool, with its own settings.
+"""Read KAI's SchedulingShards: one scheduler for each node pool, with its own settings.
 
 The fields and their defaults are taken from
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503/pkg/apis/kai/v1/schedulingshard_types.go.
@@ -51,7 +51,7 @@ _BACKGROUND_PODS = f"{KAI_BACKGROUND}=true"
 """The default selector of background pods."""
 
 _ONLY_REPORTS = ("reflectjoborder", "snapshot")
-"""The plugins that only report."""
+"""The plugins that only report, and change neither order nor placement."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
 """The other fields on which the order of gangs depends."""
 
@@ -65,9 +65,9 @@ class Shard(ClusterScoped):
     has_background: bool = True
     """Does its scheduler treat pods with KAI's default label as background pods?"""
     sets: tuple[str, ...] = ()
-    """The settings that may change the order of its gangs or their nodes.
+    """The settings that may change the order of its gangs or their nodes, such as `plugins (ray)`.
 
-    Explanations know KAI's own plugins and actions, with their default settings.
+    KAI's own plugins and actions with their default settings are not listed.
     """
 
 
@@ -100,7 +100,7 @@ def _sets(spec: JsonMap) -> Iterator[str]:
 
 
 def _changed(spec: JsonMap, field: str, defaults: Mapping[str, int]) -> list[str]:
-    """Return the plugins or actions that differ from KAI's defaults."""
+    """Return the names of the plugins or actions whose settings differ from KAI's defaults."""
     given = {
         name: map_of(setting)
         for name, setting in map_at(spec, field).items()

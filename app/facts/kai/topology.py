@@ -1,4 +1,4 @@
-"""KAI's Topologies."""
+"""Read KAI's Topologies."""
 
 from app.facts.identity import ClusterScoped, Ref
 from app.objects.owners import OwnerRef, owners_of
@@ -18,17 +18,18 @@ class KaiTopology(ClusterScoped):
 
     @property
     def controller(self) -> OwnerRef | None:
-        """The owner that controls it, or None if there is none."""
+        """Its controller among its owners, or None."""
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:
-        """Return whether this object is an owner of it, as its controller or otherwise."""
+        """Return whether the object `ref` with this uid is one of its owners."""
         owner = (ref.kind, ref.name, uid)
         return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 
     def position(self, level: str) -> int | None:
-        """Return the position of `level` (a node label or an alias), or None if it does
-        not exist.
+        """Return the position of `level`, a node label or an alias; 0 is the broadest level.
+
+        Return None if there is no such level.
         """
         key = dict(self.aliases).get(level, level)
         return self.keys.index(key) if key in self.keys else None

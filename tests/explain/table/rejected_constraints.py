@@ -57,7 +57,7 @@ REFUSED = (
     Row(
         "LevelUnknown",
         "the PodGroup names a topology and no level of it",
-        {"pod_groups": (pod_group(told=UNBOUND, aimless=("llm-0",)),)},
+        {"pod_groups": (pod_group(told=UNBOUND, without_level=("llm-0",)),)},
         "The constraint of llm-0 names a topology but no level of it, so KAI never places the gang",
         "you",
         {"pod_groups": (pod_group(),)},
