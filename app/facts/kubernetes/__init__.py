@@ -1,1 +1,1 @@
-"""The fields that are kept of Kubernetes' own objects."""
+"""Read the objects of Kubernetes itself, of its storage and device APIs, and of Kueue."""

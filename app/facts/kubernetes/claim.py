@@ -1,4 +1,4 @@
-"""Claims for devices, the devices of nodes, and their classes."""
+"""Read ResourceClaims, their templates, ResourceSlices and DeviceClasses."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class Consumer(Value):
 
 
 class Device(Value):
-    """A device that a claim is allocated."""
+    """A device that is allocated to a claim."""
 
     driver: str
     pool: str
@@ -51,7 +51,7 @@ class ResourceClaim(Namespaced):
     classes: tuple[str, ...] = ()
     """The DeviceClass of each device that it requests."""
     allocated: bool = False
-    """Whether it has its devices."""
+    """Whether devices are allocated to it."""
     devices: tuple[Device, ...] = ()
     """The devices that are allocated to it."""
     nodes: tuple[Term, ...] = ()
@@ -59,11 +59,11 @@ class ResourceClaim(Namespaced):
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve it."""
     place: Place = NOWHERE
-    """Its PodCliqueSet, by its labels."""
+    """Its PodCliqueSet or unit, by its labels."""
     deleting: float | None = None
-    """When its deletion was requested."""
+    """When its deletion was requested, or None if it was not."""
     queue: str = ""
-    """The queue of its label, or ""."""
+    """The KAI queue in its label, or ""."""
     domain: str = ""
     """The uid of the ComputeDomain that its configuration names for NVIDIA's driver, or ""."""
 
@@ -95,7 +95,10 @@ def _domain(spec: JsonMap) -> str:
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return the exact request. In v1beta1, its fields are in the request itself."""
+    """Return the requests of a claim, each as the map that has its fields.
+
+    The fields are in `exactly`, or in v1beta1 in the request itself.
+    """
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
 
@@ -113,7 +116,7 @@ def _classes(spec: JsonMap) -> Iterator[str]:
 
 
 def _devices(allocation: JsonMap) -> tuple[Device, ...]:
-    """Return the allocated devices, without shared ones (`adminAccess`)."""
+    """Return the allocated devices, without `adminAccess`, which reserves no device."""
     return tuple(
         Device(text_at(item, "driver"), text_at(item, "pool"), text_at(item, "device"))
         for item in maps_at(allocation, "devices", "results")
@@ -132,8 +135,8 @@ def _consumers(status: JsonMap) -> tuple[Consumer, ...]:
 def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
     """Return the DeviceClasses that a stored ResourceClaim requests.
 
-    The result is empty if it is allocated, and for other objects. Equal results are one object,
-    because most claims request the same classes.
+    The result is empty if it is allocated, and for objects of other kinds. Equal results are one
+    object, because most claims request the same classes.
     """
     if map_at(obj, "status").get("allocation"):
         return ()
@@ -184,7 +187,7 @@ def _is_gpu(driver: str, of_type: str) -> bool:
 
 
 class ResourceSlice(Value):
-    """A ResourceSlice: devices of one pool."""
+    """A ResourceSlice: a part of the devices of one pool."""
 
     driver: str
     pool: str
@@ -221,7 +224,7 @@ def _tainted(spec: JsonMap) -> Iterator[tuple[str, str]]:
 
 
 NVIDIA_GPUS = "gpu.nvidia.com"
-"""NVIDIA's driver of GPUs."""
+"""The name of NVIDIA's driver for GPUs."""
 
 
 class SliceGpus(Value):
@@ -237,7 +240,7 @@ class SliceGpus(Value):
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
-    """Read a ResourceSlice. Return None for other drivers, and for devices of several nodes."""
+    """Count the GPUs of a ResourceSlice. Return None for other drivers, and for several nodes."""
     part = read_resource_slice(obj)
     if part.driver != NVIDIA_GPUS or not part.node:
         return None
@@ -245,7 +248,7 @@ def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
 
 
 def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the GPUs in the slices of one node, without slices of older generations."""
+    """Return the number of GPUs in the slices of one node, without slices of older generations."""
     latest = max((part.generation for part in slices), default=0)
     return sum(part.count for part in slices if part.generation == latest)
 

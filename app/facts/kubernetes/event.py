@@ -1,4 +1,4 @@
-"""Events about objects."""
+"""Read events, of events.k8s.io and of the core group."""
 
 from app.base.value import Value
 from app.facts.identity import Ref, interned
@@ -7,10 +7,10 @@ from app.objects.time import seconds_since_1970
 
 
 class Event(Value):
-    """An event."""
+    """An event about an object."""
 
     uid: str
-    """The uid of the object that it is about."""
+    """The uid of that object."""
     reason: str
     message: str
     time: float | None = None
@@ -18,7 +18,7 @@ class Event(Value):
     source: str = ""
     """The component that wrote it, or "" if it is not known."""
     about: Ref = Ref("", "", "")
-    """The object that it is about."""
+    """That object."""
     warns: bool = False
     """Is its type Warning?"""
     first: float | None = None
@@ -26,9 +26,9 @@ class Event(Value):
 
 
 def read_event(obj: JsonMap) -> Event:
-    """Read an event of events.k8s.io or of the core group."""
+    """Read an event of either API group. A missing field is "" or None."""
     about = map_at(obj, "regarding") or map_at(obj, "involvedObject")
-    # with a series, the other times are those of its first event
+    # if there is a series, the other times are the times of its first event
     last = (
         map_at(obj, "series").get("lastObservedTime"),
         *(obj.get(key) for key in ("deprecatedLastTimestamp", "lastTimestamp", "eventTime")),

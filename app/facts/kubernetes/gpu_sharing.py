@@ -1,4 +1,4 @@
-"""Parts of GPUs that pods share, as KAI reads them from annotations of pods and labels of nodes.
+"""Read requests for fractions of GPUs, and the memory of GPUs, as KAI reads them.
 
 Sources, all in `pkg/scheduler/api` of KAI: `pod_info/pod_info.go` (`updatePodAdditionalFields`),
 `resource_info/gpu_resource_requirment.go` and `node_info/node_info.go` (`getNodeGpuMemory`).
@@ -19,7 +19,7 @@ GPU_GROUP = "runai-gpu-group"
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
-"""The memory that KAI assumes for a GPU if its node has no label. Parts are then percentages."""
+"""The memory that KAI assumes for a GPU if its node has no label. Amounts are then percentages."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
@@ -27,7 +27,7 @@ _MEBIBYTES = 1024 * 1024
 
 
 class GpuPart(Value):
-    """A pod's request for GPU fractions that it shares with other pods."""
+    """A pod's request for fractions of GPUs, which it shares with other pods."""
 
     portion: float
     """The requested fraction of each GPU."""
@@ -45,18 +45,19 @@ class GpuPart(Value):
         return math.floor(self.portion * 100 + 0.5) * self.devices * 10
 
     def memory_of_each(self, of_gpu: int) -> int:
-        """Return its memory on each GPU with memory `of_gpu` (`GetResourceGpuMemory`)."""
+        """Return the MiB that it gets of each GPU with `of_gpu` MiB (`GetResourceGpuMemory`)."""
         return self.memory or int(self.portion * of_gpu)
 
     def share_of_each(self, of_gpu: int) -> float:
-        """Return the fraction of each GPU that KAI counts after placement, in hundredths."""
+        """Return the fraction of each GPU, with `of_gpu` MiB, that KAI counts after placement.
+
+        If it requests memory, the fraction is rounded up to hundredths.
+        """
         return math.ceil(self.memory / of_gpu * 100) / 100 if self.memory else self.portion
 
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
-    """Return the GPU fractions that the annotations of a pod request, or None if they
-    request none.
-    """
+    """Return the request for GPU fractions in the annotations of a pod, or None without one."""
     memory = _integer(text_at(annotations, GPU_MEMORY))
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):
@@ -68,7 +69,7 @@ def read_part(annotations: JsonMap) -> GpuPart | None:
 
 
 def groups_of(labels: JsonMap) -> tuple[str, ...]:
-    """Return the shared GPUs that the labels of a pod name.
+    """Return the names of the shared GPUs in the labels of a pod.
 
     KAI's binder gives a pod with a fraction of one GPU one label, and a pod with fractions of
     several GPUs a label for each of them (`resource_reservation.go`).
@@ -80,7 +81,7 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
 
 
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
-    """Return the memory of each GPU of a node in MiB, or None if no label of the node has it.
+    """Return the memory of each GPU of a node in MiB, or None if the node has no valid label.
 
     KAI rounds it down to hundreds, and takes very large values for bytes.
     """

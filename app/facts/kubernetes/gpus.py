@@ -1,4 +1,4 @@
-"""The GPUs that pods and containers request, in the notation of a PodClique's CRD."""
+"""Count the GPUs that pods and containers request."""
 
 from decimal import Decimal, InvalidOperation
 from math import ceil
@@ -27,10 +27,10 @@ _NO_GPUS = Gpus(0, 0)
 
 
 def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
-    """Return the GPUs of a pod.
+    """Return the GPUs that a pod with this `pod_spec` requests.
 
-    This is the sum of the GPUs of all containers, or the GPUs of the largest init container if
-    these are more.
+    They are the sum over all containers, or the GPUs of the largest init container if that has
+    more.
     """
     every = 0
     whole = 0
@@ -68,6 +68,7 @@ def _gpus_of(container: JsonMap) -> Gpus:
 
 
 def is_gpu(resource: str) -> bool:
+    """Return whether the resource is nvidia.com/gpu or a MIG device."""
     return resource == GPU or resource.startswith("nvidia.com/mig-")
 
 
@@ -81,7 +82,7 @@ def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
 
 
 def gpu_count(amount: Any) -> int:
-    """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
+    """Return the number of GPUs in a limit or request, rounded up, from 0 to MAX_AMOUNT.
 
     An invalid amount, such as "many", counts as one GPU.
     """

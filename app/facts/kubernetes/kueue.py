@@ -1,4 +1,4 @@
-"""Kueue's Workloads and queues: the units that Kueue admits together, and their status.
+"""Read Kueue's Workloads, the units that Kueue admits, and its queues.
 
 The names of fields, conditions and reasons are taken from kubernetes-sigs/kueue (commit ff69552),
 https://github.com/kubernetes-sigs/kueue/tree/ff69552/apis/kueue/v1beta2: `workload_types.go`,
@@ -56,24 +56,24 @@ class KueueWorkload(Namespaced):
     queue: str = ""
     """Its LocalQueue."""
     cluster_queue: str = ""
-    """The ClusterQueue that has admitted it, or ""."""
+    """The ClusterQueue that has reserved quota for it, or ""."""
     owners: tuple[str, ...] = ()
     """The uids of its owners."""
     conditions: tuple[KueueCondition, ...] = ()
     active: bool = True
-    """If False, Kueue does not admit it."""
+    """Whether Kueue may admit it. A user can forbid that with `spec.active`."""
     requeues: int = 0
     """The number of times that Kueue requeued it because its pods were not ready in time."""
     again: float | None = None
     """The time before which Kueue does not try it again."""
     flavors: tuple[str, ...] = ()
-    """The flavors of its resources in that ClusterQueue."""
+    """The flavors that are assigned to its resources in that ClusterQueue."""
     checks: tuple[KueueCheck, ...] = ()
     evictions: int = 0
     """The number of evictions for any reason."""
     uid: str = ""
     controller: Ref | None = None
-    """The workload that Kueue created it for."""
+    """The workload that Kueue created it for, or None."""
 
     @property
     def is_pending(self) -> bool:
@@ -81,9 +81,11 @@ class KueueWorkload(Namespaced):
         return not self.holds("Admitted") and not self.holds("Finished")
 
     def condition(self, type: str) -> KueueCondition | None:
+        """Return the condition of this type, or None."""
         return next((each for each in self.conditions if each.type == type), None)
 
     def holds(self, type: str) -> bool:
+        """Return whether the condition of this type is True."""
         condition = self.condition(type)
         return condition is not None and condition.holds
 

@@ -1,4 +1,4 @@
-"""Nodes: only their labels and GPUs for verdicts, and all facts about placement for explain."""
+"""Read Nodes: only labels and GPUs for verdicts, and all facts about placement for explanations."""
 
 import functools
 from collections.abc import Mapping
@@ -19,30 +19,32 @@ from app.objects.time import seconds_since_1970
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]
 Grouping = frozenset[str]
-"""Keys of labels."""
+"""The keys of the labels by which nodes are grouped."""
 
 Pairs = tuple[tuple[str, str], ...]
 """Label keys with their values."""
 
 GPUS = "allocatable nvidia.com/gpu"
-"""The key of a node's GPUs among its labels. It is not a valid label key."""
+"""The key of a node's GPUs among its labels. No label has it, because it is not a valid key."""
 
 
 class NodeLabels(Value):
-    """All labels of a node, and its GPUs: the sorted keys and their values.
+    """The labels of a node, and its GPUs under the key GPUS.
 
     Equal texts and equal tuples of keys are stored once. It takes less than half the memory of a
     `Node`, and a server has one for each node.
     """
 
     keys: Texts
+    """The keys, sorted."""
     values: Texts
+    """The values, in the order of the keys."""
 
     def as_map(self) -> dict[str, str]:
         return dict(zip(self.keys, self.values, strict=True))
 
     def of(self, grouping: Grouping) -> Pairs:
-        """Return the labels whose keys are in `grouping`."""
+        """Return the labels whose keys are in `grouping`, sorted by key."""
         return tuple(
             (self.keys[position], self.values[position])
             for position in _positions(self.keys, grouping)
@@ -88,7 +90,7 @@ class _Status(TypedDict, total=False):
 
 
 class NodeForm(TypedDict, total=False):
-    """The fields of a Node that are decoded."""
+    """The fields of a Node that are decoded, for both readers."""
 
     apiVersion: Any
     kind: Any
@@ -113,11 +115,11 @@ class Node(ClusterScoped):
     unschedulable: bool = False
     """Whether it is cordoned."""
     ready: bool = True
-    """Whether its condition Ready is true."""
+    """Whether its condition Ready is True or missing."""
     pressure: str = ""
     """A condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """Since when it is not ready, or None if it is ready."""
+    """Since when its condition Ready is not True, or None."""
 
     @property
     def takes_pods(self) -> bool:
@@ -147,7 +149,7 @@ def read_node(obj: JsonMap) -> Node:
 
 
 def _lost_at(conditions: Any) -> float | None:
-    """Return since when a node is not ready, or None if it is."""
+    """Return since when the condition Ready is not True, or None if it is True or missing."""
     for item in maps_of(conditions):
         if item.get("type") == "Ready" and item.get("status") != "True":
             return seconds_since_1970(item.get("lastTransitionTime"))
@@ -155,7 +157,7 @@ def _lost_at(conditions: Any) -> float | None:
 
 
 def _labels(labels: Any) -> Labels:
-    """Return labels, with one object for equal values.
+    """Return the labels as a map whose equal texts are one object.
 
     Values in YAML files may have any type.
     """

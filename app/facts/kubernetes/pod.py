@@ -1,6 +1,6 @@
-"""Pods, and their requirements on nodes.
+"""Read Pods for explanations: their requirements on nodes, and why they do not start.
 
-Only fields that decide on placement are kept. The env, args and other annotations are dropped.
+Other fields, such as env and args, are dropped.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ class Shape(Value):
     """The requirements of a pod on its node. Equal shapes are one object."""
 
     requests: tuple[tuple[str, int], ...] = ()
-    """Resource names with requested amounts in thousandths.
+    """The names of the requested resources, sorted, with their amounts in thousandths.
 
     With a GPU fraction (`part`), the GPU amounts are the ones that KAI counts in a queue.
     """
@@ -87,11 +87,11 @@ class Shape(Value):
     part: GpuPart | None = None
     """The GPU fractions that it requests, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
-    """For each of its volumes that only some nodes can use, the terms for nodes, one to be met."""
+    """For each volume that only some nodes can use, the terms, one of which a node must meet."""
 
     @property
     def selects(self) -> bool:
-        """Does it exclude nodes, by its own selectors or by its volumes?"""
+        """Does it exclude nodes by its node selector, node affinity or volumes?"""
         return bool(self.selector or self.affinity or self.volumes)
 
 
@@ -105,7 +105,7 @@ class PodClaim(Value):
 
     name: str
     claim: str
-    """The name of the ResourceClaim, including one created from `template`."""
+    """The name of the ResourceClaim, or "" while it has not been created from `template` yet."""
     template: str = ""
     """The name of the ResourceClaimTemplate, or ""."""
 
@@ -113,7 +113,7 @@ class PodClaim(Value):
 def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]:
     """Return the claims of a pod spec.
 
-    The names of claims from templates are in `resourceClaimStatuses`.
+    `statuses` are the `resourceClaimStatuses` of the pod, which name the claims from templates.
     """
     claims = maps_at(spec, "resourceClaims")
     if not claims:
@@ -133,6 +133,7 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
 
 
 NOTHING: JsonMap = MappingProxyType({})
+"""No annotations."""
 
 _OF_SHAPE = (
     "containers",
@@ -150,7 +151,7 @@ _WITHOUT_PART = ("", "", "")
 
 
 def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
-    """Return the shape of the pods of a pod spec with these annotations.
+    """Return the shape of a pod with this spec and these annotations.
 
     Limits are used for requests that are not set, as at admission.
     """
@@ -167,7 +168,7 @@ _MOST_SHAPE = 4096
 
 
 def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
-    """Return the shape for the JSON of a pod spec."""
+    """Return the shape for the JSON of a pod spec and the values of the annotations in _OF_PART."""
     spec = from_json(content)
     requests = pod_requests(spec)
     part = read_part(dict(zip(_OF_PART, annotations, strict=True)))
@@ -197,9 +198,7 @@ class Stalled(Value):
 
     name: str
     reason: str
-    """The reason why it waits, such as CrashLoopBackOff, or `RUNS` for an init
-    container that runs.
-    """
+    """Why it is waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
     init: bool = False
     restarts: int = 0
@@ -210,19 +209,20 @@ class Stalled(Value):
 
 
 RUNS = "Running"
+"""The reason of a running init container."""
 _STARTS = {"ContainerCreating", "PodInitializing"}
 """The reasons for which every container waits at first."""
 
 
 class Pod(Namespaced):
-    """A pod, with the fields that decide on its placement."""
+    """A pod, with the fields that explanations need."""
 
     kind = "Pod"
     uid: str = ""
     place: Place = NOWHERE
     """Its PodCliqueSet, PodClique and PodGang, by its labels."""
     owner: str = ""
-    """The uid of its controller."""
+    """The uid of its controller, or ""."""
     node: str = ""
     """The node that it is bound to, or ""."""
     scheduler: str = "default-scheduler"
@@ -233,9 +233,9 @@ class Pod(Namespaced):
     """Its requirements on a node."""
     phase: str = "Pending"
     unscheduled: str = ""
-    """The scheduler's message in the condition PodScheduled, if that is False."""
+    """The scheduler's message in the condition PodScheduled if that is False, otherwise ""."""
     waiting: tuple[str, ...] = ()
-    """The reasons why its containers are waiting."""
+    """The reasons why its containers, except init containers, are waiting."""
     claims: tuple[PodClaim, ...] = ()
     """Its entries of `spec.resourceClaims`."""
     group: str = ""
@@ -259,41 +259,43 @@ class Pod(Namespaced):
     ephemeral: tuple[str, ...] = ()
     """The names of the claims that Kubernetes creates for its ephemeral volumes."""
     bound: float | None = None
-    """When it was bound to its node, or None once it has started or if that is not known."""
+    """When it was bound to its node.
+
+    It is None before, once the pod has started, or if the time is not known.
+    """
     unit_owner: Ref | None = None
-    """The workload that it names as the owner of its NVLink unit."""
+    """The workload that it names as the owner of its NVLink unit if it requests MNNVL itself."""
     asks_mnnvl: bool = False
     """Does it have GPUs and request MNNVL itself, instead of through a PodClique?"""
     said_at: float | None = None
-    """Since when the message in `unscheduled` applies."""
+    """When the condition PodScheduled became False, if there is a message in `unscheduled`."""
     controller: Ref | None = None
-    """Its controller."""
+    """Its controller, or None."""
     skipped: bool = False
-    """Does KAI's pod-grouper skip it although it opts out of Workloads? If so, nothing
-    groups it.
+    """Does KAI's pod-grouper skip it although it opts out of Workloads?
+
+    If so, nothing creates a PodGroup for it.
     """
     daemon_of: str = ""
-    """The uid of the ComputeDomain that it is a daemon of."""
+    """The uid of the ComputeDomain whose daemon it is, or ""."""
     gpu_groups: tuple[str, ...] = ()
-    """The GPUs that it shares, as KAI labels them."""
+    """The names of the GPUs that it shares, from KAI's labels."""
     reserves: bool = False
     """Did KAI create it to reserve a GPU that other pods share?"""
     background: bool = False
-    """Does KAI evict it for any other pod? Pods that KAI does not group are never evicted."""
+    """Does KAI evict it for any other pod? KAI evicts only pods with a PodGroup."""
     made_for: tuple[Ref, ...] = ()
     """The workloads that it was created for, the outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
-    """Does Kueue decide when it may be placed? It then has a gate, label or finalizer of Kueue."""
+    """Does it have a gate, label or finalizer of Kueue, which then decides when it is placed?"""
     stalled: tuple[Stalled, ...] = ()
-    """Its containers that do not run. Of its init containers, only the one that keeps
-    it waiting.
-    """
+    """Its containers that do not run, and of its init containers the one that blocks the others."""
     failure: str = ""
-    """Why the whole pod has failed, in the kubelet's words, such as `OutOfcpu: ...`."""
+    """Why the pod as a whole has failed, in the kubelet's words, such as `OutOfcpu: ...`, or ""."""
     other_group: str = ""
-    """The PodGroup that it names for a scheduler other than KAI, such as Volcano."""
+    """The PodGroup that it names for Volcano or the coscheduling plugin, or ""."""
     scales_for: tuple[str, str] | None = None
-    """The namespace and name of a pod with shared GPUs for which KAI created it.
+    """The namespace and name of the pod with shared GPUs for which KAI created it, or None.
 
     It makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once that pod is placed.
     """
@@ -389,7 +391,7 @@ _SCALING = "kai-scale-adjust"
 def _scales_for(namespace: str, labels: JsonMap) -> tuple[str, str] | None:
     """Return the namespace and name of the pod with shared GPUs for which KAI created this pod.
 
-    They are ("", "") if this scaling pod names none, and the result is None for other pods. Source:
+    A scaling pod may name none: then they are ("", ""). Return None for all other pods. Source:
     `pkg/nodescaleadjuster/scaler` of KAI.
     """
     name = text_at(labels, SHARING_POD)
@@ -405,7 +407,7 @@ def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
 
 
 def _volumes(spec: JsonMap, pod: str) -> tuple[str, ...]:
-    """Return the PersistentVolumeClaims of a pod. Most pods have none."""
+    """Return the names of all PersistentVolumeClaims of the pod `pod`."""
     volumes = maps_at(spec, "volumes")
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
     named = [name for source in sources if (name := text_at(source, "claimName"))]
@@ -413,7 +415,7 @@ def _volumes(spec: JsonMap, pod: str) -> tuple[str, ...]:
 
 
 def _ephemeral(spec: JsonMap, pod: str) -> tuple[str, ...]:
-    """Return the claims that Kubernetes creates for the ephemeral volumes of a pod."""
+    """Return the names of the claims that Kubernetes creates for ephemeral volumes of `pod`."""
     volumes = maps_at(spec, "volumes")
     return tuple([f"{pod}-{text_at(each, 'name')}" for each in volumes if "ephemeral" in each])
 
@@ -449,7 +451,7 @@ def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
 
 
 def _made_for(metadata: JsonMap, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
-    """Return the workloads of a pod, as one object for all pods of the same workloads."""
+    """Return the workloads that a pod was created for, as one object for all of their pods."""
     names = names_of_workloads(labels, (owner.kind, owner.name) if owner else ("", ""))
     if not names:
         return ()
@@ -466,7 +468,7 @@ def _waiting(status: JsonMap) -> tuple[str, ...]:
 
 
 def _stalled(spec: JsonMap, status: JsonMap) -> tuple[Stalled, ...]:
-    """Return the containers that do not run. Most pods have none."""
+    """Return the value of `Pod.stalled`. For most pods, it is empty."""
     found: list[Stalled] = []
     if status.get("phase") == "Pending":
         found = _keeps_waiting(spec, maps_at(status, "initContainerStatuses"))
@@ -489,7 +491,7 @@ def _waits(container: JsonMap, waiting: JsonMap, *, init: bool = False) -> Stall
 
 
 def _keeps_waiting(spec: JsonMap, statuses: Sequence[JsonMap]) -> list[Stalled]:
-    """Return the init container that the other containers wait for, as a list of at most one."""
+    """Return the init container for which the others wait, as a list with at most one item."""
     sidecars = {
         text_at(container, "name")
         for container in maps_at(spec, "initContainers")

@@ -1,7 +1,8 @@
-"""The fields of a Pod that all readers decode. The other fields are most of its bytes.
+"""List the fields of a Pod that are decoded. The other fields are most of its bytes.
 
-All readers of Pods share them: `pod` for explanations, `facts/grove/unit_member` for webhooks, and
-`cluster/leader_rows` for the leader. `kube/decoders` says why only these are decoded.
+All lists and watches of Pods use them, for explanations (`pod`) and for the leader
+(`cluster/leader_rows`). Reviews have their own list, `grove/review_fields`. `kube/decoders` says
+why not all fields are decoded.
 """
 
 from typing import Any, TypedDict
@@ -69,7 +70,7 @@ class _Status(TypedDict, total=False):
 
 
 class PodForm(TypedDict, total=False):
-    """The fields of a Pod that are read here and by stores. The others are most of its bytes."""
+    """The fields of a Pod that are decoded."""
 
     apiVersion: Any
     kind: Any

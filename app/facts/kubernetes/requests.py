@@ -1,4 +1,4 @@
-"""The resources that a pod requests, as schedulers count them.
+"""Count the resources that a pod requests, as schedulers do.
 
 Source:
 https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
@@ -15,11 +15,11 @@ Requests = tuple[tuple[str, int], ...]
 
 
 def pod_requests(spec: JsonMap) -> dict[str, int]:
-    """Return the requests of the pods of a pod spec in thousandths, including one of `pods`.
+    """Return the requests of a pod with this `spec` in thousandths, including one of `pods`.
 
-    They are the sum over containers and sidecars, or the largest sum while an init container runs
-    if that is more, plus overhead. Requests of the pod itself replace them. Limits are used for
-    requests that are not set.
+    Each is the sum over containers and sidecars, or the largest sum while an init container runs,
+    whichever is larger. Requests of the pod itself replace these sums, and the overhead is added.
+    Limits are used for requests that are not set.
     """
     total: dict[str, int] = {}
     for container in maps_of(spec.get("containers")):
@@ -29,7 +29,7 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
     peak: dict[str, int] = {}
     for container in maps_of(spec.get("initContainers")):
         requests = _requests(container)
-        # only what it asks for: copies of all sums would take quadratic time
+        # only the resources that this container requests: with all, it would take quadratic time
         _raise(peak, {name: sidecars.get(name, 0) + amount for name, amount in requests.items()})
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
@@ -42,7 +42,7 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
 
 
 def read_requests(spec: JsonMap) -> Requests:
-    """Return the requests of the pods of `spec`, with its claims by the names of their templates.
+    """Return `pod_requests` with one item `claim <name>` for each claim or claim template.
 
     Equal results are one object, because many PodCliqueSets have equal requests.
     """

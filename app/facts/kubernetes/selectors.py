@@ -1,4 +1,4 @@
-"""Selectors, taints and tolerations of Kubernetes as values."""
+"""Read node selectors, node affinity, taints and tolerations."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from app.objects.shape import JsonMap, map_at, map_of, maps_at, maps_of, text_at
 
 
 class Requirement(Value):
-    """One term of a selector."""
+    """One requirement on a label of a node, or on its name."""
 
     key: str
     operator: str
@@ -20,6 +20,8 @@ Term = tuple[Requirement, ...]
 
 
 class Taint(Value):
+    """A taint of a node."""
+
     key: str
     value: str
     effect: str
@@ -67,12 +69,13 @@ def required_affinity(spec: JsonMap) -> tuple[Term, ...]:
 
 
 def node_selector(spec: JsonMap) -> Term:
+    """Return the nodeSelector of a pod spec."""
     wished = map_at(spec, "nodeSelector")
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
 
 def read_taints(taints: Any) -> tuple[Taint, ...]:
-    """Return the taints of a node that keep pods away."""
+    """Return the taints that keep pods away, with the effect NoSchedule or NoExecute."""
     return tuple(
         Taint(text_at(taint, "key"), text_at(taint, "value"), text_at(taint, "effect"))
         for taint in maps_of(taints)

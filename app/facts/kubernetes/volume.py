@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
+"""Read PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
 
 from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
 from app.facts.kubernetes.selectors import Requirement, Term, node_selector_terms
@@ -20,7 +20,7 @@ class VolumeClaim(Namespaced):
     volume: str = ""
     """The PersistentVolume that it is bound to, or ""."""
     deleting: float | None = None
-    """When its deletion was requested."""
+    """When its deletion was requested, or None if it was not."""
 
 
 class Volume(ClusterScoped):

@@ -1,4 +1,4 @@
-"""Workloads and PodGroups of scheduling.k8s.io in all versions of the API, and PriorityClasses.
+"""Read Workloads and PodGroups of scheduling.k8s.io in all versions, and PriorityClasses.
 
 - v1alpha1 (Kubernetes 1.35): a Workload defines groups in `podGroups`, and Pods name them. Source:
   https://github.com/kubernetes/api/blob/release-1.35/scheduling/v1alpha1/types.go
@@ -26,7 +26,7 @@ class PriorityClass(ClusterScoped):
     kind = "PriorityClass"
     value: int = 0
     is_default: bool = False
-    """Is it the default for PodGroups that name no existing class?"""
+    """Is it the global default of the cluster?"""
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:

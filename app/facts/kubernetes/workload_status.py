@@ -1,4 +1,4 @@
-"""The state of a workload according to its own status: ended, suspended, or neither."""
+"""Read from a workload whether it has ended or is suspended."""
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
@@ -11,7 +11,7 @@ FAILED = "Failed"
 _ENDS = (FAILED, "Complete", "Completed", "Succeeded")
 """The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
-"""`status.jobStatus` of a RayJob that has ended, and the equivalent condition."""
+"""The condition that is equivalent to each `status.jobStatus` of a RayJob that has ended."""
 
 
 class WorkloadStatus(Value):
@@ -19,7 +19,7 @@ class WorkloadStatus(Value):
 
     ref: Ref
     ended: str = ""
-    """The type of the condition with which it has ended, "" if it has not."""
+    """The type of the condition with which it has ended, or "" if it has not ended."""
     reason: str = ""
     message: str = ""
     time: float | None = None
@@ -27,9 +27,9 @@ class WorkloadStatus(Value):
     suspended: str = ""
     """The field that suspends it, such as `spec.suspend`; "" if none does."""
     queued: bool = False
-    """Does a label name a queue of Kueue?"""
+    """Does it have a label of Kueue, such as the name of its queue?"""
     controller: Ref | None = None
-    """The object that created it."""
+    """The controller among its owners, such as the JobSet of a Job, or None."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
