@@ -1,1 +1,1 @@
-"""The fields that are kept of Grove's objects, in the form of the designs and of each release."""
+"""Read Grove's objects, in the forms of the designs and of each release."""

@@ -1,4 +1,4 @@
-"""The topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
+"""Read the topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
 
 from app.base.value import Value
 from app.objects.fields import CheckedMap
@@ -14,7 +14,7 @@ class TopologyConstraint(Value):
 
     @property
     def required(self) -> str:
-        """The required domain: `pack` counts before the deprecated packDomain."""
+        """The required domain. `pack.required` takes precedence over the deprecated packDomain."""
         return self.pack_required or self.pack_domain
 
 
@@ -32,7 +32,7 @@ UNCONSTRAINED = StoredConstraint()
 
 
 def read_constraint(fields: CheckedMap) -> tuple[str, str, str, str]:
-    """Return the texts of a `TopologyConstraint`. A value of a wrong type counts as not set."""
+    """Return the first four fields of a `TopologyConstraint`. A value of a wrong type is ""."""
     pack = fields.child("pack")
     return (
         fields.text_at("packDomain"),

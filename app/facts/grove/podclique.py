@@ -1,4 +1,4 @@
-"""PodCliques as explanations read them. Webhooks and the leader use `facts/carrier` instead."""
+"""Read PodCliques for explanations. Webhooks and the leader use `unit_member` instead."""
 
 from typing import Any, TypedDict
 
@@ -33,8 +33,9 @@ class PodClique(Namespaced):
     errors: tuple[LastError, ...] = ()
     """Grove's lastErrors."""
     unclaimed: Unclaimed | None = None
-    """The facts that decide whether it lacks an MNNVL claim, or None if it has one or
-    needs none.
+    """The facts that decide whether it should have an MNNVL claim.
+
+    They are None if it has a claim, or cannot need one.
     """
 
 
@@ -49,7 +50,7 @@ class _StatusForm(TypedDict, total=False):
 
 
 class PodCliqueForm(TypedDict, total=False):
-    """The fields of a PodClique that are read here and by stores."""
+    """The fields of a PodClique that are decoded: the ones that are read here or by stores."""
 
     apiVersion: Any
     kind: Any

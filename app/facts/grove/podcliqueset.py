@@ -1,6 +1,6 @@
-"""Stored PodCliqueSets. Source: Grove's PodCliqueSet CRD.
+"""Read stored PodCliqueSets. Source: Grove's PodCliqueSet CRD.
 
-The set of a request is read by `template`, which has the path and the finding of each part.
+`template` reads the PodCliqueSet of a request, with the path of each part for findings.
 """
 
 from functools import cached_property
@@ -36,26 +36,27 @@ from app.objects.shape import (
 from app.objects.time import seconds_since_1970
 
 CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
+"""The type of the condition that this program writes."""
 
 
 class UserConstraint(Value):
-    """A topologyConstraint as its author means it, in either dialect: domains."""
+    """A topologyConstraint as its author wrote it, in either dialect, with names of domains."""
 
     required: str = ""
+    """The required domain, or ""."""
     preferred: str = ""
+    """The preferred domain, or ""."""
     topology: str = ""
     """The ClusterTopologyBinding that it names, or ""."""
     field: str = ""
-    """The path of `required`, for evidence."""
+    """The path of the required domain, for evidence."""
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)
 
     @property
     def constraints(self) -> list[tuple[str, str, bool]]:
-        """(field, domain, whether it is required) for `required` and `preferred`, if
-        they are set.
-        """
+        """The path and the name of each domain that is set, and whether it is required."""
         preferred = (self.field.replace("required", "preferred"), self.preferred, False)
         return [
             constraint
@@ -72,8 +73,9 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """Its constraint in both dialects. As in Grove, `pack` counts before the deprecated
-        packDomain.
+        """Its constraint, without the difference between the dialects.
+
+        As in Grove, `pack` takes precedence over the deprecated packDomain.
         """
         own = self.constraint
         name = own.topology_name
@@ -82,12 +84,12 @@ class Constrained:
         return UserConstraint(own.pack_domain, "", name, "packDomain")
 
 
-# The annotations about MNNVL. Those of a PodClique take precedence over those of its scaling group,
-# and these over those of the set.
+# The annotations about MNNVL. An annotation of a PodClique takes precedence over its scaling
+# group's, and the scaling group's over the set's.
 
 
 class MnnvlAnnotations(Value):
-    """The values of the annotations, which may be invalid. A missing annotation is None."""
+    """The values of our MNNVL annotations, which may be invalid. A missing annotation is None."""
 
     enabled: Any = None
     scope: Any = None
@@ -100,7 +102,7 @@ class MnnvlAnnotations(Value):
 
     @property
     def refuses(self) -> bool:
-        """Whether MNNVL is refused, by any other value."""
+        """Whether MNNVL is refused: the annotation exists with a value other than "true"."""
         return self.enabled is not None and not self.enables
 
     @property
@@ -123,7 +125,7 @@ NO_ANNOTATIONS = MnnvlAnnotations()
 
 
 def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
-    """Return the MNNVL annotations among `annotations`."""
+    """Return our MNNVL annotations among `annotations`, or NO_ANNOTATIONS if there are none."""
     enabled = annotations.get(MNNVL_ENABLED)
     scope = annotations.get(MNNVL_SCOPE)
     device_class = annotations.get(MNNVL_DEVICE_CLASS)
@@ -133,16 +135,13 @@ def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
 
 
 OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out.
-
-It opts out of the group of its scaling group or set.
-"""
+"""The value of `grove.io/mnnvl-group` with which a clique opts out of an inherited group."""
 
 
 def group_in(annotations: JsonMap) -> str | None:
-    """Return the value of `grove.io/mnnvl-group`.
+    """Return the MNNVL group of Grove that `annotations` name.
 
-    It is "" to opt out, or None if there is no such annotation.
+    Return "" if they opt out of groups, or None if there is no valid annotation.
     """
     value = annotations.get(MNNVL_GROUP)
     if not isinstance(value, str):
@@ -160,11 +159,11 @@ class Clique(Value, Constrained):
     replicas: int
     constraint: StoredConstraint = UNCONSTRAINED
     requests: Requests = ()
-    """The shape of each of its pods."""
+    """The requests of each of its pods."""
     minimum: int = 1
     """Its minAvailable."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
-    """Its own annotations about MNNVL."""
+    """Its own annotations about MNNVL, without inherited ones."""
 
     @property
     def has_gpus(self) -> bool:
@@ -210,14 +209,18 @@ class PodCliqueSet(Namespaced, Constrained):
 
     @property
     def uses_pack(self) -> bool:
-        """Whether this set has a constraint of the dialect `bindings`."""
+        """Whether a constraint of this set has a field other than packDomain.
+
+        It is then a constraint of the dialect `bindings` or a later one.
+        """
         return any(part.constraint.is_later for part in self._parts)
 
     @property
     def names_pack(self) -> bool:
-        """Whether a constraint has a field that only the dialect `bindings` has.
+        """Whether a constraint names a topology, or a level that no packDomain has.
 
-        Fields that no known dialect has don't count, such as a misspelt packDomain.
+        Only the dialect `bindings` has such fields. Fields that no known dialect has, such as a
+        misspelt packDomain, don't count.
         """
         return bool(self.topology_name or self.levels - self.domains)
 
@@ -247,6 +250,7 @@ class PodCliqueSet(Namespaced, Constrained):
         return self, *self.groups, *self.cliques
 
     def group_of(self, name: str) -> ScalingGroup | None:
+        """Return the scaling group `name`, or None."""
         return next((group for group in self.groups if group.name == name), None)
 
     @property
@@ -255,15 +259,16 @@ class PodCliqueSet(Namespaced, Constrained):
         return self.mnnvl.enables or any(group.mnnvl.enables for group in self.groups)
 
     def mnnvl_at(self, place: Place) -> MnnvlAnnotations:
-        """Return what a PodClique at `place` inherits from its scaling group and this set."""
+        """Return the annotations that a PodClique at `place` inherits from group and set."""
         group = self.group_of(place.group) if place.group else None
         return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
 
 class SetWithStatus(PodCliqueSet, dict=True):
-    """A PodCliqueSet with its creation time and the status that Grove writes.
+    """A PodCliqueSet with its creation time and the status that Grove writes, for explanations.
 
-    Servers keep a PodCliqueSet instead, because they would reconcile after each change of a status.
+    Servers keep a `PodCliqueSet` instead: with the status, they would reconcile after each change
+    of it.
     """
 
     conditions: tuple[StatusCondition, ...] = ()
@@ -277,9 +282,9 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
-        """Every topologyConstraint, with the name of the part that has it; "" for the set itself.
+        """The topologyConstraint of each part, with the name of the part ("" for the set itself).
 
-        `field` is a whole path.
+        Their `field` is a path from the root of the object.
         """
         groups = (
             (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
@@ -344,7 +349,7 @@ def size_of_set(obj: JsonMap) -> SetSize:
 
 
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet. If it has more than MOST_PARTS parts, leave them out."""
+    """Read a stored PodCliqueSet, without its parts if it has more than MOST_PARTS of them."""
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:
         return read_pod_clique_set(obj)
@@ -353,7 +358,7 @@ def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
 
 
 def _spec(obj: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `PodCliqueSet`. Cliques and groups without a name are left out."""
+    """Return the fields of a `PodCliqueSet` by name. Parts without a name are left out."""
     metadata = map_at(obj, "metadata")
     template = map_at(obj, "spec", "template")
     named_cliques = _named(template.get("cliques"))

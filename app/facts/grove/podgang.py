@@ -1,4 +1,4 @@
-"""PodGangs, in the forms that explanations and the server keep, and PodGangMaps."""
+"""Read PodGangs, in the forms that explanations and servers keep, and PodGangMaps."""
 
 from sys import intern
 from typing import Any
@@ -148,8 +148,8 @@ def read_told(holder: JsonMap) -> SchedulerConstraint:
     return SchedulerConstraint(text_at(pack, "required"), text_at(pack, "preferred"))
 
 
-# As the server keeps them, for owners of MNNVL resources, and for constraints. A `PodGang` takes
-# more than twice as much memory, and a server has one for each.
+# The forms that servers use, for owners of MNNVL resources and for constraints. A server keeps all
+# PodGangs, and a `PodGang` takes more than twice as much memory as a `StoredGang`.
 
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
@@ -180,7 +180,7 @@ class SlimPodGang(GangIdentity):
 
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
-    """Read a PodGang."""
+    """Read a PodGang in `namespace`, with the names of its PodCliques."""
     return SlimPodGang(*_identity(obj, namespace), cliques=_cliques(obj))
 
 
@@ -206,7 +206,7 @@ def _cliques(obj: JsonMap) -> tuple[str, ...]:
 
 
 class OpenGang(SlimPodGang, kw_only=True):
-    """A cached PodGang, unpacked."""
+    """A cached PodGang with its decoded constraints and annotations."""
 
     view: Object
     """The constraints and annotations of the object, at their places in the whole object.
@@ -217,9 +217,10 @@ class OpenGang(SlimPodGang, kw_only=True):
 
 
 class StoredGang(Versioned, GangIdentity):
-    """A cached PodGang.
+    """A PodGang in the form that a server caches.
 
-    Equal PodGangs may have different resource versions: Grove writes statuses all the time.
+    Two of them are equal even if their resource versions differ, because Grove writes statuses all
+    the time.
     """
 
     content: bytes = b""
@@ -227,6 +228,7 @@ class StoredGang(Versioned, GangIdentity):
     resource_version: str = ""
 
     def opened(self) -> OpenGang:
+        """Return this PodGang with its content decoded."""
         view: Object = from_json(self.content)
         return OpenGang(
             self.namespace,
@@ -252,7 +254,7 @@ def read_stored_gang(obj: Object) -> StoredGang:
 
 
 def reduced(obj: Object) -> Object:
-    """Return the parts of `obj` that are kept.
+    """Return the parts of the PodGang `obj` that a server keeps.
 
     A map that exists is kept even if it becomes empty, so that a patch does not create it again.
     """
@@ -293,7 +295,7 @@ class MapEntry(Value):
 
 
 class PodGangMap(Namespaced):
-    """The epochs of a replica of a PodCliqueSet, with their PodGangs."""
+    """A PodGangMap: the epochs of the PodGangs of one replica of a PodCliqueSet."""
 
     kind = "PodGangMap"
     entries: tuple[MapEntry, ...] = ()
@@ -303,7 +305,7 @@ class PodGangMap(Namespaced):
         return next((entry for entry in self.entries if entry.epoch == epoch), None)
 
     def shares_of(self, clique: str) -> dict[str, int]:
-        """Return how many pods of a PodClique should be in each epoch."""
+        """Return how many pods of the PodClique `clique` should be in each epoch, by epoch."""
         entries = self.entries
         return {
             entry.epoch: count for entry in entries for name, count in entry.pods if name == clique

@@ -1,4 +1,4 @@
-"""The fields that verdicts read of PodCliqueSets, PodCliques and Pods that request MNNVL.
+"""List the fields that verdicts read of PodCliqueSets, PodCliques and Pods that request MNNVL.
 
 The other fields, such as the environment of containers, make up most of the bytes. A field that a
 rule reads must be here, or the rule never sees it. A field of the type Any is read whole.

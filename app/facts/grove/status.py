@@ -1,4 +1,4 @@
-"""Parts of the status of Grove's objects."""
+"""Read the conditions and the last errors in the status of Grove's objects."""
 
 from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at

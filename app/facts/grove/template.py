@@ -1,4 +1,4 @@
-"""The parts of a PodCliqueSet: the set itself, its scaling groups and its cliques.
+"""Read a PodCliqueSet from a request: the set itself, its scaling groups and its cliques.
 
 A part has a topologyConstraint, and annotations about MNNVL in both vocabularies. An annotation of
 a clique takes precedence over its scaling group's, and the scaling group's over the set's. For
@@ -18,14 +18,17 @@ from app.objects.names import MAX_SUBDOMAIN
 from app.objects.shape import JsonMap, int_of, list_of, map_of, only, text_at
 
 Owner = tuple[str, str]
-"""("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
+"""The identity of a part: ("set", ""), ("group", name) or ("clique", name).
+
+It does not depend on the order of the lists.
+"""
 
 SET: Owner = ("set", "")
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""The annotation of releases of Grove before `grove.io/mnnvl-group`.
+"""The MNNVL annotation of Grove's releases before `grove.io/mnnvl-group`.
 
-They write it themselves to sets with GPUs.
+These releases add it to sets with GPUs themselves.
 """
 
 _KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
@@ -42,7 +45,7 @@ def owner_text(owner: Owner) -> str:
 
 
 class SetPart(Value):
-    """The set, a scaling group or a clique."""
+    """A part of a PodCliqueSet: the set itself, a scaling group or a clique."""
 
     owner: Owner
     path: FieldPath
@@ -50,7 +53,7 @@ class SetPart(Value):
     constraint: JsonMap | None
     """The topologyConstraint, or None if there is none."""
     annotations: JsonMap
-    """The annotations about MNNVL."""
+    """Its annotations about MNNVL, of both vocabularies."""
     all_annotations: JsonMap
     labels: JsonMap
 
@@ -63,9 +66,7 @@ class SetPart(Value):
     def queue(self) -> tuple[FieldPath, str] | None:
         """The path and the name of its KAI queue, from a label, or else from an annotation.
 
-        None if neither names one.
-
-        Grove looks for it in the same places:
+        It is None if neither names one. Grove looks for it in the same places:
         https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
         """
         for field, texts in (("labels", self.labels), ("annotations", self.all_annotations)):
@@ -93,7 +94,7 @@ class SetPart(Value):
 
 
 class GroupTemplate(Value):
-    """A scaling group."""
+    """A scaling group of the template."""
 
     name: str
     part: SetPart
@@ -105,7 +106,7 @@ class GroupTemplate(Value):
 
 
 class CliqueTemplate(Value):
-    """A clique."""
+    """A clique of the template."""
 
     name: str
     pods: int
@@ -119,7 +120,7 @@ class CliqueTemplate(Value):
     parts: tuple[SetPart, ...]
     """The parts whose annotations apply to it, most specific first."""
     group: GroupTemplate | None
-    """The scaling group that contains it."""
+    """The scaling group that contains it, or None."""
     mnnvl_group: str
     """The MNNVL group of Grove (`grove.io/mnnvl-group`) of its pods, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
@@ -148,7 +149,7 @@ CountedClique = tuple[CliqueTemplate, int]
 """A clique, and how many of its pods count."""
 
 GroupsOf = Mapping[str, Mapping[Owner, GroupTemplate]]
-"""The scaling groups of each clique, by the names of both."""
+"""The scaling groups of each clique: by the name of the clique, then by owner."""
 
 
 class Template(Value):
@@ -179,7 +180,7 @@ class Template(Value):
         return any(clique.gpus for clique in self.cliques)
 
     def above(self, owner: Owner) -> list[Owner]:
-        """Return the owners above `owner`: the set, then the scaling groups of a clique."""
+        """Return the parts that enclose `owner`: the set, then the scaling groups of a clique."""
         kind, name = owner
         if kind == "clique":
             return [SET, *self.groups_of.get(name, ())]
@@ -189,7 +190,7 @@ class Template(Value):
 def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     """Read a PodCliqueSet.
 
-    No clique is in a group unless Grove reads `grove.io/mnnvl-group` (`groups_read`).
+    No clique is in an MNNVL group unless Grove reads `grove.io/mnnvl-group` (`groups_read`).
     """
     metadata = map_of(obj.get("metadata"))
     spec = CheckedMap(obj).child("spec")
@@ -255,11 +256,11 @@ def _name(value: Any) -> str:
 
 
 def _read_part(owner: Owner, path: FieldPath, part: CheckedMap, annotated: JsonMap) -> SetPart:
-    """Return a part with this content. `annotated` is the object that has its annotations."""
+    """Return the part `owner`. `annotated` is the object that has its labels and annotations."""
     annotations = map_of(annotated.get("annotations"))
     constraint = part.content.get("topologyConstraint")
     if constraint is not None and not isinstance(constraint, dict):
-        part.map_at("topologyConstraint")  # a finding
+        part.map_at("topologyConstraint")  # adds a finding
         constraint = None
 
     return SetPart(

@@ -1,4 +1,4 @@
-"""ClusterTopologies, ClusterTopologyBindings, and their levels."""
+"""Read ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,10 +14,12 @@ HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
 class Level(Value):
-    """A topology domain and its node label."""
+    """A topology level."""
 
     domain: str
+    """Its name, such as `rack`."""
     key: str
+    """Its node label."""
 
 
 LevelsByName = Mapping[str, Sequence[Level]]
@@ -25,6 +27,7 @@ LevelsByName = Mapping[str, Sequence[Level]]
 
 
 def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
+    """Return `levels` in the order of DOMAINS, which must contain their domains."""
     return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
 
 
@@ -51,7 +54,7 @@ class ClusterTopology(Value):
     external: bool = False
     """Is its KAI Topology managed by administrators?"""
     drift: str = ""
-    """The message of a scheduler topology that is not in sync, or ""."""
+    """Why its KAI Topology is not in sync, according to its status, or "" if it is."""
     enabled: bool = True
     """Is topology support enabled? If not, the managed topology has no levels."""
 
@@ -83,10 +86,10 @@ class ClusterTopology(Value):
         return levels[-1].key if levels else None
 
     def key_of(self, domain: str) -> str | None:
-        """Return the key by which KAI places pods that request `domain`, or None if no level has
-        it.
+        """Return the node label by which KAI places pods that require `domain`.
 
-        For a level that KAI can't have, return the strictest key that KAI has.
+        For a level that KAI can't have, this is the strictest key that KAI has. Return None if no
+        level has the domain.
         """
         key = next((level.key for level in self.levels if level.domain == domain), None)
         usable = {level.key for level in self.levels_for_kai}

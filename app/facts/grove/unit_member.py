@@ -1,4 +1,4 @@
-"""Read PodCliques and Pods with the values that the rules about claims need.
+"""Read the values of PodCliques and Pods that the rules about MNNVL claims need.
 
 Each object is read once and completely. Rules get the resulting values and never the object. A
 field that a rule needs is read here, and must also be in `facts/grove/review_fields.py`.
@@ -27,7 +27,7 @@ from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
 _LABELS = FieldPath("metadata.labels")
 
 CLAIM = "mnnvl"
-"""The name of our claim in the pods."""
+"""The name of our claim in the spec of pods."""
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
@@ -48,21 +48,21 @@ class UnitMember(Value):
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
     """Its own annotations, without inherited ones."""
     foreign_group: str = ""
-    """The MNNVL group of Grove that it is in, or "" for none."""
+    """The MNNVL group of Grove (`grove.io/mnnvl-group`) that it is in, or "" for none."""
     named: NamedOwner | None = None
-    """The owner that a Pod names in its labels, or None for a PodClique."""
+    """The owner that a Pod names in its labels or its spec, or None for a PodClique."""
     owner: Resource = POD_CLIQUE_SET
-    """The kind of the owner. For a Pod, this is known once its controllers have been read."""
+    """The resource of the owner. For a Pod, it is correct once the owner has been read."""
     controller: OwnerRef | None = None
-    """The controller of a Pod, which is below the owner."""
+    """The controller of a Pod, such as a StatefulSet between it and the owner, or None."""
 
     @property
     def owner_name(self) -> str:
-        """The name of the owner of its unit's resources, or "" if it names none."""
+        """The name of the owner of its unit's resources, or "" if its labels name none."""
         return self.place.pcs if self.named is None else self.named.name
 
     def is_of(self, pcs: PodCliqueSet) -> bool:
-        """Return whether it belongs to `pcs`, and neither is being deleted.
+        """Return whether this PodClique belongs to `pcs`, and neither is being deleted.
 
         If the uid of their set is known, PodCliques of a previous set with the same name do not
         belong.
@@ -90,11 +90,11 @@ class Carrier(UnitMember, kw_only=True):
     claims: list[Any] | None
     """The claims in its pod spec, or None if there is no such field."""
     claim: Entry | None
-    """The first claim that has the name of our claim."""
+    """The first claim that has the name of our claim (CLAIM), or None."""
     containers: list[GpuContainer]
     """The containers and init containers that request GPUs."""
     findings: Findings
-    """Parts that do not match the CRD. They are treated as absent."""
+    """Findings about parts that do not match the CRD. These parts are treated as absent."""
 
     @property
     def pod_spec(self) -> FieldPath:
@@ -137,7 +137,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     annotations = map_of(metadata.get("annotations"))
     references = maps_of(metadata.get("ownerReferences"))
     place = read_place(labels)
-    # "" if the set does not own the object directly, but through a scaling group
+    # it stays "" if the set owns the object only through a scaling group
     set_uid = ""
     for reference in references:
         if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
@@ -155,7 +155,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
             resources = container.child("resources")
             if not resources.content:
                 continue
-            resources.list_at("claims")  # notes another type: rules read the field itself
+            resources.list_at("claims")  # only notes a wrong type: rules get the unchecked value
             limits = resources.map_at("limits")
             requests = resources.map_at("requests")
             if has_gpus(limits, requests):
@@ -166,7 +166,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     claims = pod_spec.content.get("resourceClaims")
     own = read_mnnvl(annotations)
     group = group_in(annotations)
-    if group is None:  # then the group whose claim Grove has injected, which is its ComputeDomain
+    if group is None:  # the annotation may be inherited: then Grove has injected the group's claim
         injected = claim_named(claims, GROVE_CLAIM) or {}
         group = str(injected.get("resourceClaimTemplateName") or "")
 

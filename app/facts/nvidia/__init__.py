@@ -1,1 +1,1 @@
-"""The fields that are kept of the objects of NVIDIA's DRA driver."""
+"""Read the objects of NVIDIA's DRA driver."""

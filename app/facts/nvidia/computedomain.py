@@ -1,4 +1,4 @@
-"""ComputeDomains with the cliques of their nodes, and stored MNNVL resources."""
+"""Read ComputeDomains, the NVLink cliques of their nodes, and stored MNNVL resources."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -43,9 +43,9 @@ class ComputeDomain(Namespaced):
     nodes: tuple[DomainNode, ...] = ()
     """The nodes that its daemons run on."""
     place: Place = NOWHERE
-    """Its PodCliqueSet, by its labels."""
+    """Its PodCliqueSet or unit, by its labels."""
     held_by: tuple[str, ...] = ()
-    """Its finalizers while it is being deleted."""
+    """Its finalizers while it is being deleted, otherwise empty."""
 
 
 def read_compute_domain(obj: JsonMap) -> ComputeDomain:
@@ -109,8 +109,9 @@ TEMPLATE_SUFFIX = "-mnnvl-template"
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the base name of a ComputeDomain or ResourceClaim, or "" if it is not
-    named like ours.
+    """Return the base name in the name of a ComputeDomain or ResourceClaim.
+
+    Return "" if it is not named like ours.
     """
     suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
@@ -137,7 +138,7 @@ class MnnvlResource(Value):
     created: str = ""
     """The time of its creation (RFC 3339)."""
     awaited: tuple[str, ...] = ()
-    """The DeviceClasses that a ResourceClaim requests. There are none once it is allocated."""
+    """The DeviceClasses that a ResourceClaim requests, empty once it is allocated."""
 
     @property
     def key(self) -> Key:
@@ -145,7 +146,7 @@ class MnnvlResource(Value):
 
     @property
     def base_name(self) -> str:
-        """The base name in its name, or "" if it is not named like our resources."""
+        """Its name without the suffix, or "" if it is not named like our resources."""
         return base_of(self.kind, self.name)
 
     @property
@@ -221,7 +222,10 @@ def is_reserved(obj: JsonMap) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Return the names of claims and templates by which pods use `resources` of a base name."""
+    """Return the names of the claim and of the template by which pods use `resources`.
+
+    Only a ComputeDomain among `resources` has a template.
+    """
     names = {f"{base_name}{CLAIM_SUFFIX}"}
     if COMPUTE_DOMAIN in resources:
         names.add(f"{base_name}{TEMPLATE_SUFFIX}")
