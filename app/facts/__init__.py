@@ -1,4 +1,4 @@
-"""The fields that are kept of objects, however the objects were read. Each kind has a file.
+"""Read Kubernetes objects, and keep only the fields that this program needs. Each kind has a file.
 
 A kind has a second reader only where a measurement justifies it. `./scripts/bench readers` prints
 the bytes that are kept of one object. These are the numbers of 2026-11-28:

@@ -1,7 +1,7 @@
-"""The table of the objects that explanations read: a row for each kind.
+"""List the objects that explanations read: a row for each kind.
 
-A server loads it only to report pending gangs. A kind whose name begins with `WIDE` also has a row
-for verdicts (`facts/rows`), with fewer fields.
+A server loads this table only to report pending gangs. A kind whose row begins with `WIDE` also has
+a row for verdicts (`facts/rows`), with fewer fields.
 """
 
 from app.facts import kinds
@@ -32,7 +32,7 @@ from app.facts.rows import MOST_OF_POD, Row
 from app.objects.resource import EVENT, NODE, POD
 
 MOST_OF_LARGE_GANGS = 2**18
-"""The maximum JSON size of an object that explanations read, in bytes.
+"""The maximum JSON size of a PodGang or a KAI PodGroup that explanations read, in bytes.
 
 Large gangs list thousands of pods.
 """

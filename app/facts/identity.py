@@ -1,4 +1,4 @@
-"""Objects by their names, and by their place in a PodCliqueSet.
+"""Identify objects by kind, namespace and name, and by their place in a PodCliqueSet.
 
 Times of facts are seconds since 1970, or None if an object has no such time.
 """
@@ -131,7 +131,7 @@ PLACE_LABELS = (
 
 
 def read_place(of: JsonMap) -> Place:
-    """Return the place that the labels `of` an object name.
+    """Return the place according to the labels `of` an object.
 
     Objects that are read one after the other share equal results, because there may be very many.
     """
@@ -156,8 +156,8 @@ def _shared_place(values: tuple[Any, ...]) -> Place:
 def _place(values: tuple[Any, ...]) -> Place:
     """Return the place for the values of PLACE_LABELS, which may be of any type.
 
-    The designs' labels take precedence. The value of Grove's scaling group label is
-    `<pcs>-<replica>-<group>`.
+    The labels of the designs take precedence over Grove's, except for the name of the PodClique.
+    The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
     (
         own_set,

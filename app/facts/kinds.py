@@ -1,4 +1,4 @@
-"""The resources that this program reads or writes."""
+"""Define the resources that this program reads or writes."""
 
 from app.objects.resource import JOB, OF_KUBERNETES, STATEFUL_SET, Resource, built_in
 
@@ -40,7 +40,7 @@ CLAIM_TEMPLATE = Resource(
 RESOURCE_SLICE = Resource("resource.k8s.io", "resourceslices", "ResourceSlice", False, _OF_CLAIMS)
 DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, _OF_CLAIMS)
 
-# v1 is the last: PriorityClasses are in it, so that the version is served without Workloads too.
+# v1 comes last, because a cluster without Workloads serves it too, for PriorityClasses.
 WORKLOAD = Resource(
     "scheduling.k8s.io",
     "workloads",
@@ -78,7 +78,7 @@ TRAINING_JOBS = (
         for kind in ("JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob")
     ),
 )
-"""The kinds of Kubeflow's training operator, and of its MPI operator."""
+"""The jobs of Kubeflow's training operator and of its MPI operator."""
 
 PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
 VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -97,7 +97,7 @@ _GROVE = (
 _SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
 
 NEIGHBOURS: tuple[Resource, ...] = (*_GROVE, *_SCHEDULING)
-"""The APIs of the systems that this product works with. Each may be missing from a cluster."""
+"""The APIs of other systems that a server works with. Each may be missing from a cluster."""
 
 ALL: tuple[Resource, ...] = (
     *OF_KUBERNETES,

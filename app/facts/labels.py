@@ -1,4 +1,4 @@
-"""Labels and annotations of Grove, KAI and this product that several files use.
+"""Name the labels and annotations of Grove, KAI and this product that several files use.
 
 A key that only one file uses is defined there. No key is defined twice.
 
@@ -65,9 +65,9 @@ KAI_PROJECT = "kai/project"
 """The label of namespaces with the name of their project in KAI Resource Management."""
 
 KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
-"""The labels of nodes that KAI Resource Management cordons, to move them to another node pool.
+"""The labels of nodes that KAI Resource Management cordons to move them to another node pool.
 
-With the second one, the other pool contains the nodes that KAI doesn't manage.
+The second label means that the other pool contains the nodes that KAI does not manage.
 """
 
 POD_GROUP_NAME = "pod-group-name"
@@ -91,7 +91,7 @@ MNNVL_SCOPE = "grove.io/mnnvl-scope"
 MNNVL_DEVICE_CLASS = "grove.io/mnnvl-device-class"
 MNNVL_GROUP = "grove.io/mnnvl-group"
 MNNVL_UNIT = "grove.io/mnnvl-unit"
-"""The label with the unit of a ComputeDomain, and of a Pod that belongs to no PodClique."""
+"""The label that names the NVLink unit of a Pod outside of PodCliques, and of its ComputeDomain."""
 
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"

@@ -1,4 +1,4 @@
-"""Quantities of Kubernetes in thousandths, as integers: `100m` is 100, `8` is 8000.
+"""Read quantities of Kubernetes as integers, in thousandths: `100m` is 100, `8` is 8000.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
@@ -23,7 +23,10 @@ MOST_THOUSANDTHS = (2**63 - 1) * 1000
 
 
 def amounts(value: Any) -> dict[str, int]:
-    """Return the quantities of the map `value` in thousandths, without invalid ones."""
+    """Return the quantities of the map `value` in thousandths.
+
+    A text that is not a quantity is 0. A value that is neither a text nor a number is left out.
+    """
     return {
         name: thousandths(quantity)
         for name, quantity in map_of(value).items()
@@ -42,7 +45,7 @@ def thousandths(quantity: str | int | float) -> int:
     A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
     """
     if isinstance(quantity, str) and len(quantity) > _MOST_TEXT:
-        return 0  # and it must not stay in the cache
+        return 0  # a long text must not stay in the cache
     return _thousandths(quantity)
 
 

@@ -1,4 +1,4 @@
-"""The table of the objects that a server keeps: a row for each kind for verdicts or warnings.
+"""List the objects that a server keeps for verdicts and warnings: a row for each kind.
 
 `cluster/leader_rows` has the objects that only the leader keeps, and `facts/explain_rows` the ones
 that explanations read.
@@ -39,7 +39,7 @@ The facts of most objects take less than 1 KiB.
 MOST_OF_NAMESPACE = 4 * 2**20
 """The maximum JSON size of all kept objects of one kind in a namespace, in bytes.
 
-The first KiB of each object does not count. In memory, they may take five times as much.
+The first KiB of each object does not count. The facts may take five times as much memory.
 """
 
 MOST_OF_POD = 512 * 2**10
@@ -63,11 +63,11 @@ class Row(Value, Generic[T], dict=True, eq=False):
     read: Callable[[Any], T | None]
     """Returns the facts about an object, or None to keep nothing."""
     lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
-    """The lookups: each returns the keys under which a fact is found."""
+    """The indexes by name. Each function returns the keys under which a fact is found."""
     labels: str = ""
-    """A label selector of the objects that are read."""
+    """A label selector: only objects that it selects are read."""
     fields: str = ""
-    """A field selector of the objects that are read."""
+    """A field selector: only objects that it selects are read."""
     metadata_only: bool = False
     """Whether only the metadata of objects is read."""
     name: str = ""
@@ -81,7 +81,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     most_of_namespace: int = MOST_OF_NAMESPACE
     """The maximum JSON size of all objects of a namespace, in bytes, without 1 KiB of each.
 
-    Further ones are not kept.
+    Further objects of the namespace are not kept.
     """
     most_decoded: int | None = None
     """The maximum JSON size, in bytes, of the decoded fields. A larger object is not read."""
@@ -90,30 +90,30 @@ class Row(Value, Generic[T], dict=True, eq=False):
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:
-    """Return the keys of `names`, without empty ones."""
+    """Return the keys of objects with these `names` in a namespace. Empty names are left out."""
     return [(namespace, name) for name in names if name]
 
 
 OF_NAMESPACE = "namespace"
-"""Lookup of PodCliqueSets with MNNVL groups, which may not share a ComputeDomain: by namespace."""
+"""Index of PodCliqueSets with MNNVL groups by namespace, to find sets with equal ComputeDomains."""
 
 OF_BINDING = "binding"
-"""Lookup of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
+"""Index of PodCliqueSets by the ClusterTopologyBinding that their constraints refer to."""
 
 OF_GANG = "gang"
-"""Lookup of ComputeDomains and claims, by PodGang.
+"""Index of ComputeDomains and ResourceClaims by PodGang.
 
 The keys are the PodGangs that own them, and the PodGang that an earlier version wrote into a label.
 """
 
 ROOM = "room"
-"""The pods of all namespaces, from which free room is computed."""
+"""The name of a fact: the pods of all namespaces, from which free room is computed."""
 
 CHANNELS = "channels"
-"""The ResourceClaims of all namespaces, which are needed to know who holds a node's channel."""
+"""The name of a fact: the claims of all namespaces, which show who holds a node's channel."""
 
 BY_SET = "set"
-"""Lookup of PodGangs and of PodCliques: namespace and PodCliqueSet."""
+"""Index of PodGangs and PodCliques by namespace and PodCliqueSet."""
 
 
 def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
@@ -171,14 +171,14 @@ FOR_VERDICTS: tuple[Row[Any], ...] = (
 )
 """The rows that verdicts need, in the order in which `stores/list_reader` reads them.
 
-Resources come before the PodGangs and sets that should own them. So an owner that is missing at the
-end was already missing when its resource was read.
+MNNVL resources come before the PodGangs and sets that should own them. So an owner that is missing
+at the end was already missing when its resource was read.
 """
 
 QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)
 
 OF_NODE = "node"
-"""Lookup of the GPUs in ResourceSlices: the node that has them."""
+"""Index of the GPUs in ResourceSlices by the node that has them."""
 
 SLICE_GPUS = Row(
     kinds.RESOURCE_SLICE,

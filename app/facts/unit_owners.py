@@ -1,4 +1,4 @@
-"""The kinds of workloads, besides Grove's, whose Pods can share a ComputeDomain.
+"""Find the workload, other than Grove's, whose Pods share a ComputeDomain, and its units.
 
 A Pod names its workload in labels that a controller writes, or in fields of its spec. A Pod can
 name any workload, so the owner is read from the API server before anything is created for it. The
@@ -43,6 +43,7 @@ _WORKLOAD = "spec.workloadRef.name"
 _WORKLOAD_GROUP = "spec.workloadRef.podGroup"
 
 HasUnit = Callable[[JsonMap, JsonMap], bool]
+"""A function of the spec of an owner and the labels of a Pod. See `OwnerKind.has_unit`."""
 
 
 class UnitScope(Value):
@@ -50,9 +51,9 @@ class UnitScope(Value):
 
     name: str
     prefix: str
-    """The start of the names of these units. No other scope has the same prefix."""
+    """The first word of the names of these units. No other scope has it."""
     keys: tuple[str, ...] = ()
-    """Pods with equal values of these keys share a unit."""
+    """Labels or fields: Pods of an owner with equal values for all of them share a unit."""
 
 
 class OwnerKind(Value, eq=False):
@@ -60,13 +61,13 @@ class OwnerKind(Value, eq=False):
 
     title: str
     resources: tuple[Resource, ...]
-    """The possible resources of the owner."""
+    """The resources that this kind stands for. Only the row of training jobs has several."""
     key: str
     """The label, or the field of the spec, in which a Pod names its owner."""
     scopes: tuple[UnitScope, ...]
     """The scopes, the default first."""
     has_unit: HasUnit = lambda spec, labels: True
-    """Returns whether the spec of an owner still has the unit with some labels."""
+    """Returns whether an owner with this spec still has the unit of a Pod with these labels."""
     together: str = ""
     """The annotation with which its controller keeps a unit within one domain, or ""."""
     together_field: str = ""
@@ -93,9 +94,12 @@ class NamedOwner(Value):
     values: tuple[tuple[str, str], ...] = ()
     """The keys of the kind with the values that the Pod has for them."""
     second: str = ""
-    """Another kind that the Pod names too, or "". Owners and children of the owner do not count."""
+    """The title of another kind that the Pod names too, or "".
+
+    Kinds that own this kind or are created by it do not count.
+    """
     more_scopes: tuple[str, ...] = ()
-    """The scopes of its owner's owner, which the labels of the Pod name too."""
+    """The scopes of the DisaggregatedSet that owns this owner. The annotation may choose one."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""
@@ -211,7 +215,7 @@ def path_of_key(key: str) -> FieldPath:
 
 
 def read_owner(pod: JsonMap) -> NamedOwner:
-    """Return the owner that `pod` names."""
+    """Return the owner that `pod` names, of the kind NO_KIND if it names none."""
     values = _values(pod)
     named = [kind for kind in OWNER_KINDS if kind.key in values]
     scope = annotations_of(pod).get(MNNVL_SCOPE)
@@ -230,7 +234,7 @@ def read_owner(pod: JsonMap) -> NamedOwner:
 
 
 def _values(pod: JsonMap) -> dict[str, str]:
-    """Return the values at all keys that `pod` has."""
+    """Return the values that `pod` has for the keys of all kinds, without empty ones."""
     spec = map_at(pod, "spec")
     labels = map_at(pod, "metadata", "labels")
     reference = map_at(spec, "workloadRef")
@@ -256,4 +260,4 @@ class UnitSize(Value):
     pods: int
     """The number of Pods in one unit."""
     units: int
-    """The number of units that the workload has."""
+    """The number of units in the workload, or in the same replicatedJob of a JobSet."""

@@ -33,9 +33,9 @@ Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
 
 
 def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:
-    """Return the size of the unit of a Pod whose workload has this `spec`.
+    """Return the size of the unit, in `scope`, of a Pod of `owner`, a workload with this `spec`.
 
-    Return None for a kind whose spec does not say it.
+    Return None for a kind whose spec does not determine the size.
     """
     counting = next(
         (_COUNTING[kind] for kind in owner.kind.resource_kinds & _COUNTING.keys()), None
@@ -110,7 +110,10 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return the number of units of this kind in the workload."""
+    """Return the number of units in the workload.
+
+    In the scope `job` of a JobSet, only the units of the same replicatedJob are counted.
+    """
     if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
         return int_of(spec.get("replicas"), 1)
     if JOB_SET.kind in owner.kind.resource_kinds and scope == "job":

@@ -14,22 +14,19 @@ from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
 from app.objects.shape import JsonMap, text_at
 
 _RAY_MAKER = "ray.io/originated-from-cr-name"
-
-
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
-
-
 _HASH = "pod-template-hash"
 
-
-_ROW_OF_LABEL = {
+_KIND_OF_LABEL = {
     kind.key: resource.kind
     for kind in LABELLED
     for resource in kind.resources
     if kind.resources[1:] == ()
 }
-"""The kinds that a label names. The label of training jobs does not tell their kind."""
+"""The kinds of workloads that Pods name in a label, by label.
 
+Training jobs are missing, because their common label does not tell the kind.
+"""
 
 WORKLOAD_KINDS = (
     DISAGGREGATED_SET,
@@ -45,19 +42,19 @@ WORKLOAD_KINDS = (
 )
 """The kinds of workloads, besides Grove's, that explanations show by their own names."""
 
-
 _WITH_NAMES = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return kind and name of the workloads that a Pod was created for, outermost first.
+    """Return the kind and name of each workload that a Pod was created for, outermost first.
 
-    `controller` is the controller of the Pod, or ("", "") if it has none.
+    `labels` are the labels of the Pod. `controller` is the kind and name of its controller, or
+    ("", "") if it has none.
     """
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:
         made.append((text_at(labels, _RAY_MAKER_KIND), text_at(labels, _RAY_MAKER)))
-    made += [(kind, text_at(labels, key)) for key, kind in _ROW_OF_LABEL.items() if key in labels]
+    made += [(kind, text_at(labels, key)) for key, kind in _KIND_OF_LABEL.items() if key in labels]
     kind, name = controller
     if kind == "ReplicaSet":
         kind, name = DEPLOYMENT.kind, name.removesuffix(f"-{text_at(labels, _HASH)}")
