@@ -9,7 +9,7 @@ import asyncio
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet, read_bounded_set
 from app.facts.grove.podgang import StoredGang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
@@ -157,11 +157,14 @@ class MnnvlResources:
                 plan, f'PodCliqueSet "{name}", which would own them, does not exist'
             )
 
-        pcs = read_pod_clique_set(stored)
+        pcs = read_bounded_set(stored)
         if pcs.deleting:
             doubt = f'PodCliqueSet "{name}", which would own them, is being deleted'
         elif plan.owner_uid not in ("", pcs.uid):
             doubt = _former_set(name)
+        elif pcs.is_cut:
+            parts = f"more than {MOST_PARTS} cliques and scaling groups"
+            doubt = f'PodCliqueSet "{name}" has {parts}, so its template is not read'
         elif not asks_for(pcs, plan):
             doubt = f'the template of PodCliqueSet "{name}" does not request them'
         else:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.cluster.resources import NotOurs
+from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.identity import Place
 from app.facts.kinds import (
@@ -137,6 +138,15 @@ async def test_a_set_that_is_being_deleted_gets_no_new_resources() -> None:
         with pytest.raises(Unavailable, match="is being deleted"):
             await cluster.resources.ensure(plan(), dry_run=False)
         assert cluster.client.writes() == []
+
+
+async def test_the_parts_of_an_oversized_set_are_not_read_for_a_review() -> None:
+    many: Any = copy.deepcopy(SET)
+    many["spec"]["template"]["cliques"] *= MOST_PARTS + 1
+    cluster = unseen(OfflineCluster([SET]), many)
+    with pytest.raises(Unavailable, match="more than 128 cliques and scaling groups"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert cluster.client.writes() == []
 
 
 async def test_a_template_needs_no_claim() -> None:
