@@ -1,9 +1,9 @@
-"""The facts of a watched cluster: one list and watch per kind, with the user's permissions.
+"""Keep the facts of a cluster up to date: one list and watch per kind, as the user may read it.
 
 All tabs of the console show these facts, and the leader finds pending gangs in them.
 
-Kinds that the user may not list in all namespaces are read in the permitted namespaces. Kinds that
-cannot be read there either are noted in `Snapshot.unseen`.
+Kinds that the user may not list in all namespaces are read in each namespace that the user may
+read. Kinds that cannot be read there either are noted in `Snapshot.unseen`.
 """
 
 import asyncio
@@ -28,11 +28,13 @@ Ts = TypeVarTuple("Ts")
 
 NO_RIGHT = "no permission to list"
 _STALE = 60.0
+"""The seconds after which a snapshot is created again although no fact has changed."""
 _LOOK = 1.0
+"""The seconds between two searches for problems of the watches."""
 
 
 class KindProgress(Value):
-    """The progress of the list of one kind."""
+    """How much of the list of one kind has been read."""
 
     kind: str
     read: int
@@ -46,7 +48,7 @@ class Trouble(Value):
 
     message: str
     since: float
-    """When it began, in seconds since 1970."""
+    """When it began, in seconds since 1970. It stays if only the message changes."""
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
@@ -58,9 +60,10 @@ Renewal = Callable[[Exception], str]
 
 
 class Live:
-    """The facts of the stores `watched`, for all pages.
+    """The current facts of the stores `watched`, and an index over them.
 
-    `revision` grows with every change that a page could show. `clock` returns seconds since 1970.
+    `revision` grows with every change that a page could show. `trouble` is None while the facts are
+    up to date. `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Live:
         return self._watched.ready
 
     async def until_ready(self) -> None:
+        """Wait until the facts are `ready`."""
         while not self.ready:
             await self.changes(self.revision)
 
@@ -135,9 +139,9 @@ class Live:
         return await asyncio.get_running_loop().run_in_executor(self._worker, done)
 
     def facts(self, now: float) -> Snapshot:
-        """Return the facts at `now` (seconds since 1970).
+        """Return a new snapshot of the current facts, dated `now` (seconds since 1970).
 
-        A field keeps its tuple until one of its facts changes.
+        A field has the same tuple as before until one of its facts changes.
         """
         stores = by_key((row.name, store) for (row, _), store in self._watched.stores.items())
         for name in stores.keys() - self._facts.keys():
@@ -157,6 +161,7 @@ class Live:
         )
 
     def _unseen(self) -> dict[str, str]:
+        """Return the value of `Snapshot.unseen`: the kinds that the user may not read, and why."""
         places = by_key((row.name, namespace or "") for row, namespace in self._watched.denied)
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
@@ -183,7 +188,7 @@ class Live:
         self._changed = asyncio.Event()
 
     def _note(self, name: str) -> None:
-        """Record that this kind's facts have changed, or whether they are known."""
+        """Record that facts of a field have changed, or with "" that permissions or lists have."""
         self._facts.pop(name, None)
         self._is_old = True
         self.touch()
