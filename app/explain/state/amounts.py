@@ -1,4 +1,4 @@
-"""Amounts of resources that nodes have, and that pods and claims use, by node name.
+"""Compute the amounts of resources that nodes have, and that pods and claims use.
 
 GPUs that DRA allocates count as a resource named after their driver, such as `gpu.nvidia.com/gpu`.
 """
@@ -84,9 +84,10 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """Return the GPUs that devices of these classes amount to.
+    """Return the GPUs that requests for one device of each of these DeviceClasses add up to.
 
-    Classes of other devices do not count.
+    The result has one resource per driver, in thousandths. Classes that are unknown or select other
+    devices do not count.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -121,7 +122,7 @@ def requests(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def taken(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return what the pods of a node use, as KAI counts it.
+    """Return the resources that the pods of a node use, as KAI counts them.
 
     A shared GPU counts once, however many pods share it, and the pod that reserves it uses no GPU.
     Background pods use nothing, because KAI evicts them for any other pod.
@@ -140,7 +141,7 @@ def taken(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def added(requested: ByNode, devices: ByNode) -> ByNode:
-    """Return the sum of the requests of pods and the amounts of devices, by node name."""
+    """Return the sums of the requests of pods and the amounts of devices, by node name."""
     sums = {
         node: Counter(amounts) + Counter(requested.get(node, {}))
         for node, amounts in devices.items()
@@ -149,5 +150,8 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return what `used` leaves of `has`, for the resources `names`."""
+    """Return what `used` leaves of `has`, for the resources `names`.
+
+    An amount is negative if more is used than the node has.
+    """
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

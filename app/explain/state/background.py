@@ -13,7 +13,7 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts, with background pods as normal pods if their scheduler does not have any.
+    """Return the facts, with background pods as normal pods where the scheduler has no such pods.
 
     A SchedulingShard can disable background pods, or select them by labels that are not known here.
     """

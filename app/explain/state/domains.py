@@ -1,4 +1,4 @@
-"""Nodes by topology domain: the tree of the labels of all levels."""
+"""Group nodes into topology domains: a tree by their labels of all levels."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Path = tuple[str, ...]
 
 
 class Domain(Value):
-    """A topology domain."""
+    """A topology domain, or all nodes of a tree."""
 
     path: Path
     nodes: tuple[int, ...]
@@ -156,7 +156,7 @@ class Domains:
         return self._grouped[depth, len(parent)].get(self.known(parent), [])
 
     def has(self, domain: Domain) -> bool:
-        """Return whether a domain is one of this tree, or has all of its nodes."""
+        """Return whether a domain is one of this tree, or its `inside` or `everywhere`."""
         path = domain.path
         return domain in (self.everywhere, self.inside, *self.within(len(path), path))
 
@@ -194,14 +194,14 @@ class Domains:
     def around(self, position: int) -> tuple[Path, ...]:
         """Return the domains of a node, from the whole tree to the narrowest domain.
 
-        Return none outside the tree.
+        A node outside the tree has none.
         """
         path = self.paths[position]
         prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []
         return tuple(map(self.known, prefixes))
 
     def known(self, path: Path) -> Path:
-        """Return the domain that KAI takes a domain for: itself, unless it is joined."""
+        """Return the domain that KAI takes this domain for: itself, unless it is joined."""
         return self.joined.get(path, path) if self.joined else path
 
     def _group(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:

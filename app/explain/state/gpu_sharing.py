@@ -1,4 +1,4 @@
-"""The GPUs of a node that pods share, as KAI counts them.
+"""Count the GPUs of a node that pods share, as KAI does.
 
 See `pkg/scheduler/api/node_info/gpu_sharing_node_info.go` and `pkg/scheduler/gpu_sharing` of KAI.
 Each shared GPU is a group of pods with the same label. A pod that requests parts of several GPUs
@@ -31,10 +31,10 @@ class Group(NamedTuple):
 
 
 class Shares(Value):
-    """The shared GPUs of a node."""
+    """The shared GPUs of a node, and their memory."""
 
     memory: int
-    """The memory of each GPU of the node."""
+    """The memory of each GPU of the node, in MiB, or 100 if it is not known."""
     is_labelled: bool
     """Does a label of the node give the memory?"""
     groups: tuple[Group, ...] = ()
@@ -87,7 +87,7 @@ def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], boo
 
 
 def is_possible(shares: Shares, part: GpuPart) -> bool:
-    """Return whether the GPUs of a node can have such a part at all (`isValidGpuPortion`)."""
+    """Return whether GPUs of this size can provide such a part at all (`isValidGpuPortion`)."""
     if not part.memory:
         return True
     share = part.share_of_each(shares.memory)
@@ -150,7 +150,7 @@ def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Ch
 
 
 def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
-    """Return the number of pods with a part that fit on the GPUs of a node, at most `most`."""
+    """Return the number of pods with a part that fit on the GPUs of a node now, at most `most`."""
     count = 0
     while count < min(most, _MOST_COUNTED):
         choice = choice_of(shares, part, whole, is_idle=True)
@@ -165,7 +165,7 @@ def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
 
 
 def postponed(before: Shares, after: Shares) -> Shares:
-    """Return the shared GPUs if the pods placed between `before` and `after` only wait for room."""
+    """Return `after`, with the pods that were placed since `before` as pods that wait for room."""
     groups = []
     for position, (used, allocated, releasing) in enumerate(after.groups):
         had = before.groups[position].allocated if position < len(before.groups) else 0

@@ -1,4 +1,4 @@
-"""The index over a snapshot: objects by key, usage and free amounts by node, trees of domains.
+"""Index a snapshot: objects by key, usage and free amounts by node, and trees of domains.
 
 Everything is computed when it is first needed, and kept.
 """
@@ -25,7 +25,7 @@ from app.facts.rows import CHANNELS, ROOM
 
 T = TypeVar("T")
 STUCK_SECONDS = 120
-"""The seconds for which KAI counts on the room of a pod after it should have ended."""
+"""The seconds for which KAI counts a running pod's room as free after the pod should have ended."""
 
 
 class Index(Belongings):
@@ -35,23 +35,24 @@ class Index(Belongings):
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
     Almost all of this comes from two parts: the lookup tables are updated in place, and the trees
     of domains are kept. Cached properties and free amounts are simply recomputed. Tracking what
-    each depends on would save another 15 ms, and missed that some depend on the time.
+    each of them depends on would save another 15 ms, but an attempt missed that some depend on the
+    time.
     """
 
     def __init__(self, facts: Snapshot) -> None:
         super().__init__(with_background(facts))
         self.given = facts
-        """The facts as they were given."""
+        """The snapshot that was passed in. In `facts`, some background pods are normal pods."""
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
-        """Cached results, each with the fields of the facts that it depends on."""
+        """The values of `remembered`, each with its `of`."""
         self._take_nodes()
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
-        """Return the value that `make` returned for this key the first time.
+        """Return the value for this key, which `make` computes the first time.
 
-        Equal gangs share one result. `of` names the fields of the facts that the
-        value depends on, if it depends on nothing else: then it is kept until one of them changes.
+        `of` names the fields of the facts that the value depends on, if it depends on nothing else:
+        then it is kept until one of them changes. Without `of`, it is kept until `follow`.
         """
         memory = self._memory
         if key not in memory:
@@ -85,7 +86,7 @@ class Index(Belongings):
 
     def _take_nodes(self) -> None:
         self.slices: Sequence[ResourceSlice] = current(self.facts.slices)
-        """The slices of nodes that are in force."""
+        """The ResourceSlices of nodes, only the newest generation of each pool."""
         nodes = with_gpus(self.facts.nodes, self.slices)
         self.nodes: tuple[Node, ...] = tuple(sorted(nodes, key=attrgetter("name")))
         """The nodes by name, with the GPUs that DRA allocates.
@@ -131,7 +132,8 @@ class Index(Belongings):
     def stuck_on_dead(self) -> frozenset[tuple[str, str]]:
         """The keys of the deleted pods that would be gone if the kubelets of their nodes ran.
 
-        Pods that a finalizer keeps are not among them. Pods that KAI expects to end count as room.
+        Pods that a finalizer keeps are not among them. Neither are pods that KAI expects to
+        terminate, because their room counts as free.
         """
         return frozenset(
             pod.key
@@ -210,7 +212,7 @@ class Index(Belongings):
 
     @cached_property
     def used(self) -> ByNode:
-        """The usage of each node by name: by its pods, and by claims with GPUs allocated there.
+        """The resources that pods use on each node, and the GPUs there that claims are allocated.
 
         Finished pods use nothing.
         """
@@ -218,7 +220,7 @@ class Index(Belongings):
 
     @cached_property
     def _taken(self) -> ByNode:
-        """The GPUs of each node that claims are allocated."""
+        """The GPUs that are allocated to claims, by node name."""
         return taken_gpus(self.facts.claims, self.slices)
 
     @cached_property
@@ -270,7 +272,10 @@ class Index(Belongings):
         }
 
     def coming(self, names: tuple[str, ...]) -> Mapping[int, tuple[int, ...]]:
-        """Return the amounts that terminating pods will free, by the position of the node."""
+        """Return the amounts that terminating pods will free, by the position of the node.
+
+        Nodes where they free none of these resources are left out.
+        """
         if not self.terminating:
             return {}
         pairs = enumerate(zip(self.soon_free(names), self.free(names), strict=True))
@@ -310,11 +315,11 @@ class Index(Belongings):
 
 _EMPTY = Snapshot()
 _KINDS = [name for name in Snapshot.__struct_fields__ if isinstance(getattr(_EMPTY, name), tuple)]
-"""The fields of a snapshot that have the objects of a kind."""
+"""The fields of a snapshot that have facts."""
 _LIMITS = ("unseen", "skipped", "absent")
-"""The fields of a snapshot that name what was not read."""
+"""The fields of a snapshot that name kinds that were not read."""
 _OF_NODES = frozenset({"nodes", "slices"})
-"""The fields that say what nodes have."""
+"""The fields from which nodes and their allocatable resources are read."""
 _OF_USAGE = frozenset({"pods", "claims"})
 """The fields from which the usage of nodes is computed."""
 _NOTHING: Amounts = {}

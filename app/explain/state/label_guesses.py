@@ -15,8 +15,8 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
     """Return the probable values of missing labels of levels, by node name.
 
-    A value is guessed if the labelled nodes before and after the node, by name, have this value,
-    and if they are in the node's node pool and agree with its other levels.
+    A value is guessed if a node lacks the label of one level only, and the nearest nodes with all
+    labels before and after it, by name, have this value, its node pool and its other levels.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
@@ -31,7 +31,7 @@ def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
 
 
 def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
-    """Return the guesses for nodes whose names differ only in a number, in order."""
+    """Return the guesses for nodes whose names differ only in a number. They are sorted by it."""
     following = _labelled_before(list(reversed(nodes)), keys)
     neighbours = zip(nodes, _labelled_before(nodes, keys), reversed(following), strict=True)
 
@@ -58,7 +58,7 @@ def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | No
 
 
 def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
-    """Return whether the nodes around a node show the value of its missing label."""
+    """Return whether two nodes have the same missing label, and the node's other labels."""
     if before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]

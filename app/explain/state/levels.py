@@ -1,4 +1,4 @@
-"""The topology by which a gang is placed."""
+"""Find a topology by name, and combine what Grove and KAI know of it."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ DEFAULT_TOPOLOGY = "grove-topology"
 
 
 class Topology(Value, dict=True):
-    """The topology by which a gang is placed, as Grove and KAI define it."""
+    """A topology by which gangs are placed, as Grove and KAI define it."""
 
     index: Index
     """The index that has the nodes."""
@@ -58,7 +58,7 @@ class Topology(Value, dict=True):
 
     @property
     def absent_keys(self) -> tuple[str, ...]:
-        """The labels of levels that no node has, broadest first. There are none without nodes."""
+        """The labels of levels that no node has, broadest first. Empty if there are no nodes."""
         nodes = self.index.nodes
         labelled = {key for node in nodes for key in node.labels}
         return tuple(key for key in self.keys if nodes and key not in labelled)
@@ -84,9 +84,7 @@ class Topology(Value, dict=True):
         return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the name of the level of a node label. For other labels, return the end of the
-        label.
-        """
+        """Return the name of a node label's level, or the part of the label after its slash."""
         levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
         names = (level.domain for level in levels if level.key == key)
         return next(names, key.rpartition("/")[2])
@@ -104,6 +102,7 @@ def topology_of(index: Index, name: str = "") -> Topology:
     """Return the topology with this name.
 
     Without a name, it is Grove's default topology, or the first one if the default does not exist.
+    A topology that does not exist has no levels.
     """
     made_of = ["topologies", "kai_topologies"]
     return index.remembered(("topology", name), lambda: _called(index, name), made_of)

@@ -1,4 +1,4 @@
-"""Facts by key: lookup tables of an index, created at first use and then updated in place.
+"""Find facts by key: lookup tables of an index, created at first use and then updated in place.
 
 The tables are updated because rebuilding them after each change of a pod would add about 100 ms to
 each page of the console at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an
@@ -54,7 +54,8 @@ def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
 class _Declared(Generic[M]):
     """A lookup table that a class of indexes declares as an attribute.
 
-    On an index, the attribute is the mapping M. On the class, it is this declaration.
+    On an index, the attribute is the mapping M. It cannot be read on the class: a caller that needs
+    the declaration itself keeps it in a constant too.
     """
 
     field: str
@@ -74,7 +75,10 @@ class _Declared(Generic[M]):
 
 
 class GroupedBy(_Declared[Mapping[K, Sequence[T]]]):
-    """Declares a lookup table. Each fact is in the groups of all its `keys`, sorted by `order`."""
+    """A declared lookup table of groups. Each fact is in the groups of all its `keys`.
+
+    A group is sorted by `order`. A key without facts has no group.
+    """
 
     def __init__(
         self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
@@ -117,7 +121,7 @@ class Groups(Generic[K, T]):
                     values.pop(key, None)
 
     def add(self, facts: Iterable[T]) -> set[K]:
-        """Add facts to their groups, and return their keys."""
+        """Add facts to their groups, and return the keys of these groups."""
         added: dict[K, list[T]] = {}
         for fact in facts:
             for key in self._keys(fact):
@@ -128,7 +132,7 @@ class Groups(Generic[K, T]):
         return set(added)
 
     def _remove(self, facts: Sequence[T]) -> set[K]:
-        """Remove facts from their groups, and return their keys."""
+        """Remove facts from their groups, and return the keys of these groups."""
         removed = set(map(id, facts))
         touched = {key for fact in facts for key in self._keys(fact)}
         for key in touched:
@@ -141,9 +145,9 @@ class Groups(Generic[K, T]):
 
 
 class NamedBy(_Declared[Mapping[K, T]]):
-    """Declares a lookup table by name: one fact per `key`, the last one if several share a key.
+    """A declared lookup table with one fact per `key`, the last one if several share a key.
 
-    The attribute is called like the field of the snapshot.
+    The attribute has the name of the snapshot's field with the facts.
     """
 
     def __init__(self, key: Callable[[T], K]) -> None:
@@ -159,14 +163,14 @@ class NamedBy(_Declared[Mapping[K, T]]):
 
 
 class Names(Generic[K, T]):
-    """Some facts by their name."""
+    """One fact for each key."""
 
     def __init__(self, declared: NamedBy[K, T], facts: Iterable[T]) -> None:
         self._key = declared.key
         self.by_key = {declared.key(fact): fact for fact in facts}
 
     def follow(self, change: Change) -> None:
-        """Remove and add the facts of a change."""
+        """Update the table with the facts that were removed or added."""
         for fact in change.removed:
             self.by_key.pop(self._key(fact), None)
         for fact in change.added:

@@ -1,6 +1,6 @@
-"""Messages of workloads' controllers about pods that they cannot create.
+"""Find what controllers of workloads say about pods that they cannot create.
 
-Objects of workloads such as Jobs are not read. They are known from their pods and events.
+Workloads such as Jobs are not listed. They are known from their pods, events and Kueue.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.names import MAX_SUBDOMAIN
 
 REPEATED_WITHIN = 1200.0
-"""The seconds within which a controller that cannot create pods says so again.
+"""The seconds within which a controller that still cannot create pods writes the next event.
 
 Controllers back off: a ReplicaSet up to 1,000 seconds, a Job up to 10 minutes.
 """
@@ -33,15 +33,14 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
     ("RayJob", "Job"): lambda added: not added,
     ("RayService", "RayCluster"): lambda added: added.startswith("-"),
 }
-"""For each (workload kind, created kind), whether a suffix of the created object's name
-is valid.
+"""Functions by (kind of a workload, kind of an object that it creates).
+
+Each returns whether a text can follow the workload's name in the name of such an object.
 """
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
-    """Return whether an object is a workload, or is named like an object that it creates for its
-    pods.
-    """
+    """Return whether `ref` is the workload, or is named like an object that it creates for pods."""
     if ref == workload:
         return True
     fits = _NAMES.get((workload.kind, ref.kind))
@@ -51,9 +50,9 @@ def is_made_by(ref: Ref, workload: Ref) -> bool:
 
 
 def can_be_made_by(ref: Ref) -> Iterator[Ref]:
-    """Yield the workloads that an object may have been created for, by its name."""
+    """Yield the workloads that may have created an object for pods, judging by its name."""
     name = ref.name
-    if len(name) > MAX_SUBDOMAIN:  # an event can name what cannot exist
+    if len(name) > MAX_SUBDOMAIN:  # an event can name an object that cannot exist
         return
     ends = [*(place for place, letter in enumerate(name) if letter == "-"), len(name)]
     for (kind, made), fits in _NAMES.items():
@@ -89,7 +88,7 @@ def _name(event: Event) -> Key:
 
 
 def refusals_about(index: Index, workload: Ref) -> list[Event]:
-    """Return the newest refusals about a workload and the objects it creates, newest first."""
+    """Return the `refusals` about a workload and the objects it creates for pods, newest first."""
 
     def look() -> EventsByName:
         return EventsByName(refusals(index))
@@ -98,7 +97,7 @@ def refusals_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
-    """Return the newest refusals about the object with a uid."""
+    """Return the `refusals` about the object with a uid, newest first."""
 
     def look() -> Mapping[str, Sequence[Event]]:
         return by_key((event.uid, event) for event in refusals(index))
@@ -107,7 +106,10 @@ def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
 
 
 def refusals(index: Index) -> Sequence[Event]:
-    """Return the newest event about each object that can't create pods, of the last minutes."""
+    """Return the newest warning about each object whose controller fails to create objects for it.
+
+    The newest is first. Warnings older than REPEATED_WITHIN are left out.
+    """
 
     def look() -> list[Event]:
         newest: dict[Ref, Event] = {}
@@ -139,13 +141,16 @@ def warnings_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
-    """Yield the facts because of which a workload without pods is listed."""
+    """Yield the events and Kueue Workloads because of which a workload without pods is listed."""
     yield from refusals_about(index, workload)
     yield from index.kueue_of_controller.get(workload, ())
 
 
 def without_pods(index: Index) -> Iterator[Ref]:
-    """Yield the workloads without pods whose controllers can't create any, or that Kueue holds."""
+    """Yield the workloads without pods whose controllers can't create any, or that Kueue holds.
+
+    Only kinds of workloads that explain knows are among them.
+    """
     have_pods = {ref for pod in index.facts.pods for ref in pod.made_for}
     named = [_workload_of(event.about) for event in refusals(index)]
     named += [
@@ -154,12 +159,12 @@ def without_pods(index: Index) -> Iterator[Ref]:
         if workload.controller and workload.is_pending
     ]
     for ref in dict.fromkeys(named):
-        if ref.kind in _KINDS and ref not in have_pods and not _makes_pods(ref, have_pods):
+        if ref.kind in _KINDS and have_pods.isdisjoint((ref, *can_be_made_by(ref))):
             yield ref
 
 
 def named_in_words(index: Index) -> Iterator[Ref]:
-    """Yield the workloads that warnings name, and Kueue's workloads."""
+    """Yield the workloads that warnings are about, or that a Kueue Workload was created for."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
     yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)
@@ -172,11 +177,6 @@ def _workload_of(ref: Ref) -> Ref:
     return ref
 
 
-def _makes_pods(ref: Ref, workloads: set[Ref]) -> bool:
-    """Return whether an object was created for a listed workload that has pods."""
-    return not workloads.isdisjoint(can_be_made_by(ref))
-
-
 def is_known(index: Index, workload: Ref) -> bool:
-    """Return whether events or Kueue name a workload that has no pods."""
+    """Return whether a Kueue Workload was created for a workload, or a warning is about it."""
     return workload in index.kueue_of_controller or bool(warnings_about(index, workload))

@@ -1,4 +1,4 @@
-"""KAI's queues, and the priority and preemptibility of PodGroups in them.
+"""Look up KAI's queues and their parents, and the priority and preemptibility of PodGroups.
 
 A PodGroup, or else the value of its PriorityClass, says whether KAI may evict it. See
 `pkg/common/podgroup` of KAI.
@@ -12,7 +12,7 @@ from app.facts.kai.queue import Queue
 from app.facts.labels import NODE_POOL
 
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""Only pods above the minimum are preemptible. The minimum counts against the quota."""
+"""A preemptibility: pods above the minimum may be evicted, and the minimum counts against quota."""
 NOT_PREEMPTIBLE = 100
 """A PodGroup with at least this priority is not preemptible, unless it says otherwise."""
 DEFAULT_PRIORITY = 50
@@ -70,14 +70,17 @@ def _of_pool(pool: str) -> str:
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether KAI may evict all pods of a PodGroup for others."""
+    """Return whether KAI may evict every pod of a PodGroup for other gangs."""
     if group.preemptibility in ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE):
         return group.preemptibility == "preemptible"
     return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
 
 
 def priority_of(index: Index, name: str) -> int:
-    """Return the value of a PriorityClass, or of the default class if it does not exist."""
+    """Return the value of a PriorityClass, or of the default class if it does not exist.
+
+    If there is no default class either, return DEFAULT_PRIORITY.
+    """
     known = index.priorities.get(name)
     if known:
         return known.value

@@ -23,8 +23,8 @@ async def read_list(
 ) -> Snapshot:
     """Return the facts that explain the pending workloads of a namespace; "" means all namespaces.
 
-    Without `room`, free capacity is not read. With `asked`, only the facts that explain this object
-    are read.
+    Without `room`, the lists that free capacity is computed from are not read. With `asked`, only
+    the facts that explain this object are read.
     """
     reading = Reading(client, ON_REQUEST)
     with paused():
@@ -43,7 +43,10 @@ async def read_all(
 
 
 def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
-    """Return the facts in files. Kinds without a document count as skipped, not as empty."""
+    """Return the facts in files. Kinds without a document count as skipped, not as empty.
+
+    Free capacity is skipped too, unless there are both nodes and pods.
+    """
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}

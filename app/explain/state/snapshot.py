@@ -45,10 +45,10 @@ name_of = attrgetter("name")
 
 
 class Snapshot(Value):
-    """Everything that was read: one tuple per kind, in any order.
+    """Everything that was read: one tuple of facts per kind, in any order.
 
-    Each kind has the name of its field here, such as `pods`. `unseen`, `skipped` and `absent` may
-    also have `ROOM` and `CHANNELS`.
+    `unseen`, `skipped` and `absent` name kinds by their fields here, such as `pods`. `ROOM` stands
+    for the pods and `CHANNELS` for the ResourceClaims of all namespaces.
     """
 
     topologies: tuple[ClusterTopology, ...] = ()
@@ -78,7 +78,7 @@ class Snapshot(Value):
     volumes: tuple[Volume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     workload_statuses: tuple[WorkloadStatus, ...] = ()
-    """The statuses of a requested workload, or of all workloads in files."""
+    """The status of the workload that was asked about, or of each workload in files."""
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read in full, with the cause. Their known objects are kept."""
@@ -102,9 +102,9 @@ def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
 
 
 def _made_for(workload: KueueWorkload) -> Sequence[Key]:
-    """Return the name of the object that a Workload of Kueue was created for.
+    """Return the key of the object that a Workload of Kueue was created for.
 
-    Kueue names a Workload KIND-NAME-HASH after it.
+    The object's name is taken from the Workload's own, which is KIND-NAME-HASH.
     """
     return _key(workload.namespace, workload.name.partition("-")[2].rpartition("-")[0])
 
@@ -125,7 +125,7 @@ class Belongings:
         self._lookups: dict[Any, Any] = {}
 
     def lookup(self, by: GroupedBy[K, T]) -> Groups[K, T]:
-        """Return the groups of a declared table, which are updated with the snapshot."""
+        """Return the table of a declaration. `update_lookups` keeps it up to date."""
         if by not in self._lookups:
             self._lookups[by] = by.over(getattr(self.facts, by.field))
         lookup: Groups[K, T] = self._lookups[by]
@@ -194,7 +194,7 @@ class Belongings:
     )
     """Kueue's Workloads by the workload that they were created for."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
-    """Kueue's Workloads by the name of the object they were created for."""
+    """Kueue's Workloads by the object that they were created for, as far as their names tell."""
     events = GroupedBy[Key, Event](
         "events",
         lambda event: [(event.about.namespace, event.uid)] if event.uid else (),
@@ -216,8 +216,8 @@ class Belongings:
     def events_about(self, namespace: str, uid: str) -> Sequence[Event]:
         """Return the events about an object, newest first.
 
-        The API server ensures that an event is in the namespace of its object, unless it names
-        none. So nobody can write events about objects of other namespaces, even if they know a uid.
+        Events that name another namespace for the object are left out, even if they have its uid.
+        Events that name no namespace count only if there are no others.
         """
         return self.events.get((namespace, uid)) or self.events.get(("", uid), ())
 
@@ -234,12 +234,16 @@ class Belongings:
         return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
 
     def workload_of(self, pod: Pod) -> Key:
-        """Return the key of the Workload that a pod names, directly or by its workload group."""
+        """Return the key of the Workload that a pod names, directly or by its workload group.
+
+        If it names none, the name in the key is "".
+        """
         group = self.workload_groups.get((pod.namespace, pod.workload_group))
         return pod.namespace, pod.workload or (group.workload if group else "")
 
     @cached_property
     def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
+        """The KAI PodGroups by the uids of their owners."""
         return {
             uid: group
             for group in sorted(self.facts.pod_groups, key=key_of)
@@ -248,7 +252,7 @@ class Belongings:
         }
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
-        """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
+        """Return the KAI PodGroup that a PodGang owns, or else one that its pods name, or None."""
         owned = self._group_of_owner.get(gang.uid) if gang.uid else None
         named = (
             self.pod_groups.get((gang.namespace, name))
@@ -303,14 +307,14 @@ BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}
 """The rows of the resources that are read to explain a workload."""
 
 ON_REQUEST: Mapping[Resource, Row[Any]] = {**BY_RESOURCE, **_STATUS_ROWS}
-"""The same, and the rows of workloads of which only the object that is asked about is read."""
+"""`BY_RESOURCE`, and workloads such as Jobs, of which only the object asked about is read."""
 
 TITLES: Mapping[str, str] = {
     **{row.name: row.title for row in (*_ROWS, *_STATUS_ROWS.values())},
     ROOM: "pods of all namespaces",
     CHANNELS: "ResourceClaims of all namespaces",
 }
-"""The titles of the kinds of facts."""
+"""What messages call each kind, by its field in `Snapshot`."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All resources that may be read. For a scaling group, only labels are read."""
@@ -325,9 +329,10 @@ _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
-    """Return the facts of objects by field of the snapshot. Objects of other kinds are skipped.
+    """Return the facts of objects, by their field in `Snapshot`.
 
-    If an object occurs more than once, for example in two dumps, the last one counts.
+    Objects of other kinds are skipped. If an object occurs more than once, for example in two
+    dumps, the last one counts.
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):

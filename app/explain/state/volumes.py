@@ -1,4 +1,4 @@
-"""The nodes that can use the volumes of a pod, according to its PersistentVolumeClaims."""
+"""Find the PersistentVolumeClaims that limit a pod to some nodes."""
 
 from collections.abc import Iterator
 
@@ -14,18 +14,24 @@ class Tied(Value):
 
     claim: VolumeClaim
     places: tuple[Term, ...]
-    """The terms of the volume, or of the StorageClass that will create it."""
+    """The terms of the volume, or of the StorageClass that will create it. A node must meet one."""
 
 
 def class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """Return the StorageClass of a claim, else the default one."""
+    """Return the StorageClass that a claim names, or the default one if it names none.
+
+    Return None if that class does not exist.
+    """
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)
     return next((known for known in index.facts.storage_classes if known.is_default), None)
 
 
 def tied(index: Index, pod: Pod) -> Iterator[Tied]:
-    """Yield the claims of a pod that only some nodes can serve."""
+    """Yield the claims of a pod whose volumes only some nodes can use.
+
+    The volume of an unbound claim counts only if it is bound after a node has been chosen.
+    """
     for name in pod.volumes:
         claim = index.volume_claims.get((pod.namespace, name))
         if claim is None:

@@ -1,4 +1,4 @@
-"""The status of a workload, as it was read or as an event of its controller tells it."""
+"""Find the status of a workload: as it was read, or as failed if an event says so."""
 
 from app.explain.state.index import Index
 from app.explain.state.makers import warnings_about
@@ -16,7 +16,10 @@ _FINAL = {
 
 
 def status_of(index: Index, ref: Ref) -> WorkloadStatus | None:
-    """Return the status of a workload, None if it is not known."""
+    """Return the status of a workload, or None if it is not known.
+
+    If its status was not read and it has no unfinished pods, an event can say that it has failed.
+    """
     known = index.workload_statuses.get(ref)
     if known or any(not pod.finished for pod in index.pods_made_for.get(ref, ())):
         return known
