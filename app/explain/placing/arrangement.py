@@ -33,7 +33,7 @@ from app.facts.kubernetes.pod import Shape
 
 
 MOST_PODS = 100
-"""The maximum number of pods for which this search runs."""
+"""The maximum number of pods for which every placement is tried."""
 
 _MOST_TAKERS = 300
 """The maximum number of nodes that are tried for pods of one shape.
@@ -45,7 +45,7 @@ _ONE_SEARCH = 2_000_000
 """The maximum number of nodes that one search examines. This takes about half a second."""
 
 Placing = tuple[Ground, Demand]
-"""A demand, and the ground on which it is to be placed."""
+"""(ground, demand to be placed on it)"""
 
 
 class ToPlace(Value):
@@ -55,7 +55,7 @@ class ToPlace(Value):
     demand: Demand
     scope: Domain
     number: int | None = None
-    """The number of a whole demand, or None for its parts."""
+    """The position of a whole demand in the search, or None for a part of one."""
 
 
 class ToFill(Value):
@@ -64,11 +64,11 @@ class ToFill(Value):
     left: int
     """The number of pods that have no place yet."""
     able: Sequence[Taker]
-    """The nodes that may take them, each with how many."""
+    """The nodes that have room for some of them."""
     asks: Vector
     part: GpuPart | None
     room: Sequence[int]
-    """The room on the nodes from each position of `able` on."""
+    """The number of pods for which all nodes from each position of `able` on have room."""
     start: int = 0
     """The position in `able` of the next node to be tried."""
 
@@ -91,7 +91,7 @@ class Exhausted(Exception):
 
 
 class Search(Board):
-    """A search for places of all demands at once, each on its ground.
+    """A search for places of all demands of `pairs` at once, each on its ground.
 
     All grounds have the same free amounts. The search examines at most `most` nodes.
     """
@@ -108,9 +108,9 @@ class Search(Board):
         """The mark at which the placing of each demand began."""
 
     def find(self) -> list[frozenset[int]] | None:
-        """Place everything, and return the nodes of each demand. Return None if there is no
-        placement.
+        """Place everything, and return the nodes (positions) of each demand.
 
+        Return None if there is no placement.
         Raise Exhausted if no placement was found, but not all were tried.
         """
         if sum(demand.count for _, demand in self._pairs) > MOST_PODS:
@@ -118,7 +118,7 @@ class Search(Board):
         agenda: Agenda = None
         for number, (ground, demand) in reversed(list(enumerate(self._pairs))):
             agenda = ToPlace(ground, demand, ground.domains.everywhere, number), agenda
-        # the ways that were begun, and not tried to the end
+        # for each step that was done, the ways to do it that have not been tried yet
         begun = [self._ways(agenda)]
         while begun:
             for left in begun[-1]:
@@ -149,8 +149,9 @@ class Search(Board):
                 yield from self._fill(step, rest)
 
     def _place(self, step: ToPlace, rest: Agenda) -> Iterator[Agenda]:
-        """Try each domain for a demand. Its parts come before its pods, and the largest
-        part first.
+        """Try each domain for a demand, and yield the remaining steps.
+
+        Its parts are placed before its pods, the largest part first.
         """
         if step.number is not None:
             self._starts[step.number] = self.mark
@@ -166,7 +167,7 @@ class Search(Board):
             yield agenda
 
     def _look_for(self, step: ToLook) -> ToFill:
-        """Look for nodes that have room for pods."""
+        """Find the nodes that have room for pods, and return the step that places these pods."""
         able = self._able(step.ground, step.shape, step.count, step.nodes)
         return ToFill(
             left=step.count,
@@ -177,7 +178,10 @@ class Search(Board):
         )
 
     def _fill(self, step: ToFill, rest: Agenda) -> Iterator[Agenda]:
-        """Place as many pods as possible, then fewer, on each of the nodes, fullest node first."""
+        """Place as many pods as possible, then fewer, on each of the nodes, fullest node first.
+
+        Yield the remaining steps after each.
+        """
         if not step.left:
             yield rest
             return
@@ -195,7 +199,7 @@ class Search(Board):
     def _able(
         self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]
     ) -> Sequence[Taker]:
-        """Return the nodes that take pods, fullest first, or None if not all pods have room."""
+        """Return the nodes that take pods, fullest first, or none if not all pods have room."""
         self._look(len(nodes))
         able = self._takers(ground, shape, nodes)
         if sum(room for room, _ in able) < count:
@@ -305,7 +309,11 @@ class Arrangement:
         return False
 
     def _place_as_kai(self, wish: Wish) -> bool:
-        """Place a wish as KAI would, or nearly so, without moving the earlier wishes."""
+        """Place a wish without moving the earlier wishes. Return whether it has a place.
+
+        It is placed as KAI would, or else without the rules by which KAI rejects possible
+        placements.
+        """
         packer = Packer(self._ground(wish, _with(self._free, wish), self._shares), Rules())
         if not packer.places(wish.demand):
             # The same packer is used again, because it has already added up the room of domains.
@@ -323,7 +331,11 @@ class Arrangement:
         return Ground(wish.domains, self._names, free, wish.fit, shares=shares)
 
     def _place_all_again(self, wishes: Sequence[Wish]) -> bool:
-        """Search for any placement of all wishes, and move the earlier wishes accordingly."""
+        """Search for any placement of all wishes. Return whether one was found.
+
+        The earlier wishes are moved accordingly. If the search was cut short, `is_certain` is set
+        to False.
+        """
         free = reduce(_with, wishes, self._start)
         shares = self._first_shares
         pairs = [(self._ground(wish, free, shares), wish.demand) for wish in wishes]
@@ -343,7 +355,11 @@ class Arrangement:
     def _search(
         self, pairs: Sequence[Placing]
     ) -> tuple[list[frozenset[int]], list[Vector], dict[int, Shares]] | None:
-        """Try every placement of some demands. Raise Exhausted if there are too many."""
+        """Try every placement of some demands. Raise Exhausted if there are too many.
+
+        Return the nodes of each demand, and the free amounts and shared GPUs afterwards, or None if
+        there is no placement.
+        """
         search = Search(pairs, self._budget)
         try:
             used = search.find()
@@ -353,9 +369,7 @@ class Arrangement:
 
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
-    """Return whether the demands request more than is free on all nodes that any of
-    them can use.
-    """
+    """Return whether the demands request more than all nodes that they can use have free."""
     asked = sum_of((ground.taken(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)
@@ -365,7 +379,7 @@ def _is_too_much(pairs: Sequence[Placing]) -> bool:
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
-    """Return the free resources after the pods that a wish moves have left."""
+    """Return the free resources after the leaving pods of a wish's gang have left."""
     after = list(free)
     for position, more in wish.freed:
         pairs = zip(after[position], more, strict=True)

@@ -19,10 +19,11 @@ from app.facts.kubernetes.pod import Shape
 
 
 class Depths(Value):
-    """The levels of a constraint by their depth, with 0 for no level."""
+    """The depths of a constraint's levels: 1 is the broadest level, and 0 stands for no level."""
 
     required: int
     preferred: int
+    """The depth of the preferred level, or of the required one if no level is preferred."""
 
     @property
     def tried(self) -> range:
@@ -35,7 +36,10 @@ Run = tuple[Shape, int]
 
 
 class Demand(Value, dict=True):
-    """Pods and parts that go together into one domain of a level, in KAI's order."""
+    """Pods and parts that are placed together, in one domain if there is a required level.
+
+    Both are in KAI's order.
+    """
 
     name: str
     key: str
@@ -97,8 +101,10 @@ class Demand(Value, dict=True):
         return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:
-        """Return its levels. Return None if a level does not exist, or if KAI rejects the
-        combination.
+        """Return the depths of its levels in a tree.
+
+        Return None if a level does not exist, or if the preferred level is broader than the
+        required one, which KAI rejects.
         """
         required = domains.depth(self.key) if self.key else 0
         preferred = domains.depth(self.preferred) if self.preferred else required
@@ -107,7 +113,11 @@ class Demand(Value, dict=True):
         return Depths(required, preferred)
 
     def may_join(self, path: Path, required: int, domains: Domains) -> bool:
-        """Return whether a domain has the pods that already run. True if none run."""
+        """Return whether a domain is where pods of the demand already run.
+
+        Domains are compared at the depth `required`. Return True if no pods run or no level is
+        required.
+        """
         if not (self.occupied and required):
             return True
         return domains.known(path[:required]) in domains.domains_of(self.occupied, required)
@@ -160,10 +170,10 @@ def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, 
 
 
 MOST_ONE_BY_ONE = 5000
-"""The maximum number of equal pods with GPU fractions that are counted or placed one by one.
+"""The maximum number of equal pods with GPU fractions that are placed one by one.
 
-KAI does so with all of them, but anybody can write any number as the minimum of a PodGroup. So more
-of them count as having no place.
+More of them count as having no place. KAI has no such maximum, but anybody can write any number as
+the minimum of a PodGroup.
 """
 
 Vector = tuple[int, ...]
@@ -173,6 +183,7 @@ Taker = tuple[int, int]
 """(number of pods for which a node has room, position of the node)"""
 
 UNLIMITED = 1_000_000
+"""The number of pods for which a node counts as having room if they request nothing."""
 
 
 def everything(_resource: str) -> bool:
@@ -190,9 +201,9 @@ class Ground(Value, dict=True):
     free: Sequence[Vector]
     """The free amounts of each node."""
     fit: Mapping[Shape, Sequence[bool]]
-    """Whether each node may take pods of a shape."""
+    """For each shape, whether each node may take such pods."""
     counts: Callable[[str], bool] = everything
-    """Whether requests for a resource count."""
+    """Returns whether requests for a resource count."""
     coming: Mapping[int, Vector] = MappingProxyType({})
     """The amounts that terminating pods will free, by the position of the node."""
     shares: Mapping[int, Shares] = MappingProxyType({})
@@ -200,12 +211,12 @@ class Ground(Value, dict=True):
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """The request of each shape, with GPU fractions as fractions."""
+        """The request of a pod of each shape, with GPU fractions as fractions."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
     @cached_property
     def takes(self) -> Mapping[Shape, Vector]:
-        """The request of each shape without GPU fractions."""
+        """The request of a pod of each shape, without GPU fractions."""
         return {
             shape: self._without_gpus(asks) if shape.part else asks
             for shape, asks in self.asks.items()
@@ -365,7 +376,10 @@ class Board:
         return self._room_of_gpus(self._shares_at(position), part, whole, most)
 
     def _has_one_place(self, have: Vector) -> bool:
-        """Return whether a node takes only one more pod, so that no pod can reserve a GPU too."""
+        """Return whether a node takes at most one more pod.
+
+        Then there is no place for KAI's pod that reserves a GPU for the pods that share it.
+        """
         at = self._ground.pods
         return at >= 0 and have[at] < 2000
 

@@ -1,4 +1,4 @@
-"""Which nodes may take a pod: selectors, affinity, taints, cordons and readiness."""
+"""Say which nodes may take a pod, by its selectors, its GPUs, taints, cordons and readiness."""
 
 from collections.abc import Mapping
 

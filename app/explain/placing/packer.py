@@ -18,7 +18,7 @@ from app.explain.state.amounts import PREFIX
 from app.explain.state.domains import Domain, Domains, Path, shared_depth
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
-"""The resources that all pods request in some amount, so they do not make pods unlike."""
+"""Resources that `alike` ignores, because all pods request some amount of them."""
 _STEPS = 10
 """The number of ranks that KAI gives to preferred domains."""
 
@@ -36,7 +36,7 @@ AS_KAI = Rules()
 
 
 class Packer(Trial):
-    """Places demands on nodes as KAI does.
+    """A trial placement that puts demands on nodes as KAI does.
 
     When KAI counts room, it includes nodes that cannot take the pods, and discovers that only
     later.
@@ -54,14 +54,20 @@ class Packer(Trial):
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
     def has_room(self, demand: Demand) -> bool:
-        """Return whether KAI would place all of a demand. Undo the placement."""
+        """Return whether KAI would place all of a demand without waiting for pods to terminate.
+
+        The placement is undone.
+        """
         mark = self.mark
         placed = self.places(demand) and not self.waits
         self.undo(mark)
         return placed
 
     def _place(self, demand: Demand, scope: Domain, scores: Scores) -> bool:
-        """Place a part inside the domain `scope`. `scores` are the scores of the enclosing part."""
+        """Place a part inside the domain `scope`. Return whether all of it has a place.
+
+        `scores` are the scores of the enclosing part.
+        """
         # Without pods, KAI does not look for room.
         if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)
@@ -171,7 +177,10 @@ def _common(domains: Domains, scope: Domain, deepest: int) -> Path:
 def _descend(
     tree: Tree, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Yield the domains of a level with enough room, fullest first at each level."""
+    """Yield the domains inside `path`, at a depth, that have enough room: `fits` returns True.
+
+    At each level, the fullest come first.
+    """
     if len(path) == depth:
         if fits(path):
             yield path

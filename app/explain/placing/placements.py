@@ -1,6 +1,4 @@
-"""The placements of a demand, in the actual state of the cluster and under assumptions
-of reasons.
-"""
+"""Find places for a demand, in the actual state of the cluster and under assumptions."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -24,6 +22,7 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
 ANY_POOL = "*"
+"""Stands for the nodes of all node pools."""
 Free = Literal["now", "soon", "empty"]
 
 
@@ -48,7 +47,7 @@ class Assumption(Value):
     devices: bool = False
     """Do only requests for devices count?"""
     pool: str | None = None
-    """Another node pool, or ANY_POOL."""
+    """Another node pool for the gang, ANY_POOL, or None for its own."""
     only: frozenset[int] | None = None
     """The positions of the only nodes that take pods."""
     gone: frozenset[tuple[str, str]] = frozenset()
@@ -98,7 +97,7 @@ class Outcome:
         """Return the innermost part of a demand that has no place by itself.
 
         Return the demand itself if each part has a place but all together have none, and None if
-        everything has a place. `demand` may differ from the demand of this outcome in names.
+        the demand fits. `demand` may differ from the demand of this outcome in names.
         """
         return None if self.fits else list(demand.flat())[self._position]
 
@@ -122,9 +121,7 @@ class Outcome:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The names of the nodes that KAI would choose. There are none if the demand
-        has no place.
-        """
+        """The names of the nodes that KAI would choose, or none if the demand has no place."""
         nodes = self._ground.domains.nodes
         return frozenset(nodes[position].name for position in self._used)
 
@@ -137,8 +134,8 @@ class Outcome:
 class Placements:
     """The placements of a demand under different assumptions, computed when first needed.
 
-    `own` are the placed pods of the same gang. Demands that differ only in names share one such
-    object, so `demand` may have the names of another gang.
+    `own` are the placed pods of the same gang. Demands that differ only in names may share one
+    Placements, so `demand` may have the names of another gang.
     """
 
     def __init__(
@@ -190,7 +187,7 @@ class Placements:
             assumption = replace(assumption, rules=replace(rules, sizes=True))
         if assumption.opened and self._all_open:
             assumption = replace(assumption, opened=False)
-        if assumption.devices and not self._only_devices_matter:
+        if assumption.devices and not self._other_resources_matter:
             assumption = replace(assumption, devices=False)
         return assumption
 
@@ -204,8 +201,8 @@ class Placements:
         return self.fit() == self.fit(OPENED)
 
     @cached_property
-    def _only_devices_matter(self) -> bool:
-        """Whether a node has less room than its devices alone would allow."""
+    def _other_resources_matter(self) -> bool:
+        """Whether any node has less room than its devices alone would allow."""
         full = self._ground(AS_IT_IS).asks
         part = self._ground(Assumption(devices=True)).asks
         return any(
@@ -361,7 +358,7 @@ class Placements:
 
 
 def _open_to(shape: Shape, index: Index) -> Sequence[bool]:
-    """Return, for each node, whether it takes pods without selectors and affinity."""
+    """Return, for each node, whether it takes pods of a shape without selectors and affinity."""
     if not shape.tolerations:
         return index.open_nodes
     pairs = zip(index.open_nodes, index.nodes, strict=True)

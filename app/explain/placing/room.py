@@ -22,7 +22,7 @@ class DomainRoom(Value):
 
 
 class RoomCounter(Board):
-    """Counts the room of domains by placing demands in them on trial."""
+    """A board on which demands are placed on trial, to count the room of domains."""
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may use, most room first."""
@@ -56,8 +56,9 @@ class RoomCounter(Board):
         return placed
 
     def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
-        """Place a part in the first domain with room for it, or else in the domain with the most
-        room.
+        """Place a part in the first domain with room for it, or else where the most pods fit.
+
+        Return the number of placed pods.
 
         Equal parts are placed one after the other. Each starts at the domain of the previous part,
         because the domains before it have no room for such a part. `tried` keeps that position.

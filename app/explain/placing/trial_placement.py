@@ -97,7 +97,7 @@ class DomainSums:
 
 
 class Tree:
-    """The free amounts of each domain of a topology."""
+    """The free amounts of each domain of a topology, and KAI's order of these domains."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Tree:
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
-        """Return the number of pods of this size for which each domain has room."""
+        """Return sums with one item: for how many pods of this size each domain has room."""
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
                 self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
@@ -157,7 +157,8 @@ class Tree:
     def tightness(self, asked: Vector) -> Callable[[Path], float]:
         """Return a function for the largest fraction that `asked` takes of a domain's free amounts.
 
-        The resource `pods` does not count.
+        The fraction is infinite if a requested resource has nothing free. The resource `pods` does
+        not count.
         """
         # The function must not refer to the tree, which keeps it: such a cycle would stay in
         # memory until the garbage collector runs.
@@ -183,7 +184,7 @@ class Tree:
 
 
 class Trial(Board):
-    """Pods on nodes, with the free amounts of each domain of each topology.
+    """A trial placement that also tracks the free amounts of each domain of each topology.
 
     Free amounts include what terminating pods will free, as in KAI. For nodes with such pods,
     `_idle` has the amounts that are free already. These may be larger, if more is promised to
@@ -214,7 +215,7 @@ class Trial(Board):
         return self._waiting > 0
 
     def tree(self, demand: Demand) -> Tree:
-        """Return the free amounts of the domains of the topology of a demand."""
+        """Return the tree of a demand's topology, with the free amounts of its domains."""
         domains = self._domains.by(demand.levels)
         if domains not in self._trees:
             names = self._ground.names
@@ -302,9 +303,9 @@ class Trial(Board):
         return self._put_each(able, asks, count, waits=False)
 
     def _put_each(self, able: Iterable[Taker], asks: Vector, count: int, *, waits: bool) -> int:
-        """Put up to `count` pods. Return how many have no place.
+        """Put up to `count` pods on nodes, in this order. Return how many have no place.
 
-        If they wait, they go where terminating pods will free room.
+        With `waits`, the pods wait for the room that terminating pods will free there.
         """
         for capacity, position in able:
             taken = min(capacity, count)
@@ -323,8 +324,10 @@ class Trial(Board):
         waits: bool,
         shares: Shares | None = None,
     ) -> None:
-        """Take the requests of pods from a node. With `waits`, take them only from what will be
-        freed.
+        """Take the requests of pods from the free amounts of a node.
+
+        With `waits`, the amounts that are free already stay free for other pods. `shares` are the
+        shared GPUs before, if the pods change them.
         """
         have = self._free[position]
         idle = self._idle.get(position)
@@ -360,9 +363,7 @@ class Trial(Board):
     def _rank_of_part(
         self, position: int, asks: Vector, part: GpuPart, scores: Scores
     ) -> tuple[float, ...] | None:
-        """Return the sort key of a node for a pod with a GPU fraction, or None if it
-        has no room.
-        """
+        """Return the sort key of a node for a pod with a GPU fraction, or None without room."""
         have = self._free[position]
         if not self._room(have, asks) or self._has_one_place(have):
             return None
@@ -397,8 +398,9 @@ class Trial(Board):
     def _rank(
         self, shape: Shape, scores: Scores, *, with_coming: bool = False
     ) -> Callable[[int], tuple[Any, ...] | None]:
-        """Return a function for the sort key of a node in KAI's order. The key is None if it takes
-        no pod.
+        """Return a function for the sort key of a node in KAI's order.
+
+        The key is None if the node takes no such pod.
 
         Nodes are sorted by score. For pods without GPUs, nodes with shared GPUs come first, and
         nodes with other GPUs last. Then the fullest node comes first. The last item of a key is the
@@ -451,7 +453,7 @@ def _less(have: Vector, asks: Vector, count: int) -> Vector:
 
 
 def _part(ask: int, have: int) -> float:
-    """Return the requested fraction of an amount."""
+    """Return the requested fraction of an amount, which is infinite if there is nothing."""
     if not ask:
         return 0.0
     return ask / have if have > 0 else math.inf
