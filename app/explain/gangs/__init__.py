@@ -1,1 +1,1 @@
-"""Gangs: the pods that must be placed together, and the gangs that an object belongs to."""
+"""Form gangs, which are pods that must be placed together, and find the gangs of an object."""

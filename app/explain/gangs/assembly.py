@@ -1,7 +1,6 @@
 """Create the gangs of a cluster.
 
-A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or for a pod that belongs to
-neither.
+A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or a pod that belongs to neither.
 """
 
 from collections import Counter
@@ -24,9 +23,9 @@ from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
 
 MOST_DEPTH = 16
-"""The maximum number of levels of SubGroups that are read. KAI's own workloads have three levels.
+"""The maximum number of levels of SubGroups that are read.
 
-Functions that read the tree are recursive.
+The functions that read them are recursive. KAI's own workloads have three levels.
 """
 
 
@@ -112,7 +111,9 @@ def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape,
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """Return the shape of a pod, with the GPUs that its claims request, and where its volumes are.
+    """Return the shape of a pod or PodClique, with the GPUs that its claims request.
+
+    The shape of a pending pod also has the nodes that can use its volumes.
 
     Claims that are already allocated do not count, because their GPUs count as used. Claims that
     several pods share do not count either.

@@ -1,4 +1,6 @@
-"""The core of a semi-preemptible PodGroup, which KAI protects, and its surplus, which it evicts.
+"""Tell the core of a semi-preemptible PodGroup, which KAI protects, from its surplus.
+
+KAI may evict the surplus: the pods beyond the minimums.
 
 Source: `pkg/scheduler/api/podgroup_info/core_info.go` of KAI at 005e7a72, of September 2026.
 """

@@ -31,7 +31,7 @@ Pods = tuple[Pod, ...]
 
 
 class Member(Value, dict=True):
-    """The pods of one kind in a gang, such as those of a PodClique."""
+    """The pods of a gang that share a minimum, such as the pods of a PodClique."""
 
     name: str
     minimum: int
@@ -60,7 +60,7 @@ class Member(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Do the pods exist that KAI waits for?"""
+        """Are at least as many pods as its minimum free of scheduling gates?"""
         return sum(1 for pod in self.pods if not pod.gates) >= self.minimum
 
     @property
@@ -74,7 +74,7 @@ class Member(Value, dict=True):
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return what KAI places next: the pods missing to the minimum, or else one pod.
+        """Return the demand for the pods that KAI places next: up to the minimum, or else one pod.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -84,7 +84,7 @@ class Member(Value, dict=True):
         return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for some of its pods, which must join the placed pods."""
+        """Return the demand for the pods that `takes` accepts. They must join the placed pods."""
         pairs = zip(self.pods, self.shapes, strict=True)
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
@@ -132,7 +132,7 @@ def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
 
 
 class Unit(Value, dict=True):
-    """A part of a gang with its own constraint: a replica of a scaling group, or a SubGroup."""
+    """A whole gang, or a part of it: a replica of a scaling group, or a SubGroup with children."""
 
     name: str
     told: SchedulerConstraint = UNBOUND
@@ -182,7 +182,7 @@ class Unit(Value, dict=True):
 
     @cached_property
     def is_ready(self) -> bool:
-        """Do enough members and units have the pods that KAI waits for?"""
+        """Are enough members and units ready?"""
         return sum(part.is_ready for part in self.own) >= self.needed
 
     @cached_property
@@ -201,7 +201,7 @@ class Unit(Value, dict=True):
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return what KAI places next: the parts missing to the minimum, or else one more part.
+        """Return the demand for the parts that KAI places next: up to the minimum, or else one.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -222,7 +222,7 @@ class Unit(Value, dict=True):
         return demand_of(self, parts=tuple(parts), occupied=occupied)
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for some of its pods, which must join the placed pods."""
+        """Return the demand for the pods that `takes` accepts. They must join the placed pods."""
         by_name = sorted(self.own, key=lambda part: part.name)
         parts = (part.demand_for(takes) for part in by_name)
         needed = tuple(part for part in parts if part.count)
@@ -242,7 +242,7 @@ def demand_of(part: Member | Unit, **content: Any) -> Demand:
 
 
 def whole_demand(part: Member | Unit) -> Demand:
-    """Return the demand for all pods of a part, assuming that none is placed yet."""
+    """Return the demand for all existing pods of a part, assuming that none is placed yet."""
     demand = part.demand_for(lambda pod: True)
     return demand.changed(lambda part: replace(part, occupied=frozenset()))
 
@@ -264,7 +264,10 @@ class Gang(Value, dict=True):
     """Pods that are placed together, with their constraints."""
 
     ref: Ref
-    """The object that the gang represents: a PodGang, a PodGroup or a Pod."""
+    """The object that the gang represents: a PodGang, a PodGroup or a Pod.
+
+    If there is none of these yet, it is the object that the user asks about.
+    """
     whole: Unit
     """All its parts, with the constraint of the gang itself."""
     topology: Topology
@@ -299,7 +302,7 @@ class Gang(Value, dict=True):
 
     @property
     def shared_claims(self) -> set[str]:
-        """The names of the claims that its pods share by name."""
+        """The names of the claims that its pods name themselves, so that several may share one."""
         claims = (claim for pod in self.pods for claim in pod.claims)
         return {claim.claim for claim in claims if claim.claim and not claim.template}
 
@@ -309,9 +312,7 @@ class Gang(Value, dict=True):
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
-        """Return whether it `waits`. If pods cannot be read, every gang with members may be
-        pending.
-        """
+        """Return whether it `waits`, or may wait because pods cannot be read."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property
@@ -353,8 +354,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """The pods that KAI places next: the missing pods or, above the minimum, those of one more
-        part.
+        """The demand for the pods that KAI places next: up to the minimum, or else one more part.
 
         It may have no pods.
         """
@@ -367,7 +367,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def short(self) -> Demand | None:
-        """The innermost part of `demand` that has no place, or None if everything has a place."""
+        """The innermost part of `demand` that has no place now, or None if `demand` fits."""
         return self.placements.now.short_of(self.demand)
 
     @cached_property
@@ -387,13 +387,13 @@ class Gang(Value, dict=True):
 
     @cached_property
     def is_of_kai(self) -> bool:
-        """Whether KAI places some of its pods, or will place some that do not exist yet."""
+        """Whether KAI schedules some of its pods. It is True if no pods exist yet."""
         schedulers = {pod.scheduler for pod in self.pods}
         return not schedulers or KAI_SCHEDULER in schedulers
 
     @property
     def is_of_kueue(self) -> bool:
-        """Has Grove left it to Kueue?"""
+        """Does its PodGang name Kueue as the scheduler?"""
         return self.pod_gang is not None and self.pod_gang.scheduler == KUEUE
 
     @property

@@ -34,7 +34,7 @@ PLACEMENT = (
     "OtherResource",
     "NodesUnfit",
 )
-"""The reasons that can apply to a set before it exists."""
+"""The ids of the reasons that can apply to a set before it exists."""
 MOST_REPLICAS = 20
 """The maximum number of replicas of the set and of each group for which gangs are created.
 
@@ -57,6 +57,8 @@ def planned(index: Index, document: JsonMap) -> list[Gang]:
 
 
 class _Plan:
+    """A PodCliqueSet that does not exist yet, with the shapes of its pods."""
+
     def __init__(self, index: Index, pcs: SetWithStatus, document: JsonMap) -> None:
         self.index = index
         self._pcs = pcs

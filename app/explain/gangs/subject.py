@@ -32,9 +32,9 @@ class Subject(Value, dict=True):
     pcs: SetWithStatus | None
     """Its PodCliqueSet, or None if it has none."""
     gangs: tuple[Gang, ...]
-    """The gangs of the object."""
+    """The gangs that the object consists of, belongs to, or is used by."""
     siblings: tuple[Gang, ...]
-    """All gangs of the set, or else of the object."""
+    """All gangs of its PodCliqueSet, or the same as `gangs` if it has none."""
 
     @property
     def is_set(self) -> bool:
@@ -64,7 +64,10 @@ class Subject(Value, dict=True):
 
 
 class _Match(Value, dict=True):
-    """The gang, pods or PodCliques that a question about an object means, or else its whole set."""
+    """The gang, pods or PodCliques of the object that the user asks about.
+
+    If it has none of them, it stands for its whole PodCliqueSet.
+    """
 
     place: Place
     """Its place in Grove, which names the set."""
@@ -85,7 +88,7 @@ class _Match(Value, dict=True):
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
-    """Return the subject of a question about an object, or None if the facts lack the object."""
+    """Return an object with its gangs, or None if the facts lack the object."""
     match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
     if not match:
         return None
@@ -163,10 +166,10 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_made(index: Index, ref: Ref) -> _Match | None:
-    """Return the pods of a workload whose own object is not read, such as a Job.
+    """Find a workload that is not listed, such as a Job, by the pods that were created for it.
 
-    Without a pod, such a workload is known by its status, or if its controller or Kueue says why it
-    has none.
+    Finished pods count only if there are no others. A workload without pods is found if its status
+    was read, or if a warning or Kueue names it.
     """
     pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]
@@ -193,7 +196,10 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
-    """Return the match of an object that pods use: these pods, or else the set in its labels."""
+    """Return the match of an object that pods use.
+
+    Its PodCliqueSet is the one of these pods, or else the one in its own labels (`place`).
+    """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
