@@ -1,1 +1,1 @@
-"""The order in which KAI considers pending gangs, and which it places in its next cycle."""
+"""Predict the order in which KAI considers pending gangs, and which it places in its next cycle."""

@@ -70,9 +70,9 @@ class Turn(Value):
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
-    """Return the turn of each gang that is pending in KAI, in order.
+    """Return the turn of each gang that is pending in KAI, in KAI's order.
 
-    Return none if facts that decide the order were not read.
+    The result is empty if facts that decide the order were not read.
     """
     return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
 
@@ -90,9 +90,10 @@ def _line(index: Index) -> Iterator[Turn]:
 
 
 def _waiters(index: Index) -> Iterator[Waiter]:
-    """Yield the gangs with a PodGroup that have all the pods that KAI waits for.
+    """Yield the pending gangs that KAI considers.
 
-    Gangs that KAI has given up have no turn.
+    They have a PodGroup, and enough pods without scheduling gates for their minimum. Gangs that KAI
+    has given up are left out.
     """
     owners = {gang.uid: gang for gang in index.facts.gangs}
     keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
@@ -158,7 +159,10 @@ class _Cycle:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
-        """Place a gang, and return the positions of its nodes, or none if it has no place."""
+        """Place a gang, and return the positions of its nodes.
+
+        There are none if it has no place, or must wait there for pods to terminate.
+        """
         demand = own.gang.demand
         # If an equal gang had no place before, this one has none: there is only less room now.
         if demand.profile in self._failed:
@@ -174,9 +178,10 @@ class _Cycle:
         return frozenset() if waits else frozenset(position for position, _ in chosen)
 
     def _take(self, own: Waiter) -> bool:
-        """Add a gang's resources to its queues. Return False if this exceeds a limit or a quota.
+        """Add the resources of a placed gang to the usage of its queues, and return True.
 
-        A pod that requests GPU memory counts by the memory of the GPUs that it gets.
+        A pod that requests GPU memory counts by the memory of the GPUs that it gets. If a limit or
+        quota would be exceeded because of that, add nothing and return False.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)

@@ -1,4 +1,4 @@
-"""The order in which KAI considers the pending gangs in the queues of a node pool.
+"""Put the pending gangs in the queues of a node pool in the order in which KAI considers them.
 
 See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
 `plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
@@ -46,6 +46,7 @@ class Waiter(Value, dict=True):
     This differs from `asked` only for pods that request GPU memory.
     """
     preemptible: bool
+    """May KAI evict the pods that it places next? They then need not fit in a quota."""
 
     def __lt__(self, other: "Waiter") -> bool:
         return self.rank < other.rank
@@ -142,7 +143,7 @@ class _Place:
 class Queues:
     """The queues of a node pool with their pending gangs.
 
-    `total` is the capacity of the pool's ready nodes for KAI's pods.
+    `total` is the capacity of the pool for KAI's pods, as `total_of` returns it.
     """
 
     def __init__(
@@ -192,9 +193,7 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove queues that have become empty, and mark the other queues around them
-        as changed.
-        """
+        """Remove a queue and its parents as far as they are empty. Mark the others as changed."""
         while place.is_empty:
             siblings = place.above.below if place.above else self._top
             siblings.pop()
@@ -237,7 +236,7 @@ class Queues:
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
         """Return the queue whose limit or quota keeps a gang out, or "" if there is none.
 
-        `evicted` is what KAI would first evict from other queues below the same limits.
+        `evicted` is the usage that KAI would first evict from other queues below the same limits.
         """
         for account in self._above[own.group.queue]:
             if account.exceeds(own.bounded, evicted, preemptible=own.preemptible):
@@ -249,8 +248,8 @@ class Queues:
 
         They are siblings of the gang's queue and of its parents. They use more than their fair
         share, and have pods that KAI may evict. The search goes up from the gang's queue and ends
-        at the first one that would exceed its fair share with the gang. There are none if a limit
-        would be exceeded even after all preemptible pods of these siblings were evicted. See
+        at the first one that would exceed its fair share with the gang. The result is empty if a
+        limit would be exceeded even after all preemptible pods of these siblings were evicted. See
         `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Quota, limit, usage and fair share of queues, and how KAI divides the rest between them.
+"""Compute the usage and fair shares of queues, and compare queues, as KAI does.
 
 See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_division` and
 `resource_share`. KAI can be configured to take past usage into account, which is not known here.
@@ -95,7 +95,7 @@ def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quant
 
 
 class Account:
-    """The bounds, usage and requests of a queue, by resource."""
+    """The quota, limit, usage, requests and fair share of a queue, each as `Quantities`."""
 
     def __init__(self, queue: Queue) -> None:
         shares = queue.shares.values()
@@ -121,7 +121,7 @@ class Account:
         self.requested = self.allocated
 
     def take(self, asked: Quantities, *, preemptible: bool) -> None:
-        """Count an allocation."""
+        """Add an allocation to the usage."""
         self.allocated = added(self.allocated, asked)
         if preemptible:
             self.evictable = added(self.evictable, asked)
@@ -162,7 +162,7 @@ class Account:
 
     @property
     def may_have(self) -> list[float]:
-        """The amount that it may use even if other queues request more."""
+        """The amounts that it may use even if other queues request more."""
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
 
@@ -265,7 +265,7 @@ def _promise(account: Account, resource: int, total: float) -> float:
 
 
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
-    """Divide the resources that no quota covers, by priority and then by weight.
+    """Divide what is left of a resource after all quotas, by priority and then by weight.
 
     Shares are rounded down to whole numbers. In the end, the queues that lost most by rounding get
     up to one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
@@ -293,9 +293,9 @@ def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> Non
 def _divide_among(
     accounts: Sequence[Account], resource: int, left: float
 ) -> tuple[float, dict[str, float]]:
-    """Divide an amount in rounds between queues of one priority.
+    """Divide an amount of a resource in rounds between queues of one priority.
 
-    Return the rest, and what each unsatisfied queue lost by rounding, by name.
+    Return the remaining amount, and how much each unsatisfied queue lost by rounding, by name.
     """
     lost: dict[str, float] = {}
     again = True

@@ -1,4 +1,6 @@
-"""Usage and requests of the queues of a node pool. As in KAI, pods count, not the queues' status.
+"""Compute the usage and requests of the queues of a node pool.
+
+As in KAI, they are the sums of pods. The status of a queue counts only if pods are not known.
 
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """
@@ -32,21 +34,24 @@ Accounts = Mapping[str, Account]
 
 
 def pods_are_known(index: Index) -> bool:
-    """Return whether all pods and PodGroups of all namespaces were read."""
+    """Return whether the nodes, and the pods and PodGroups of all namespaces, were read."""
     unread = index.facts.unseen.keys() | index.facts.skipped
     return not unread & {ROOM, "pods", "pod_groups", "nodes"}
 
 
 def accounts_of(index: Index, pool: str) -> Accounts:
-    """Return the current accounts of the queues of a pool. They are shared, so do not change them.
+    """Return the current accounts of the queues of a pool.
 
-    If the pods of all namespaces are not known, the accounts come from the status of each queue.
+    The result is shared, so do not change it. See `new_accounts`.
     """
     return index.remembered(("accounts", pool), lambda: new_accounts(index, pool))
 
 
 def new_accounts(index: Index, pool: str) -> Accounts:
-    """Return new accounts of the queues of a pool, with their usage and requests."""
+    """Return new accounts of the queues of a pool, with their usage and requests.
+
+    If the pods of all namespaces are not known, the usage is taken from the status of each queue.
+    """
     names = [name for name, queue in index.queues.items() if name and queue.pool == pool]
     accounts = {name: Account(index.queues[name]) for name in names}
     if not pods_are_known(index):
@@ -54,7 +59,7 @@ def new_accounts(index: Index, pool: str) -> Accounts:
             account.take_from_status()
         return accounts
 
-    # The pods of a gang share one Shape object, so that each is converted once.
+    # The pods of a gang share one Shape object, so each shape is converted once.
     of_shape: dict[int, Quantities] = {}
     nodes = {node.name: node for node in nodes_of_pool(index, pool)}
     memory = memory_in(nodes.values())
@@ -92,9 +97,10 @@ def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
 
 
 def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
-    """Return the capacity of the ready `nodes`, minus the usage of other schedulers' pods.
+    """Return the capacity of `nodes` that take pods, minus the usage of other schedulers' pods.
 
-    See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+    Nodes that are cordoned, not ready or under pressure do not count. See `getNodeResources` in
+    `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
     total = NOTHING
     kinds: Counter[int] = Counter()
@@ -121,7 +127,7 @@ def memory_in_pool(index: Index, pool: str) -> GpuMemory:
 
 
 def memory_in(nodes: Iterable[Node]) -> GpuMemory:
-    """Return the minimum and maximum memory of a GPU on some nodes."""
+    """Return the minimum and maximum memory of a GPU on some nodes, if labels tell it."""
     known = {memory_of_gpus(node.labels) or 0 for node in nodes}
     sizes = [memory for memory in known if memory > WITHOUT_LABEL]
     return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY
@@ -172,7 +178,7 @@ def gpus_of_claims(index: Index, pod: Pod) -> float:
 
 
 def received(shape: Shape, node: Node) -> Quantities:
-    """Return what KAI counts for a pod that has a node (`setAcceptedResources`)."""
+    """Return the amounts that KAI counts for a pod on a node (`setAcceptedResources`)."""
     asked = quantities_of_pod(shape)
     part = shape.part
     if not part or not part.memory:
