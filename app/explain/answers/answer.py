@@ -1,4 +1,4 @@
-"""The answer about one object: whether it is placed as requested, and if not, why."""
+"""Answer the question about one object: is it placed as requested, and if not, why?"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +76,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def outlook(self) -> str:
-        """The outlook for a pending object without a reason, or ""."""
+        """The conclusion about a pending object that no reason explains, or "" for others."""
         if self.causes or self.state != "waits":
             return ""
         if self.skipped or self.unknown:
@@ -112,7 +112,7 @@ class Answer(Value, rename=AS_JSON):
 def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     """Return the explanation of an object, or None if the facts have no such object.
 
-    If `folded`, the tree shows gangs without their parts.
+    If it is `folded`, the tree shows gangs without their parts.
     """
     about = subject(index, ref)
     if not about:
@@ -164,7 +164,7 @@ def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     """Return the tree with the counts and the state of the gangs that the object is part of.
 
-    For a PodCliqueSet, return the tree unchanged.
+    For a PodCliqueSet or an object without gangs, return the tree unchanged.
     """
     refs = {gang.ref for gang in about.gangs}
     gangs = [branch for branch in tree.children if branch.ref in refs]
@@ -273,7 +273,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
 
 
 def _what_makes_ready(about: Subject) -> str:
-    """Return what a ComputeDomain without pods waits for, "" for other objects."""
+    """Return words for what a ComputeDomain without pods waits for, or "" for other objects."""
     domain = about.index.compute_domains.get(about.ref.key)
     if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
         return ""

@@ -1,4 +1,4 @@
-"""One object in the tree of a workload: its state and the text of its columns."""
+"""Describe one object in the tree of a workload: its state and the text of its columns."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 AS_JSON = {"ref": "object"}
-"""The names of the fields in JSON that differ."""
+"""The fields that have another name in JSON."""
 
 
 class Branch(Value, rename=AS_JSON):
@@ -25,11 +25,14 @@ class Branch(Value, rename=AS_JSON):
     asked: str = ""
     """Its topology constraint, such as `rack required`."""
     where: str = ""
-    """The domain of its pods, or the domain with the most room for them."""
+    """The domain or node of its pods, or the domain with the most room for them.
+
+    For other objects, such as queues, it is a short description.
+    """
     placed: int | None = None
-    """How many of its pods have a node, or None if pods can't be read."""
+    """How many of its pods have a node, or None if pods can't be read or it has none."""
     total: int | None = None
-    """How many pods it has or needs, or None if pods can't be read."""
+    """How many pods it has or needs, or None if `placed` is None."""
     state: State = "well"
     words: str = ""
     """Its state in words."""
@@ -40,9 +43,9 @@ class Branch(Value, rename=AS_JSON):
     """Is it the requested object?"""
 
     def label(self, parent: str) -> tuple[str, str]:
-        """Its kind and name for people.
+        """Return its kind and name for people. `parent` is the name of the branch above.
 
-        A prefix that repeats the name of the branch above is dropped.
+        A name that begins with that name is shortened.
         """
         kind = self.ref.kind
         name = self.ref.name
@@ -53,7 +56,7 @@ class Branch(Value, rename=AS_JSON):
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return the placed pods, all pods and the state of several gangs, with the state's words."""
+    """Return the numbers of placed pods and of all pods of some gangs, their state and words."""
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
     state, words = state_of(placed, total, bool(branches))

@@ -1,4 +1,4 @@
-"""The users of GPUs: workloads and their queues, counted as KAI counts pods."""
+"""Find the users of GPUs: workloads and their queues, counted as KAI counts pods."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +27,7 @@ class NodeUser(Value):
     queue: str
     """The queue, or "" for pods without a PodGroup and for a PodGroup without a queue."""
     gpus: int
+    """The GPUs in use, in thousandths."""
     pods: int
 
 
@@ -36,6 +37,7 @@ class GpuUser(Value, rename=AS_JSON):
     workload: Ref
     queue: str
     gpus: int
+    """The GPUs in use, in thousandths."""
     pods: int
     nodes: int
 
@@ -82,7 +84,7 @@ def _requested(pods: Sequence[Pod]) -> _Requested:
 
 
 def _whole_gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod requests, in thousandths."""
+    """Return the GPUs of a pod without GPU fractions and claims, in thousandths."""
     return 0 if pod.background or pod.reserves else round(1000 * quantities_of_pod(pod.shape)[0])
 
 
@@ -96,7 +98,10 @@ def _group_of(pod: Pod) -> Key:
 
 
 def gpus_used(index: Index, pod: Pod, node: Node) -> int:
-    """Return the GPUs of a pod, in thousandths. Pods that KAI evicts for any other pod use none."""
+    """Return the GPUs of a pod on a node, in thousandths.
+
+    Background pods, and pods that reserve a GPU for others, use none.
+    """
     if pod.background or pod.reserves:
         return 0
     of_claims = gpus_of_claims(index, pod) if pod.claims else 0.0

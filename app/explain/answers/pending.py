@@ -1,4 +1,4 @@
-"""The list of workloads: one row for each, pending workloads first, in KAI's order.
+"""List workloads: one row for each, pending workloads first, in KAI's order.
 
 A workload is one of these, whichever scheduler places its pods:
 
@@ -31,7 +31,7 @@ _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3
 
 
 class WorkloadRow(Value):
-    """One workload."""
+    """One workload in the list, with its first reason."""
 
     ref: Ref
     state: State
@@ -41,7 +41,7 @@ class WorkloadRow(Value):
     """The number of its pods with a node, or None if that is not known."""
     total: int | None
     reason: str = ""
-    """The first reason."""
+    """The text of the first reason. Without a reason, what KAI does or says about it, or ""."""
     id: str = ""
     """The id of the first reason, or "" if none is known."""
     who: Who | str = ""
@@ -53,7 +53,7 @@ class WorkloadRow(Value):
     actors: frozenset[Who] = frozenset()
     """Everyone who can act on one of its reasons."""
     more: int = 0
-    """How many other reasons there are."""
+    """How many other reasons there are, or other messages of KAI if `reason` is one."""
     line: tuple[InLine, ...] = ()
     """The positions of its gangs in KAI's order."""
 
@@ -64,7 +64,10 @@ class WorkloadRow(Value):
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the PodCliqueSets and PodGroups in some namespaces, or in all, by name."""
+    """Return the PodCliqueSets, and the PodGroups with live pods that no PodGang owns.
+
+    They are sorted, and from all namespaces if there are no `namespaces`.
+    """
     gangs = {gang.uid for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
     refs += [
@@ -76,22 +79,22 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pending pods with GPUs that belong to no workload.
+    """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    They are grouped by the object for which they were created.
+    They are grouped by the outermost workload for which they were created, or by themselves.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the pending workloads that have no pods, because their controller can't create any."""
+    """Return the workloads without pods that Kueue holds, or whose controller can't create any."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod with GPUs has no node and belongs to no other workload of the list."""
+    """Return whether a pod with GPUs or claims is pending, and in no other row of the list."""
     if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
     if pod.is_helper:
@@ -154,7 +157,7 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
-        return "not known: facts that decide it may not be read"
+        return "not known: facts that decide it could not be read"
     if answer.lacks_room and {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         return "room was not examined"
     if answer.skipped:
@@ -163,9 +166,10 @@ def _why_not_known(answer: Answer) -> str:
 
 
 def _since(index: Index, ref: Ref) -> float | None:
-    """Return when the first gang of a workload was created.
+    """Return when the first gang of a workload was created, or None if that is not known.
 
-    If the workload has no gang, return when the workload itself was created.
+    A PodCliqueSet without gangs counts from its own creation, and a workload that is only known by
+    its pods from the creation of the first.
     """
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()

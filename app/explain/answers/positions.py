@@ -1,4 +1,4 @@
-"""The positions of gangs in KAI's order, and the prediction for each in the next cycle."""
+"""Find the positions of gangs in KAI's order, and predict what the next cycle does with each."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -58,14 +58,12 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     count: int
     """The number of pending gangs in its queue."""
     order: int
-    """Its position among all pending gangs of the cluster."""
+    """Its position among all pending gangs of its node pool, from 1."""
     next: Next
     where: tuple[str, ...] = ()
     """The domains in which KAI should place it next."""
     first: bool = True
-    """Is it the first gang of its node pool that is not placed next? If so, the others are behind
-    it.
-    """
+    """Do all gangs of its node pool that are ahead of it get a place in the next cycle?"""
     may_differ: tuple[str, ...] = ()
     """The settings of its SchedulingShard that may change the prediction."""
 

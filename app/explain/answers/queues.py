@@ -1,4 +1,4 @@
-"""KAI's queues: their quota, limit, usage and fair share, and their pending gangs."""
+"""List KAI's queues, with quota, limit, usage, fair share and pending gangs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,11 +22,11 @@ from app.facts.kai.queue import Queue
 from app.facts.rows import ROOM
 
 MOST_IN_FRONT = 3
-"""The number of gangs that are named for each queue."""
+"""The maximum number of gangs that are named for each queue."""
 MOST_USERS = 10
-"""The number of workloads that are named for each queue as users of its GPUs."""
+"""The maximum number of workloads that are named for each queue as users of its GPUs."""
 _SCHEDULER = "kai-scheduler"
-"""The scheduler of a node pool for which no pod names one."""
+"""The scheduler that is assumed for a node pool if no pod names one."""
 
 
 class InFront(Value, rename=AS_JSON):
@@ -71,7 +71,9 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     """How many of them KAI tries to place in its next cycle, or None if unknown."""
     front: tuple[InFront, ...] = ()
     exists: bool = True
+    """If False, PodGroups name the queue but there is none."""
     users: tuple[GpuUser, ...] | None = None
+    """The workloads that use most of its GPUs, or None if not known."""
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
@@ -136,7 +138,7 @@ def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
                 yield from under(queue.name, depth + 1)
 
     yield from under("", 1)
-    # a queue that is below itself is below no other
+    # queues whose parents form a cycle are below no top-level queue
     yield from ((1, queue) for queue in queues if queue.name not in seen)
 
 
@@ -228,7 +230,7 @@ def _front(turns: Iterable[Turn]) -> tuple[InFront, ...]:
 
 
 def _examined(index: Index, rows: Iterable[QueueRow]) -> Mapping[Ref, InLine]:
-    """Return the rows with predictions for the gangs at the front."""
+    """Return the predictions for the gangs at the front of the queues, by gang."""
     answers = (explain(index, gang.ref, folded=True) for row in rows for gang in row.front)
     return {own.ref: own for answer in answers if answer for own in answer.line}
 

@@ -1,4 +1,4 @@
-"""The topology of a cluster: levels and their coverage, free capacity, and inconsistent labels.
+"""Describe the topology of a cluster: coverage of levels, free capacity, inconsistent labels.
 
 This module also searches for room in one domain of a level, or of a wider level if there is none.
 It previews the effects of edits of the levels on PodCliqueSets and on the tree of nodes.
@@ -122,7 +122,7 @@ def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
 
 
 def _not_given(index: Index) -> frozenset[str]:
-    """Return the kinds of topologies that are missing from the files, if no topology is known."""
+    """Return the kinds of topologies that are missing from the files."""
     return index.facts.skipped & {"topologies", "kai_topologies"}
 
 
@@ -197,7 +197,7 @@ class RoomSearch(Value):
     spare: int = 0
     """The number of nodes of a domain that should stay free."""
     most: int | None = None
-    """How many pods fit if these nodes stay free, or None if `spare` is 0."""
+    """How many pods fit if these nodes stay free, or None if that was not examined."""
 
     @property
     def exit_code(self) -> int:
@@ -234,7 +234,10 @@ def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept:
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
-    """Return the answer for the next wider level with room for all pods, or None if not needed."""
+    """Return the answer for the next wider level with room for all pods.
+
+    Return None if there is no such level, or if none is needed.
+    """
     levels = () if answer.enough else topology.wider(asked.key)
     answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
     return next((wider for wider in answers if wider.enough), None)
@@ -256,7 +259,7 @@ def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAns
 
 
 def _shapes(index: Index, gpus: int) -> list[Shape]:
-    """Return a pod of `gpus` thousandths of a GPU for each resource name of GPUs."""
+    """Return the shape of a pod with `gpus` thousandths of a GPU for each resource name of GPUs."""
     if not gpus:
         return [Shape((("pods", 1000),))]
     tolerated = (Toleration(GPU, "Exists", "", ""),)
@@ -308,7 +311,7 @@ class Preview(Value):
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """Return the effects of replacing the topology with the name of `after` (or the only one)."""
+    """Return the effects of replacing the topology with the name of `after` by `after`."""
     before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)
@@ -321,7 +324,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
 
 
 def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
-    """Return whether the set uses the topology that is edited."""
+    """Return whether the constraints of a set refer to the topology `before`."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return topology_of(index, min(names, default="")).cluster == before
 

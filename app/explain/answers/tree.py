@@ -1,6 +1,6 @@
-"""The tree of a workload.
+"""Build the tree of a workload, with the state of each object.
 
-It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
+It goes from the PodCliqueSet through gangs, PodCliques, claims and the queue to pods.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 class _Grower:
-    """The branches of one subject, with the numbers of the reasons that are about each."""
+    """Builds the branches of one tree. Each has the numbers of the reasons that are about it."""
 
     def __init__(self, subject: Subject, reasons: Sequence[Reason], folded: bool) -> None:
         self._index = subject.index
@@ -152,7 +152,7 @@ class _Grower:
         )
 
     def _lone_cliques(self, pcs: SetWithStatus, gangs: Iterable[Gang]) -> Iterator[Branch]:
-        """Yield the branches of PodCliques that are in no PodGang yet, or that don't exist."""
+        """Yield the branches of PodCliques in no PodGang, and of those that only pods name."""
         names = {pod.place.clique for pod in self._index.pods_of_set.get(pcs.key, ())}
         names |= {clique.name for clique in self._index.cliques_of_set.get(pcs.key, ())}
         names -= {member.name for gang in gangs for member in gang.members}
@@ -304,5 +304,5 @@ def _sizes(member: Member) -> str:
 
 
 def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool) -> Branch:
-    """Return the tree. If it is `folded`, gangs are shown without parts."""
+    """Return the tree of an object. If it is `folded`, gangs are shown without parts."""
     return _Grower(subject, reasons, folded).root(subject)

@@ -1,4 +1,4 @@
-"""The facts of a cluster after edits that are only previewed."""
+"""Compute the facts of a cluster after edits that are only previewed."""
 
 import itertools
 from collections import Counter
@@ -52,8 +52,8 @@ class EditedSnapshot(Value):
 def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") -> EditedSnapshot:
     """Apply edits to the facts, one after the other, and update the index.
 
-    Levels are the levels of `topology`. Raise UnusableEdit if an edit names an object that does not
-    exist.
+    The levels that edits name are levels of `topology`. Raise UnusableEdit if an edit names an
+    object that does not exist.
     """
     edited = EditedSnapshot(index.facts)
     for edit in edits:
@@ -74,9 +74,7 @@ def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") 
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
-    """Return the facts as if these pods were pending and the claims that only they use
-    were free.
-    """
+    """Return the facts as if these pods were pending, and claims that only they use were free."""
     if not pods:
         return facts
     waiting = tuple(
@@ -193,7 +191,7 @@ def _key_of(topology: Topology, level: str) -> str:
 
 
 def _is_bound_to_node(pod: Pod) -> bool:
-    """Return whether a pod belongs to a DaemonSet, whose pods select their node by name."""
+    """Return whether a pod selects its node by name, as the pods of a DaemonSet do."""
     terms = pod.shape.affinity
     return bool(terms) and all(
         any(requirement.key == NAME_FIELD for requirement in term) for term in terms
@@ -292,7 +290,7 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
 def _with_namespace(document: JsonMap) -> JsonMap:
     """Return the document with its namespace, or with `default` if it has none.
 
-    The namespace is ignored for cluster-scoped kinds.
+    The namespace is ignored for cluster-scoped kinds. Raise UnusableEdit if it has no name.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
@@ -329,9 +327,7 @@ def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """Return a value that no other fact of its kind has, or None for facts without a
-    name (slices).
-    """
+    """Return a value that no other fact of its kind has, or None for ResourceSlices."""
     name = getattr(fact, "name", None)
     if name is None:
         return None

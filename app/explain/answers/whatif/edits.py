@@ -19,7 +19,7 @@ class UnusableEdit(ValueError):
 
 
 class Drain(Value):
-    """Drain nodes: the nodes are cordoned, and their pods leave.
+    """An edit that drains nodes: they are cordoned, and their pods leave.
 
     A target is the name of a node, or LEVEL=VALUE.
     """
@@ -28,27 +28,30 @@ class Drain(Value):
 
 
 class Cordon(Value):
-    """Cordon nodes, which keep their pods but accept no new ones. Targets are as in Drain."""
+    """An edit that cordons nodes, which keep their pods. Targets are as in Drain."""
 
     targets: tuple[str, ...]
 
 
 class Addition(Value):
-    """Add `count` empty nodes that are like the node `like`."""
+    """An edit that adds `count` empty nodes that are like the node `like`."""
 
     count: int
     like: str
 
 
 class Labelling(Value):
-    """Set labels of nodes, by level or label key. A value of None removes the label."""
+    """An edit that sets labels of nodes, by level or label key. None as a value removes a label."""
 
     nodes: tuple[str, ...]
     labels: tuple[tuple[str, str | None], ...]
 
 
 class Applying(Value):
-    """Apply the documents of `source`. They replace objects with the same name, or are added."""
+    """An edit that applies the documents of the file `source`.
+
+    They replace objects with the same name, or are added.
+    """
 
     source: str
     documents: tuple[JsonMap, ...]

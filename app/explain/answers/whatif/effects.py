@@ -52,7 +52,7 @@ Tick = Callable[[], None]
 _PLACED = ("fits", "restarts", "starts", "held")
 
 OF_PLACE = {*PLACEMENT, "BoundToDomain"}
-"""Reasons why pods do not fit that apply whether or not they have been created."""
+"""The ids of reasons about room, which apply whether or not the pods exist."""
 
 
 class Fate(Value, rename="camel"):
@@ -126,8 +126,8 @@ def effects(
 ) -> Effects:
     """Return the effects of edits. Afterwards, the index has the facts after the edits.
 
-    There is only one index, because it takes as much memory as the facts.
-    Raise UnusableEdit if one is invalid.
+    There is only one index, because it takes as much memory as the facts. Raise UnusableEdit if an
+    edit is invalid.
     """
     edits = list(edits)
     before = index.facts
@@ -160,7 +160,7 @@ def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
         tick()
-        # few have any: only for these, those that they had before are looked for
+        # few workloads have any, so only these are compared with the state before the edits
         if found := examine(gangs, quoting=False).problems:
             problems[workload] = found
 
@@ -177,7 +177,7 @@ def _fates(
     moves = tuple(arranging.move(candidate) for candidate in moving)
     starts = [arranging.start(candidate, candidate.gang.ref in had_place) for candidate in waiting]
     waits = (fate for fate in starts if fate)
-    # only now: a later gang may have sent an earlier one to another place
+    # located last, because placing a later gang may have moved an earlier one
     return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
 
 
@@ -192,10 +192,10 @@ def _compared(
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
     """Compare with the state before the edits.
 
-    Return the gangs of `seeking` that were pending and would have fit together, and the `problems`
-    of workloads that are new. No edit places a pending gang, so these are all gangs that were
-    pending. With `only_adds`, edits only add nodes. Then no gang that was pending is worse, even if
-    it waits for something else afterwards.
+    Return the pending gangs of the workloads `seeking` that would have fit together, and the new
+    ones among the `problems` of other workloads. No edit places a pending gang, so `seeking` has
+    all of them. With `only_adds`, edits only add nodes. Then no gang that was pending is worse,
+    even if it waits for something else afterwards.
     """
     after = index.facts
     index.follow(before)
@@ -229,7 +229,7 @@ def _others(index: Index, edited: EditedSnapshot, moves: Sequence[Fate]) -> int:
 
 
 class _Arranging:
-    """Places gangs in the facts of one index, one after the other."""
+    """An arrangement of gangs in the facts of one index. They are placed one after the other."""
 
     def __init__(self, index: Index, candidates: Sequence[GangToPlace], tick: Tick) -> None:
         self._index = index
@@ -288,7 +288,7 @@ class _Arranging:
         index = self._index
         facts = index.facts
         free = index.free(self._names)
-        # for a moment: a new index would take ten times as long
+        # the index follows and comes back, because a new index would take ten times as long
         index.follow(without_nodes(facts, staying))
         gangs = gangs_of(index, candidate.workload)
         gang = next(gang for gang in gangs if gang.ref == candidate.gang.ref)
@@ -337,7 +337,7 @@ def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
     problems = examine([gang], quoting=False).problems
     if is_planned or candidate.lost:
         of_place = (reason for reason in problems if reason.id in OF_PLACE)
-        # that nodes are closed may be what was asked about
+        # last, because the edits may be what closes the nodes
         return tuple(sorted(of_place, key=lambda reason: reason.id == "NodesUnfit"))
     return tuple(reason for reason in problems if reason.id not in NOT_HOLDING)
 

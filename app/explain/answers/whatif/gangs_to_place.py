@@ -1,4 +1,4 @@
-"""Gangs that must be placed: moving gangs and pending gangs."""
+"""Find the gangs that need a place: gangs that must move, and pending gangs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
@@ -20,7 +20,10 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of examined pods without a gang. Each takes as much time as a gang."""
+"""The maximum number of pods without a gang that are examined: that must move, and pending.
+
+Each takes as much time as a gang.
+"""
 
 
 Look = Callable[[Ref, Iterable[Gang]], None]
@@ -28,7 +31,7 @@ Look = Callable[[Ref, Iterable[Gang]], None]
 
 
 class GangToPlace(Value, dict=True):
-    """A gang that must be placed."""
+    """A gang that must move, or that is pending."""
 
     gang: Gang
     workload: Ref
@@ -38,10 +41,9 @@ class GangToPlace(Value, dict=True):
 
     @property
     def rank(self) -> tuple[float, int, float, Ref]:
-        """Its sort key: its position in KAI's order. Gangs without a position follow by priority
-        and age.
+        """Its sort key: its position in KAI's order, then priority and age.
 
-        Gangs that must move are sorted by priority and age.
+        Gangs that must move have no position, so they are sorted by priority and age.
         """
         gang = self.gang
         turn = line_of(gang.index).get(gang.ref)
@@ -88,11 +90,11 @@ def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[GangToPlace]:
 
 
 class Line(Value):
-    """Gangs in KAI's order, followed by the first pods without a gang."""
+    """Gangs in order of their rank. Pods without a gang are among them, at most MOST_ALONE."""
 
     candidates: tuple[GangToPlace, ...]
     cut: int
-    """The number of pods without a gang that are omitted."""
+    """The number of further pods without a gang, which are omitted."""
 
 
 def _limited(candidates: Iterable[GangToPlace]) -> Line:
