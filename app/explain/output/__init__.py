@@ -1,1 +1,1 @@
-"""Answers for people, as lines of text, and for programs, as maps."""
+"""Write answers for people, as lines of text, and for programs, as maps."""

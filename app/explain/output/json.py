@@ -1,4 +1,4 @@
-"""Answers for programs: maps that become JSON.
+"""Write answers for programs, as maps that become JSON.
 
 Keys and ids of reasons are stable: the names of the fields of Answer, Reason, Evidence, Unknown,
 Branch, ConstraintChange and DomainReport are keys.
@@ -122,7 +122,7 @@ def preview_document(preview: Preview) -> Object:
 
 
 def gpus_number(thousandths: int | None) -> int | float | None:
-    """Return thousandths of GPUs as a whole number or a fraction."""
+    """Return thousandths of GPUs as a number of GPUs: an integer if possible, or a fraction."""
     if thousandths is None:
         return None
     return thousandths // 1000 if thousandths % 1000 == 0 else thousandths / 1000

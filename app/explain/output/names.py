@@ -1,4 +1,4 @@
-"""Hints for a user who asks about an object that does not exist."""
+"""Write hints for a user who asks about an object that does not exist."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""KAI's queues as lines of text for people, and as maps for JSON."""
+"""Write KAI's queues as lines of text for people, and as maps for JSON."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ MEANING = (
     " pending: gangs that have pods without a node."
 )
 SHOWN = 3
-"""The number of workloads that are shown as users of a queue's GPUs."""
+"""The maximum number of workloads that are shown as users of a queue's GPUs."""
 NUMBERS = (
     "queues",
     "nodes",
@@ -39,7 +39,7 @@ NUMBERS = (
     "claims",
     "claim_templates",
 )
-"""The facts that are needed to compute the numbers."""
+"""The kinds of facts from which the numbers of a row are computed."""
 
 
 def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""The permissions that are missing for facts that could not be read, and who can grant them."""
+"""Say which permissions are missing for facts that could not be read, and who can grant them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +26,7 @@ def may_not_read(index: Index, ref: Ref) -> bool:
 
 
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
-    """Yield what to tell a user who may not read an object.
+    """Yield lines for a user who may not read the object that they ask about.
 
     The lines have the missing permission, who can grant it, and parts that can be explained anyway.
     """
@@ -43,9 +43,7 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 
 
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
-    """Yield sentences that say who can grant the permissions missing in `unseen`, with
-    the command.
-    """
+    """Yield sentences that say who can grant the permissions missing in `unseen`, and how."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
     # only a ClusterRoleBinding can grant permission to read these
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
@@ -67,7 +65,7 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
 
 
 def _field_of(kind: str) -> str:
-    """Return the field by which objects of `kind` are found.
+    """Return the field of `Snapshot` by which objects of `kind` are found.
 
     A scaling group is found by its PodCliques, and a LeaderWorkerSet by its pods.
     """

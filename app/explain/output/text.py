@@ -1,4 +1,4 @@
-"""Answers for people, as lines of text."""
+"""Write the answer about one object for people, as lines of text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -18,8 +18,9 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 MOST_LINES = 40
 MOST_WORDS = 5
-"""The number of KAI's messages that are shown."""
+"""The maximum number of KAI's messages, and of gangs with a position, that are shown."""
 _IDS_FROM = 88
+"""The column from which the ids of reasons are written."""
 _COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
 _PRODUCTS = {
     "sets": "Grove",
@@ -133,7 +134,7 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 
 
 def tree_lines(root: Branch, *, everything: bool, colour: bool, width: int) -> list[str]:
-    """Return the tree as a table whose first column is drawn."""
+    """Return the tree as lines of a table, whose first column draws the branches."""
     drawn = list(_rows(root if everything else without_pods(root), "", "", everything))
     parts = narrowed([cells for _, cells in drawn], width)
     rows = [
@@ -203,10 +204,10 @@ _PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def without_pods(branch: Branch) -> Branch:
-    """Return a tree without the pods of gangs, whose reasons move to their parent.
+    """Return a tree without the pods of gangs. Their reasons move to their parent.
 
-    The requested pod is kept, and so are pods that are placed one by one, such as those
-    of a LeaderWorkerSet without a gang.
+    The requested pod is kept, and so are pods that are placed one by one, such as the pods of a
+    LeaderWorkerSet without a gang.
     """
     kept = []
     numbers = set(branch.reasons)
@@ -220,9 +221,7 @@ def without_pods(branch: Branch) -> Branch:
 
 
 def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
-    """Yield each child that differs from the previous one, and how many equal children
-    follow it.
-    """
+    """Yield each child that differs from the previous one, and how many like it follow."""
     for _, same in groupby(children, _look):
         child, *more = same
         yield child, len(more)

@@ -1,4 +1,4 @@
-"""Topologies for people, as lines of text."""
+"""Write answers about a topology for people, as lines of text."""
 
 from collections.abc import Iterator, Sequence
 
@@ -127,7 +127,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the domains with the most free GPUs, and that number of GPUs."""
+    """Return the names of the domains with the most free GPUs, each with their number."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
@@ -191,9 +191,7 @@ def room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the answer in one line, with wider levels if there is no room, and the
-    counted pools.
-    """
+    """Return the room at the requested level, at a wider level if needed, and the counted pools."""
     return "\n".join(map(visible, _search_lines(search)))
 
 

@@ -1,4 +1,4 @@
-"""The list of pending workloads, as lines of text for people and as maps for JSON."""
+"""Write the list of workloads as lines of text for people, and as maps for JSON."""
 
 import itertools
 import textwrap
@@ -30,13 +30,13 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""The number of columns below which reasons are printed on separate lines."""
+"""If fewer columns are left for the reasons, they are printed on lines of their own."""
 
 
 def list_text(
     rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str, *, everything: bool, width: int
 ) -> str:
-    """Return the pending workloads as a table, after a line with their number.
+    """Return the workloads as a table, after a line that says how many are pending.
 
     `namespace` is "" for all namespaces. Unless `everything`, workloads without findings are only
     counted. `width` is the width of the terminal in columns, or 0 for unlimited.
@@ -59,8 +59,9 @@ _OUTAGES: Mapping[str, str] = {
     "NotGrouped": "KAI's pod-grouper may be down: it has created no PodGroup for {}",
     "SchedulerSilent": "A scheduler may be down: it has said nothing about {}",
 }
-"""The outages to which the reasons of many workloads point, if the platform team can
-act on them.
+"""The outages that reasons point to, by the id of the reason.
+
+They are shown if the platform team can act on the reason.
 """
 
 

@@ -1,4 +1,4 @@
-"""The effects of edits as lines of text, and as maps that become JSON."""
+"""Write the effects of edits as lines of text for people, and as maps for JSON."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +30,7 @@ DOUBT = "Not every arrangement was tried: a gang marked with ? may fit after all
 
 
 def effects_text(effects: Effects, *, everything: bool) -> str:
-    """Return what edits would do, for at most 40 gangs of each kind unless `everything`."""
+    """Return the effects of edits, on at most 40 gangs of each kind unless `everything`."""
     most = None if everything else MOST
     return "\n".join(map(visible, _lines(effects, most)))
 
@@ -85,7 +85,7 @@ def _placed(effects: Effects) -> list[Fate]:
 
 
 def _cut_lines(effects: Effects) -> Iterator[str]:
-    """Yield the pods that were left out, and the consequence."""
+    """Yield how many pods without a gang were not examined, and what that means."""
     moving, waiting = effects.cut
     if moving:
         yield (
