@@ -34,7 +34,7 @@ VIOLATION = {"RequiredViolated", "LevelWithoutTopology", "DomainsJoined"}
 """Reasons that say that a required level is not kept."""
 HELD_BY_OTHERS = {"NoDomainFits", "OtherResource", "FairShare"}
 """Reasons that nothing but other pods stand in the way."""
-_IN_PLACE_OF = re.compile(r"ask for (\S+) in place of")
+_INSTEAD_OF = re.compile(r'[Rr]equire "(\S+)" instead of')
 _LIMITS = {"OverLimit": "QueueLimit", "NonPreemptibleOverQuota": "QueueQuota"}
 
 
@@ -96,7 +96,7 @@ def _contradictions(recording: Recording, answer: Answer) -> Iterator[str]:
     if "GangIncomplete" in ids and _was_tried(recording):
         yield "GangIncomplete, but KAI has tried to place it"
     wider = recording.kai.get("wider") or {}
-    for level in _IN_PLACE_OF.findall(lines(answer)):
+    for level in _INSTEAD_OF.findall(lines(answer)):
         if wider.get(level) == "pending":
             yield f"it is told to ask for {level}, which KAI refuses too"
 
@@ -144,7 +144,7 @@ def _always(recording: Recording, before: Answer, after: Answer) -> Iterator[str
             continue
         told = lines(answer)
         for pattern, why in recording.case.get("never_says", ()):
-            if re.search(pattern, told):
+            if re.search(pattern, told, re.IGNORECASE):
                 yield f"{moment}: says {pattern!r}, which is false: {why}"
         for pattern in recording.case.get("must_say", ()):
             if moment == "before" and not re.search(pattern, told, re.IGNORECASE):
