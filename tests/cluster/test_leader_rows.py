@@ -6,9 +6,23 @@ from typing import Any
 import pytest
 
 from app.cluster.leader_rows import (
+    BY_GROUP,
+    BY_POD_GROUP,
+    BY_SHARED,
+    BY_WORKLOAD,
+    INSTANCES,
+    LISTED_QUEUES,
+    POD_GROUPS,
+    PRIORITY_CLASSES,
+    UNIT_PODS,
+    TopologyStatus,
     WorkloadCaches,
+    pods_of_scheduler,
+    read_stored_instance,
     read_stored_pod,
     read_stored_pod_group,
+    read_stored_workload,
+    read_topology_status,
     read_unit_pod,
 )
 from app.facts.rows import KAI_TOPOLOGIES
@@ -222,3 +236,99 @@ def test_a_podgroup_is_kept_while_any_pod_is_in_it(pods: list[Object], has_pods:
         }
     )
     assert caches(workload({"gang": {"minCount": 1}}), *pods).has_pods(stored) is has_pods
+
+
+def test_the_fields_that_a_podgroup_is_made_from_are_kept_of_a_workload() -> None:
+    obj = workload(GANG, "a")
+    obj["spec"]["podGroups"].append({"name": "b", "policy": BASIC})
+    obj["metadata"] |= {"labels": {"app": "a"}, "generation": 3}
+    kept = read_stored_workload({**obj, "status": {"phase": "new"}})
+    assert (kept.namespace, kept.name, kept.basic) == ("ns", "w", {"b"})
+    assert kept.view() == {
+        "apiVersion": "scheduling.k8s.io/v1alpha1",
+        "metadata": {"name": "w", "namespace": "ns", "uid": "w", "labels": {"app": "a"}},
+        "spec": obj["spec"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("obj", "workload", "template", "basic", "shared"),
+    [
+        pytest.param(instance("i", BASIC), "w", "g", True, True, id="basic"),
+        pytest.param(instance("i", GANG), "w", "g", False, True, id="a gang"),
+        pytest.param(instance("i", BASIC, ""), "", "", True, False, id="of no Workload"),
+    ],
+)
+def test_a_podgroup_of_kubernetes_is_kept_with_its_workload(
+    obj: Object, workload: str, template: str, basic: bool, shared: bool
+) -> None:
+    kept = read_stored_instance(obj)
+    assert (kept.namespace, kept.name, kept.workload, kept.template, kept.basic) == (
+        *("ns", "i", workload, template),
+        basic,
+    )
+    assert (kept.composite, bool(kept.shared_key)) == ("", shared)
+    assert kept.view()["spec"] == obj["spec"]
+
+
+def condition(kind: str, status: str = "True") -> Object:
+    return {"type": kind, "status": status, "reason": "R", "message": "m"}
+
+
+@pytest.mark.parametrize(
+    ("status", "written", "is_managed"),
+    [
+        pytest.param({}, [[{}, {}], {}], False, id="nothing"),
+        pytest.param(
+            {"conditions": [condition("LevelsCovered"), condition("Ready"), condition("Theirs")]},
+            [[condition("Ready"), condition("LevelsCovered")], {}],
+            True,
+            id="our conditions",
+        ),
+        pytest.param(
+            {"conditions": [condition("LevelsCovered")], "observedGeneration": 2, "lastErrors": []},
+            [[{}, condition("LevelsCovered")], {"observedGeneration": 2, "lastErrors": []}],
+            False,
+            id="of a topology that is not managed",
+        ),
+        pytest.param({"theirs": 1}, [[{}, {}], {}], False, id="the status of another writer"),
+    ],
+)
+def test_only_what_the_leader_writes_is_kept_of_the_status_of_a_topology(
+    status: Object, written: list[Any], is_managed: bool
+) -> None:
+    kept = read_topology_status({"metadata": {"name": "t", "uid": "u"}, "status": status})
+    expected = TopologyStatus(name="t", uid="u", content=kept.content, is_managed=is_managed)
+    assert (kept, json.loads(kept.content)) == (expected, written)
+
+
+def test_only_objects_that_the_leader_needs_are_watched() -> None:
+    assert pods_of_scheduler("kai-scheduler").fields == "spec.schedulerName=kai-scheduler"
+    assert POD_GROUPS.labels == "app.kubernetes.io/managed-by=grove-admission"
+    assert UNIT_PODS.labels == "grove.io/mnnvl-unit"
+    assert PRIORITY_CLASSES.metadata_only
+    assert not LISTED_QUEUES.metadata_only
+
+
+def test_pods_of_a_namespace_may_take_more_memory_than_other_kinds() -> None:
+    row = pods_of_scheduler("kai-scheduler")
+    assert (row.most, row.most_of_namespace, row.most_decoded) == (65536, 16777216, 524288)
+    assert UNIT_PODS.most_decoded == 524288
+
+
+def test_groups_and_their_pods_are_found_by_their_keys() -> None:
+    obj = pod("p", metadata={"annotations": MARKED}, reference={"podGroupReplicaKey": "0"})
+    kept = read_stored_pod(obj)
+    assert kept is not None
+    lookups = pods_of_scheduler("kai-scheduler").lookups
+    assert {name: list(keys(kept)) for name, keys in lookups.items()} == {
+        BY_GROUP: [("ns", "w/w/g/0")],
+        BY_SHARED: [("ns", "b/w/g")],
+        BY_WORKLOAD: [("ns", "w")],
+        BY_POD_GROUP: [("ns", "pg")],
+    }
+    created = read_stored_instance(instance("i", GANG))
+    assert {name: list(keys(created)) for name, keys in INSTANCES.lookups.items()} == {
+        BY_SHARED: [("ns", "b/w/g")],
+        BY_WORKLOAD: [("ns", "w")],
+    }
