@@ -1,1 +1,1 @@
-"""Dialects of Grove's topology API, one folder each, with the same file names."""
+"""Implement the dialects of Grove's topology API: a folder for each, with the same file names."""

@@ -1,8 +1,8 @@
-"""A dialect is the topology API of one generation of Grove, with the rules for its objects.
+"""Define the interface of a dialect: the topology API of one generation of Grove, and its rules.
 
-Discovery decides which dialect is in force (`cluster/view`). Code that uses a dialect
-does not depend on which one it is: if Grove does some work itself, the method for it returns
-nothing. A constraint in fields that a dialect does not read is never changed and never removed.
+Discovery decides which dialect is in force (`cluster/view`). Code that uses a dialect does not
+depend on which one it is: if Grove does some work itself, the method for it returns no changes and
+no findings. A constraint in fields that a dialect does not read is never changed and never removed.
 """
 
 from abc import ABC, abstractmethod
@@ -28,8 +28,8 @@ from app.rules.topology.coverage import Nodes
 State = Literal["owned", "adoptable", "going", "foreign"]
 """The ownership state of a resource, relative to its PodGang.
 
-It is `owned` or `adoptable` by the PodGang, `going` (being deleted), or `foreign`: another object
-controls it and does not give it up.
+The resource is `owned` by the PodGang, the PodGang may become its owner (`adoptable`), it is being
+deleted (`going`), or it has another owner that does not give it up (`foreign`).
 """
 
 Adopted = Literal["true", "false"] | None
@@ -46,14 +46,14 @@ class OwnershipProblem(Value):
 
 
 class OwnerRule(ABC):
-    """The rule for the owner of MNNVL resources. At their creation, the PodCliqueSet owns them."""
+    """The rule that says who owns MNNVL resources. New resources belong to the PodCliqueSet."""
 
     kind: str
-    """The kind of the owner."""
+    """The kind of the owner, PodCliqueSet or PodGang."""
 
     @abstractmethod
     def base_names(self, gang: SlimPodGang) -> Collection[str]:
-        """Return the base names of the resources that `gang` may have to own."""
+        """Return the base names (without suffix) of the resources that `gang` may have to own."""
 
     @abstractmethod
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
@@ -64,7 +64,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
-        """Return the annotation of a PodGang whose resources have these `states`.
+        """Return the value of the annotation for a PodGang whose resources have these `states`.
 
         If `adopting` is true, for a dry run, adoptable resources count as owned.
         """
@@ -79,8 +79,8 @@ class OwnerRule(ABC):
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource that we created, or None.
 
-        `gang` is the PodGang that should own it, or None if no PodGang should or that PodGang does
-        not exist. `set_exists` is true if its PodCliqueSet exists.
+        `gang` is the PodGang that should own it. It is None if no PodGang should own it, or if that
+        PodGang does not exist. `set_exists` is true if its PodCliqueSet exists.
         """
 
 
@@ -97,7 +97,7 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
 
 
 class NoTopology(Exception):
-    """The managed topology should exist but does not, or not yet."""
+    """The managed topology should exist, but does not exist (yet)."""
 
 
 class TopologyFacts(Protocol):
@@ -131,7 +131,7 @@ class TopologyFacts(Protocol):
         """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Return the nodes, grouped by the labels of all levels in use and of warnings.
+        """Return the nodes, grouped by all levels in use, by GPUs and by NVLink domain.
 
         The result is empty if the nodes are not known.
         """
@@ -165,12 +165,13 @@ class SetVerdict(Value):
     required: Mapping[Owner, str] = field(default_factory=dict)
     """The domain that each owner requires."""
     constrained: Sequence[Owner] = ()
-    """The owners with a constraint for KAI."""
+    """The owners that require or prefer a domain."""
     is_known: bool = True
     """Whether the topology is known."""
 
 
 NO_CONSTRAINTS = SetVerdict()
+"""The verdict on a set without constraints."""
 
 
 class Dialect(ABC):
@@ -179,16 +180,16 @@ class Dialect(ABC):
     name: str
     """The name in messages."""
     resource: Resource
-    """The resource that has the levels."""
+    """The resource whose objects have the levels."""
     sign: Resource
-    """The dialect is in force if the cluster serves this resource."""
+    """The resource that shows the dialect. The newest dialect whose sign is served is in force."""
     owner: OwnerRule
     """The rule for the owner of MNNVL resources."""
     owns_topology = False
     """Whether the managed topology belongs to this program alone.
 
-    If it does, this program deletes it when topology support is disabled, writes its status, and
-    creates the KAI Topology from it.
+    If so, this program deletes it when topology support is disabled, writes its status, and creates
+    the KAI Topology from it.
     """
     reads_groups = False
     """Whether Grove reads `grove.io/mnnvl-group`."""
@@ -199,13 +200,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def in_use(self, facts: TopologyFacts) -> LevelsByName:
-        """Return the levels of the topologies that workloads may use, by name of the topology."""
+        """Return the levels of the topologies that workloads may use, by topology name."""
 
     @abstractmethod
     def validate_levels(
         self, obj: JsonMap, old: JsonMap | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
-        """Validate `operation` on an object of `resource`.
+        """Return the verdict on `operation` on an object of `resource`.
 
         `obj` is the written or deleted object, and `old` the object that an UPDATE replaces.
         `managed` is true for the managed topology.
@@ -233,7 +234,7 @@ class Dialect(ABC):
     ) -> list[Edit]:
         """Return the changes that give a PodGang the constraints of its set.
 
-        `pcs` is the set, or None if it does not exist.
+        `pcs` is the set, or None if it is not known.
         """
         return []
 
@@ -242,9 +243,9 @@ class Dialect(ABC):
         return []
 
     def drifted(self, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
-        """Return the constraints of the stored PodGang `gang` that differ from the set's.
+        """Return a message for each constraint of PodGang `gang` that differs from its set's.
 
-        Nothing corrects them.
+        Nothing corrects these constraints until the set changes.
         """
         return []
 

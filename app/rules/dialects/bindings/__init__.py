@@ -1,10 +1,10 @@
-"""The dialect `bindings`, of Grove as of August 2026.
+"""Implement the dialect `bindings`, of Grove as of August 2026.
 
 It has levels in ClusterTopologyBindings, and `topologyName` and `pack` in PodCliqueSets. Grove
 writes the constraints of PodGangs, its own conditions and the KAI Topologies.
 
-Reads: `spec.levels` of ClusterTopologyBindings, `topologyConstraint` of PodCliqueSets. Writes:
-nothing in PodGangs, PodCliqueSets or KAI Topologies.
+This program reads `spec.levels` of ClusterTopologyBindings and `topologyConstraint` of
+PodCliqueSets. It writes only the managed ClusterTopologyBinding.
 
 Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """

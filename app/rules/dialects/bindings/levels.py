@@ -1,4 +1,4 @@
-"""Validation of ClusterTopologyBindings.
+"""Validate ClusterTopologyBindings.
 
 A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit
 or retry forever, or if it would remove constraints from workloads. Sources:
@@ -76,7 +76,7 @@ def validate_binding(
 
 
 def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
-    """Return the levels (None if the spec cannot be read) and findings."""
+    """Return the levels, or None if the spec has the wrong shape, and the findings about it."""
     spec = fields.CheckedMap(obj).child("spec")
     levels = spec.list_at("levels")
     references = spec.list_at("schedulerTopologyBindings")
@@ -95,7 +95,7 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding if another object owns the KAI Topology; a warning if the name `may_stay`."""
+    """Add a finding (or a warning, if `may_stay`) if another object owns the KAI Topology."""
     metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
@@ -122,7 +122,7 @@ def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str 
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """Return what removing the levels `domains` would do to the PodCliqueSets `users`.
+    """Return the consequence of removing the levels `domains` for the PodCliqueSets `users`.
 
     Return None if no set uses them.
     """
@@ -138,6 +138,7 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
 
 
 def is_allowed_in_use(obj: JsonMap) -> bool:
+    """Return whether the annotation ALLOW_IN_USE allows the removal of levels that are in use."""
     return annotations_of(obj).get(ALLOW_IN_USE) == "true"
 
 

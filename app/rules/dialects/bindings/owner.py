@@ -1,8 +1,8 @@
-"""In the dialect `bindings`, the PodCliqueSet owns every MNNVL resource, in every scope.
+"""Make the PodCliqueSet the owner of every MNNVL resource, as in the dialect `bindings`.
 
 A PodGang is not a safe owner: an upgraded Grove replaces the PodGangs of running workloads, and the
-garbage collector then deletes the resources that they own while pods use them. So the
-resources of a PodGang are returned to the PodCliqueSet. Source: `rules/README.md`.
+garbage collector then deletes the resources that they own while pods use them. So resources that a
+PodGang owns are returned to the PodCliqueSet. Source: `rules/README.md`.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """The rule that no PodGang adopts a resource. It keeps the resources that it still owns."""
+    """The rule that the PodCliqueSet owns all resources, and PodGangs return the ones they own."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -35,9 +35,10 @@ class PodCliqueSetOwns(OwnerRule):
         return "true" if "owned" in states else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether `resource` has no owner, or is owned by a PodGang (and at most its set).
+        """Return whether we created `resource` and it has no owner, or a PodGang among its owners.
 
-        Without an owner, the resource would outlive its PodCliqueSet.
+        Besides PodGangs, only its PodCliqueSet may own it. Without an owner, the resource would
+        outlive its PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
@@ -72,6 +73,7 @@ class PodCliqueSetOwns(OwnerRule):
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:
+    """Return whether `owner` may be replaced: it is a PodGang or the PodCliqueSet itself."""
     if owner.kind == POD_GANG.kind:
         return True
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

@@ -30,14 +30,14 @@ from app.rules.topology.unsatisfiable import WHOLE, PartLevels, TopologyOf, plac
 
 
 def drifted_constraints(gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
-    """Return one message for each constraint of the PodGang `gang` that Grove would change.
+    """Return a message for each constraint of the PodGang `gang` that Grove would replace.
 
     The constraints of `pcs` are the desired ones. `levels` are the levels of its binding.
     """
     keys = {level.domain: level.key for level in levels}
     return [
         f"{path}: is {_shown(current)}, but Grove would write {_shown(desired)}"
-        for path, current, desired in _pairs(read_pod_gang(gang), pcs, keys)
+        for path, current, desired in _comparisons(read_pod_gang(gang), pcs, keys)
         if current != desired
     ]
 
@@ -83,11 +83,12 @@ def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
     )
 
 
-Pair = tuple[str, SchedulerConstraint, SchedulerConstraint]
+Comparison = tuple[str, SchedulerConstraint, SchedulerConstraint]
 """The path, the current value and the desired value of a constraint."""
 
 
-def _pairs(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Pair]:
+def _comparisons(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Comparison]:
+    """Yield a comparison for each constraint of `gang`. `keys` are the node labels of domains."""
     known = PodGroupCliques(pcs)
     members = [known.find(part.name) for part in gang.parts]
     found = [member for member in members if member is not None]
@@ -96,7 +97,7 @@ def _pairs(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterato
     if owner is not None:
         yield "spec.topologyConstraint", gang.told, _desired(owner, keys)
     if owner is pcs:
-        yield from _group_pairs(gang, found, keys)
+        yield from _group_comparisons(gang, found, keys)
 
     for position, (part, member) in enumerate(zip(gang.parts, members, strict=True)):
         if member is not None and member.clique is not None:
@@ -107,9 +108,10 @@ def _pairs(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterato
 def _owner_of_whole(
     gang: PodGang, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
 ) -> PodCliqueSet | ScalingGroup | None:
-    """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
+    """Return the part of `pcs` whose constraint applies to the whole PodGang.
 
-    Only scaled PodGangs of releases without PodGangMaps have their group's constraint.
+    Only a scaled PodGang of a release without PodGangMaps has the constraint of its scaling group.
+    Return None if no member is known.
     """
     is_base = any(gang.name == f"{pcs.name}-{member.replica}" for member in members)
     if members and (is_base or gang.role):
@@ -117,10 +119,10 @@ def _owner_of_whole(
     return next((member.group for member in members if member.group), None)
 
 
-def _group_pairs(
+def _group_comparisons(
     gang: PodGang, members: Sequence[PodGroupClique], keys: Mapping[str, str]
-) -> Iterator[Pair]:
-    """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
+) -> Iterator[Comparison]:
+    """Yield a comparison for each scaling group replica in a PodGang."""
     desired = {
         member.group_replica: _desired(member.group, keys)
         for member in members

@@ -29,7 +29,7 @@ from app.rules.topology.coverage import NodesWith
 
 
 class Packing(TopologyConstraint, kw_only=True):
-    """The topologyConstraint of `owner`."""
+    """The topologyConstraint of one part of a PodCliqueSet."""
 
     owner: Owner
     path: FieldPath
@@ -50,12 +50,12 @@ class Packing(TopologyConstraint, kw_only=True):
 
     @property
     def values(self) -> tuple[str, str, str, str]:
-        """The values that an update may not change."""
+        """The values of the constraint, which an update may not change."""
         return self.topology_name, self.pack_domain, self.required, self.preferred
 
 
 class Packings(Value):
-    """The constraints of the PodCliqueSet `template`."""
+    """All topologyConstraints of the PodCliqueSet `template`."""
 
     template: Template
     constraints: tuple[Packing, ...]
@@ -63,7 +63,7 @@ class Packings(Value):
     by_owner: Mapping[Owner, Packing]
     """The first constraint of each owner."""
     names: Mapping[Owner, str]
-    """The topologyName of each owner: its own, or its scaling group's or set's."""
+    """The topologyName of each owner: its own, else its scaling group's, else the set's."""
     name_findings: Findings
     """Findings about missing names, which have no entry in `names`, and about names that differ."""
 
@@ -74,7 +74,7 @@ class Packings(Value):
 
     @property
     def constrained(self) -> list[Owner]:
-        """The owners whose pods KAI places under a constraint."""
+        """The owners that require or prefer a domain."""
         return [
             packing.owner for packing in self.constraints if packing.required or packing.preferred
         ]
@@ -120,7 +120,7 @@ def read_packings(template: Template) -> tuple[Packings, Findings]:
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
-    """Return the topologyName of each owner, and the findings about names."""
+    """Return the topologyName of each owner, and findings about missing and differing names."""
     findings: Findings = []
     names: dict[Owner, str] = {}
     for packing in constraints:
@@ -148,11 +148,11 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
 
 
 class Problems(Value):
-    """The problems of the constraints of a set, in their order."""
+    """The problems of the constraints of a set, in the order of the constraints."""
 
     findings: Findings
     missing: Sequence[str]
-    """The names of bindings that were not found. `findings` has one entry for each."""
+    """The names of bindings that were not found. `findings` has a finding about each."""
     unplaceable: Findings
     """Findings about constraints that Grove allows but KAI never satisfies."""
     warnings: list[str]
@@ -197,7 +197,10 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 def _judge(
     problems: Problems, packings: Packings, stored: Packings | None
 ) -> tuple[Findings, list[str]]:
-    """Return findings and warnings. `stored` are the constraints that an UPDATE replaces."""
+    """Return the findings and warnings of a request.
+
+    `stored` are the constraints that an UPDATE replaces, None at CREATE.
+    """
     findings = problems.findings
     if stored is None:
         # Grove's CRD does not allow it in a new PodCliqueSet
@@ -313,7 +316,7 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
         yield invalid(packing.preferred_path, packing.preferred, text)
 
 
-# Warnings about constraints that Grove accepts but that do not help.
+# Warnings about constraints that Grove accepts but that have no effect or conflict.
 
 
 def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
@@ -362,9 +365,9 @@ def _shared_domain(
 
 
 def _needs_names(old: Packings) -> bool:
-    """Return whether a stored set has constraints without a name.
+    """Return whether a stored set lacks a topologyName that it must get with its next update.
 
-    Their packDomain was written before `topologyName` existed.
+    One of its constraints then has a packDomain from before `topologyName` existed.
     """
     return bool(old.name_findings) and any(
         packing.pack_domain and not packing.topology_name for packing in old.constraints

@@ -1,10 +1,10 @@
-"""The dialect `design`, of Grove as of January 2026.
+"""Implement the dialect `design`, of Grove as of January 2026, and the dialect `none`.
 
-It has levels in a ClusterTopology, and `packDomain` in PodCliqueSets. This program translates both
-for the scheduler.
+`design` has levels in a ClusterTopology, and `packDomain` in PodCliqueSets. This program translates
+both for the scheduler.
 
-Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of
-PodCliqueSets. Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`,
+It reads `spec.levels` of the managed ClusterTopology and `topologyConstraint.packDomain` of
+PodCliqueSets. It writes the constraints of PodGangs and their annotation `grove.io/topology-name`,
 the condition TopologyConstraintSatisfied of PodCliqueSets, the managed ClusterTopology and its KAI
 Topology.
 
@@ -73,7 +73,10 @@ class Unserved(Dialect):
     def _removal_warnings(
         self, before: JsonMap, remaining: set[str], facts: TopologyFacts
     ) -> list[str]:
-        """Return a warning if sets have constraints on levels that are not among `remaining`."""
+        """Return a warning if sets have constraints on levels that a write removes.
+
+        `before` is the topology before the write, and `remaining` are the domains after it.
+        """
         removed = {level.domain for level in self.read_levels(before)} - remaining
         if not removed:
             return []
@@ -93,8 +96,8 @@ class Design(Unserved):
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 
-        Return none if the set has a constraint of the dialect `bindings`, because Grove then writes
-        the PodGangs.
+        Return no changes if the set has a constraint of the dialect `bindings`, because Grove then
+        writes the PodGangs.
         """
         return (
             []

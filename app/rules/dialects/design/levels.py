@@ -1,4 +1,4 @@
-"""Validation of the levels of a ClusterTopology. Source: `rules/README.md`."""
+"""Validate the levels of a ClusterTopology. Source: `rules/README.md`."""
 
 from app.objects.fields import CheckedMap, FieldPath, Findings
 from app.objects.shape import JsonMap
@@ -9,7 +9,7 @@ def validate_cluster_topology(obj: JsonMap) -> Findings:
     """Return findings about a ClusterTopology.
 
     Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
-    Levels may be in any order. `refusal_to_write` decides who may write it.
+    Levels may be in any order. `refusal_to_write` decides who may write the managed one.
     """
     spec = CheckedMap(obj).child("spec")
     levels = spec.list_at("levels")

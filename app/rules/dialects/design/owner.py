@@ -1,4 +1,4 @@
-"""In the dialect `design`, the PodGang owns MNNVL resources, as the design document requires.
+"""Make the PodGang the owner of MNNVL resources, as the design document requires.
 
 The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md`.
 """
@@ -14,11 +14,11 @@ from app.objects.names import MAX_SUBDOMAIN
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
 
-MOST_BEGINNINGS = 10_000
+MOST_GROUP_REPLICAS = 10_000
 """The maximum number of names of scaling group replicas that are looked up for a PodGang.
 
-Anybody can send a PodGang with very many podgroups, whose names have very many numbers. One with
-more is found by the label or by the owner of its resources.
+Anybody can send a PodGang with very many podgroups, whose names have very many numbers. If there
+are more, the other resources are still found by their label or their owner.
 """
 
 
@@ -37,14 +37,14 @@ class PodGangOwns(OwnerRule):
         names = {gang.name, start, f"{start}-{place.group}-{place.group_replica}"}
         # a name that is too long for a PodClique is not the name of one
         cliques = [clique for clique in gang.cliques if len(clique) <= MAX_SUBDOMAIN]
-        beginnings = chain.from_iterable(_beginnings(clique, place.pcs) for clique in cliques)
-        return names.union(cliques, islice(beginnings, MOST_BEGINNINGS))
+        replicas = chain.from_iterable(_group_replicas(clique, place.pcs) for clique in cliques)
+        return names.union(cliques, islice(replicas, MOST_GROUP_REPLICAS))
 
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
         """Return the ownership state of `resource`.
 
-        `adoptable` means that the resource has no controller, or that its controller is its
-        PodCliqueSet or an earlier PodGang with the same name.
+        `adoptable` means that the resource has no owner other than its PodCliqueSet or an earlier
+        PodGang with the same name.
         """
         if not _is_of(resource, gang):
             return None
@@ -108,10 +108,10 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     return not resource.place.podgang and _is_same_replica(resource, gang)
 
 
-def _beginnings(clique: str, pcs: str) -> Iterator[str]:
-    """Yield the names of scaling group replicas that the PodClique `clique` can be in.
+def _group_replicas(clique: str, pcs: str) -> Iterator[str]:
+    """Yield the names of the scaling group replicas that the PodClique `clique` may belong to.
 
-    These are the parts before each dash that end in a number, the index of the replica.
+    These are the parts of its name before a dash that end in a number, the index of the replica.
     """
     before = len(pcs)
     at = clique.find("-", before + 1)
@@ -148,7 +148,7 @@ def _is_base(gang: SlimPodGang, start: str) -> bool:
 
 
 def _is_same_replica(resource: MnnvlResource, gang: SlimPodGang) -> bool:
-    """Return whether the labels of both name the same replica.
+    """Return whether the labels of `resource` and `gang` name the same replica.
 
     This keeps a base PodGang from getting resources of a scaled PodGang.
     """
@@ -157,6 +157,7 @@ def _is_same_replica(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: SlimPodGang) -> bool:
+    """Return whether `gang` may replace `owner`, its earlier PodGang or the PodCliqueSet."""
     if owner.kind == POD_GANG.kind:
         return owner.name == gang.name
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

@@ -1,6 +1,7 @@
-"""Topology constraints of a PodGang, its scaling groups and its PodGroups in the dialect `design`.
+"""Write the topology constraints of PodGangs in the dialect `design`.
 
-The webhook and the reconciler use the same rule. Source: `rules/README.md`. Only the fields
+A PodGang has constraints for the whole, for its scaling group replicas and for its PodGroups. The
+webhook and the reconciler use the same rule. Source: `rules/README.md`. Only the fields
 `packConstraint.required` and `packConstraint.preferred` of a constraint are written. Other fields
 are kept, and so are entries of `spec.topologyConstraintGroupConfigs` that have other fields.
 """
@@ -22,7 +23,7 @@ _PACK = ("topologyConstraint", "packConstraint")
 
 
 def validate_shape(gang: JsonMap) -> Findings:
-    """Return findings about the fields of a PodGang that contain constraints."""
+    """Return a finding for each field of a PodGang that holds constraints and has a wrong type."""
     spec = CheckedMap(gang).child("spec")
     spec.child("topologyConstraint").map_at("packConstraint")
     for field in ("podgroups", "topologyConstraintGroupConfigs"):
@@ -37,7 +38,8 @@ def constraint_changes(
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
     If `pcs` is None, the set is not known: only preferred constraints are written, and required
-    ones are kept. If topology support is disabled, all constraints are removed.
+    ones are kept. If topology support is disabled, the constraints are removed. Changes that
+    `obj` already has are left out.
     """
     if not topology.enabled:
         changes = _removals(obj)
@@ -84,10 +86,10 @@ def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
 def _pack(
     domain: str, members: Sequence[PodGroupClique | None], topology: ClusterTopology
 ) -> dict[str, str]:
-    """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
+    """Return the packConstraint of `members`, whose set, scaling group or clique requires `domain`.
 
-    The strictest level is preferred if a level is required, or if KAI then looks for no more room
-    than the pods need. Otherwise KAI might never place them.
+    `domain` is "" if it requires none. The strictest level is preferred if a level is required, or
+    if KAI then looks for no more room than the pods need. Otherwise KAI might never place them.
     """
     required = topology.key_of(domain) if domain else None
     pack = {"required": required} if required else {}
@@ -97,7 +99,7 @@ def _pack(
 
 
 def _are_counted_exactly(members: Sequence[PodGroupClique | None]) -> bool:
-    """Return whether the preferred level asks for no more room than the pods of `members` need.
+    """Return whether KAI looks for no more room than the pods of `members` need.
 
     The pods of one PodGroup are equal, even if its clique is not known.
     """
@@ -161,7 +163,7 @@ def _without_packs(entries: Sequence[Object]) -> list[Object]:
 
 
 def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
-    """Return the constraint of `entry` with the values of `pack`."""
+    """Return the constraint of `entry` with our fields replaced by `pack`."""
     constraint = map_at(entry, "topologyConstraint")
     others = {
         field: value
@@ -184,7 +186,7 @@ def _removals(obj: JsonMap) -> list[Edit]:
 def _removal(obj: Any, holder: Path) -> list[Edit]:
     """Return the edits that remove the constraint at `holder`.
 
-    If it has other fields too, only ours are removed.
+    If the constraint has fields that this rule doesn't write, these are kept.
     """
     if not _has_more(value_at(obj, holder)):
         return [Edit((*holder, "topologyConstraint"), ABSENT)]

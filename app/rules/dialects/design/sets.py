@@ -18,7 +18,7 @@ NOT_ENABLED = "topology support is not enabled in the operator"
 
 
 class Constraint(Value):
-    """The packDomain of `part`."""
+    """The packDomain of a part of a PodCliqueSet."""
 
     part: SetPart
     domain: str
@@ -36,7 +36,7 @@ class Constraints(Value):
 
     @property
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
-        """A value that is equal for two versions of a set with the same constraints.
+        """A value that is equal for two versions of a set if no constraint changed.
 
         It has the owners with their domains, and the enclosing owners of each owner. Invalid sets
         can have several owners with the same name.
@@ -120,7 +120,8 @@ def _added(
 ) -> list[_Problem]:
     """Return the problems that the set did not have before the update.
 
-    A part with a new name is treated as renamed if a part of the same kind was removed.
+    A part with a new name is treated as renamed if a part of its kind with the same problem was
+    removed.
     """
     owners = {part.owner for part in constraints.template.parts}
     old_owners = {part.owner for part in old.template.parts}
@@ -156,7 +157,7 @@ def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:
 
 
 def _ignored(reason: str) -> str:
-    """Return the warning that a stored constraint cannot be applied for `reason`."""
+    """Return the warning that a stored constraint is ignored, because of `reason`."""
     return f"stored topology constraint ignored: {reason}"
 
 
@@ -184,8 +185,7 @@ def _path_in(part: SetPart) -> FieldPath:
 def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Problem]:
     """Return all problems of the constraints, in the order of the lists.
 
-    For each constraint, a missing level comes first, followed by a conflict with an enclosing
-    constraint.
+    For each constraint, a missing level comes first, then a conflict with an enclosing constraint.
     """
     if not topology.enabled:
         return [

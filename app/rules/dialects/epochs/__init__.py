@@ -1,9 +1,9 @@
-"""The dialect `epochs`, of Grove with PodGangMaps: `bindings`, with PodGangs that Grove replaces.
+"""Implement the dialect `epochs`: `bindings` for releases of Grove with PodGangMaps.
 
-A PodGang is named after an epoch, and a label (`grove.io/podgang-role`) has its role. When Grove is
-upgraded, it replaces the PodGangs of running workloads. Rules about a PodGang look at its role
-instead of this dialect, because a cluster has PodGangs of both schemes during upgrades and
-rollbacks.
+A PodGang is named after an epoch, and its label `grove.io/podgang-role` has its role. When Grove is
+upgraded, it replaces the PodGangs of running workloads. During upgrades and rollbacks, a cluster
+has PodGangs with and without a role. Rules about a PodGang therefore look at its label instead of
+the dialect.
 
 Source: https://github.com/ai-dynamo/grove/tree/616762f7
 """
@@ -16,6 +16,7 @@ MOST = 63
 """The maximum length of a label's value, in characters."""
 
 EPOCH = "<epoch>"
+"""The placeholder for the epoch in the names of PodGangs."""
 _DIGITS = 19
 """The number of digits of an epoch, which is a time in nanoseconds."""
 

@@ -7,7 +7,7 @@ import pytest
 from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.identity import Place, read_place
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
-from app.rules.dialects.design.owner import MOST_BEGINNINGS, POD_GANG_OWNS
+from app.rules.dialects.design.owner import MOST_GROUP_REPLICAS, POD_GANG_OWNS
 
 BASE = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = SlimPodGang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
@@ -276,4 +276,4 @@ def test_no_name_of_a_podgroup_makes_many_base_names(clique: str) -> None:
 def test_many_podgroups_make_a_bounded_number_of_base_names() -> None:
     cliques = tuple(f"pcs-0-{number}{'-1' * 100}" for number in range(1000))
     gang = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"), cliques=cliques)
-    assert len(POD_GANG_OWNS.base_names(gang)) <= MOST_BEGINNINGS + len(cliques) + 3
+    assert len(POD_GANG_OWNS.base_names(gang)) <= MOST_GROUP_REPLICAS + len(cliques) + 3
