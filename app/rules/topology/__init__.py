@@ -1,1 +1,1 @@
-"""Topology levels and constraints."""
+"""Check topology levels and constraints, also against the labels and GPUs of nodes."""

@@ -1,7 +1,7 @@
-"""Warnings about required domains.
+"""Warn about required domains that are too small, or that do not apply to all pods together.
 
-A domain may have too few GPUs for the pods of a PodCliqueSet, or the constraint may apply to each
-PodGang separately where users expect one domain for all pods:
+A domain may have too few GPUs for the pods of a PodCliqueSet. Or a constraint applies to each
+PodGang separately, although users expect one domain for all pods:
 https://github.com/ai-dynamo/grove/issues/648
 
 The labels of the nodes define the domains. The GPU count of a node comes from its label
@@ -29,8 +29,8 @@ def capacity_warnings(
     """Return warnings about required domains that are too small, and about pods that differ in
     size.
 
-    `required` has the domain that each replica of an owner must fit into, and `constrained` are the
-    owners of all constraints. `levels` are the topology's levels.
+    `required` has, by owner, the domain that each replica of the owner must fit into. `constrained`
+    are the owners of all constraints, and `levels` are the levels of the topology.
     """
     owners = dict.fromkeys(constrained)
     if not required and not owners:
@@ -40,7 +40,7 @@ def capacity_warnings(
     members = _members(template)
     warnings: list[str] = []
     if required and _needed(members[SET]):
-        warnings += _unknown(nodes)
+        warnings += _without_gpus(nodes)
 
     for owner, domain in required.items():
         if domain in domains and owner in members:
@@ -69,8 +69,8 @@ def _kept_together(
         yield ("clique", clique.name), [(clique, clique.pods)]
 
 
-def _unknown(nodes: Nodes) -> list[str]:
-    """Return the warning that no node has GPUs."""
+def _without_gpus(nodes: Nodes) -> list[str]:
+    """Return a warning if nodes are known, but none reports GPUs."""
     if not nodes or nodes.most_gpus():
         return []
 
@@ -90,8 +90,7 @@ class _Count(Value):
 
 
 def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Return the pods that KAI counts like the largest of them, or None if it adds up their
-    requests.
+    """Return the pods that KAI counts like the largest of them, or None if it counts exactly.
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
@@ -125,7 +124,7 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 
 
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
-    """Return the cliques, with their pods, that one replica of each owner has in one PodGang.
+    """Return, by owner, the cliques and pods that one replica of it has in one PodGang.
 
     The PodGang of the set contains `minAvailable` replicas of a scaling group. Each further replica
     forms its own PodGang.
@@ -199,9 +198,9 @@ def apart_warnings(
 ) -> list[str]:
     """Return warnings about pods under one constraint that may be placed in separate domains.
 
-    They are replicas of scaling groups, or the cliques of a set that Kueue places. `required` has
-    the domain that each owner requires, one of `levels`. If all nodes are in one such domain, there
-    is no warning.
+    These are the pods of different replicas of a scaling group, or of the cliques of a set that
+    Kueue places. `required` has the domain that each owner requires, one of `levels`. If all nodes
+    are in one such domain, there is no warning.
     """
     if any(clique.scheduler == KUEUE for clique in template.cliques):
         return list(_apart_in_kueue(template, required, levels, nodes_with))

@@ -1,4 +1,4 @@
-"""The node labels of topology levels, and the capacity of domains.
+"""Check the levels of a topology against the labels of nodes, and compute the room in domains.
 
 The scheduler places pods by the values of these labels. If no node has the label of a level, pods
 that require the level stay pending.
@@ -22,14 +22,14 @@ LEVELS_COVERED = "LevelsCovered"
 _SHOWN = 3
 
 NodeGroup = tuple[Mapping[str, str], int]
-"""A set of labels, and the number of nodes that have it."""
+"""The labels of a group of nodes, and the number of its nodes."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 MOST_RESULTS = 1000
-"""The maximum number of cached results. Tenants can ask about any node label in an annotation."""
+"""The maximum number of cached results. Tenants can name any node label in an annotation."""
 
 
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
@@ -50,7 +50,7 @@ def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
 class Nodes:
     """Groups of nodes with equal labels, each with the number of its nodes.
 
-    `kubernetes.io/hostname` is omitted, because it differs for each node.
+    `kubernetes.io/hostname` is left out of the labels, because it differs for each node.
     """
 
     def __init__(self, groups: Iterable[NodeGroup] = ()) -> None:
@@ -86,14 +86,14 @@ class Nodes:
         return Room(most, largest if self.most_gpus() else None)
 
     def _domains(self, keys: Sequence[str]) -> list[Counter[int]]:
-        """Return the numbers of nodes by their GPUs, for each domain whose nodes have `keys`."""
+        """Return, for each domain of the labels `keys`, how many nodes have how many GPUs."""
         domains: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
         for labels, count in self.with_labels(keys):
             domains[tuple(labels[key] for key in keys)][_gpus(labels)] += count
         return list(domains.values())
 
     def with_labels(self, keys: Sequence[str]) -> list[NodeGroup]:
-        """Return the groups of nodes that have the labels `keys`, with their numbers."""
+        """Return the groups of nodes that have all labels in `keys`."""
         return [group for group in self if all(key in group[0] for key in keys)]
 
     @_once
@@ -140,12 +140,12 @@ class Nodes:
 
 
 class LevelProblem(Value):
-    """A problem of a level."""
+    """A problem of one or two levels of a topology."""
 
     reason: str
     """A CamelCase word, for a condition."""
     text: str
-    """The message."""
+    """The message for people."""
 
 
 NodesWith = Callable[[Collection[str]], Nodes]
@@ -216,11 +216,11 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
 
 
 def right_order(levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]) -> list[Level] | None:
-    """Return the levels in the right order, or None if the order is right or cannot be derived.
+    """Return `levels` in the right order, or None if the order is right or cannot be derived.
 
     It cannot be derived if the labels do not form a tree in any order, or if no node has the label
     of a level. If the names of the levels are in the usual order, the names stay and only the keys
-    are swapped. `nodes` are the labels of each node.
+    are swapped. `nodes` are the labels of nodes.
     """
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     keys = [level.key for level in shared]
@@ -283,7 +283,7 @@ class Room(Value):
     nodes: int
     """The number of nodes of the domain with the most nodes."""
     nodes_by_gpus: Mapping[int, int] | None
-    """The nodes of the largest domain, counted by their GPUs, or None if no GPUs are known."""
+    """How many nodes of the largest domain have how many GPUs, or None if no GPUs are known."""
 
     @property
     def gpus(self) -> int | None:

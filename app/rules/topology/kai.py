@@ -1,4 +1,4 @@
-"""The KAI Topology of a ClusterTopology.
+"""Derive the KAI Topology of a ClusterTopology, and the status that reports on it.
 
 Source: `rules/README.md`. In KAI's CRD, levels are immutable and unique, and only
 the last one may be `kubernetes.io/hostname`.
@@ -19,7 +19,7 @@ READY = "Ready"
 def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> Object:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
-    `levels` are listed broadest first. The KAI Topology has the levels that KAI's CRD allows.
+    `levels` are listed broadest first. The KAI Topology has those that KAI's CRD allows.
     """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
@@ -49,7 +49,7 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
 
 
 def delete_foreign(name: str) -> str:
-    """Return the remedy for a KAI Topology `name` that the ClusterTopology does not control."""
+    """Return the remedy if the ClusterTopology does not control the KAI Topology `name`."""
     return (
         f"If nothing else needs it, run: kubectl delete {KAI_TOPOLOGY} {name}."
         " grove-admission then creates it again"

@@ -1,7 +1,6 @@
-"""Topology domains and levels.
+"""Validate lists of levels, authorize writes of the managed ones, and suggest node labels.
 
-This module validates a list of levels, and authorizes writes of the managed levels. Source:
-`rules/README.md`.
+Source: `rules/README.md`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -38,7 +37,7 @@ def _validate_key(at: FieldPath, key: str) -> FieldError | None:
 
 
 class TextRule(Value):
-    """The rule for a string field."""
+    """The rule for a string field of a level."""
 
     hint: str
     """The suggestion to show if the field is missing."""
@@ -116,7 +115,7 @@ def levels_below_host(levels: Sequence[Level]) -> str:
 def refusal_to_write(
     kind: str, name: str, operation: str, username: str, authorized: Collection[str]
 ) -> str | None:
-    """Return why `username` may not do `operation` on the managed topology, or None if it may.
+    """Return why `username` may not do `operation` on the managed topology, or None if allowed.
 
     The topology is the object `name` of `kind`. Only `authorized` (full user names) may write it,
     and cluster administrators are not exempt.
@@ -145,7 +144,7 @@ _BEFORE_1_0 = tuple(
 
 
 class LabelFamily(Value):
-    """The node labels that one source writes."""
+    """The topology labels of nodes that one source, such as a cloud provider, writes."""
 
     source: str
     keys: tuple[str, ...]
@@ -195,7 +194,7 @@ CLOUDS = (
     ),
     LabelFamily("Crusoe", ("crusoe.ai/ib.partition.id", "crusoe.ai/pod.id")),
 )
-"""The labels of cloud providers that can be levels. Azure and Lambda document none.
+"""The labels of cloud providers that can be levels. Azure and Lambda document no such labels.
 
 Sources: https://docs.aws.amazon.com/eks/latest/userguide/ml-workload-topology.html,
 https://cloud.google.com/ai-hypercomputer/docs/workloads/schedule-gke-workloads-tas,
@@ -220,10 +219,10 @@ KNOWN = (
     "cloud.google.com/gce-topology-host",
     NVLINK_DOMAIN,
 )
-"""The labels to suggest.
+"""The topology labels that messages suggest if a level has a label that nodes lack.
 
 They are fabric tiers (there may be more), accelerators, Topograph's labels before version 1.0, the
-labels of cloud providers, and NVLink.
+labels of cloud providers, and NVLink domains.
 """
 
 _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
@@ -233,7 +232,8 @@ _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
 def instead(key: str, present: Collection[str]) -> str:
     """Return the end of a message about the missing label `key`: `; nodes have …`.
 
-    It lists the known topology labels that nodes have. It is "" if they have none.
+    It lists the known topology labels among `present`, the labels of the nodes. It is "" if there
+    are none.
     """
     found = [known for known in KNOWN if known in present]
     if not found:
@@ -257,7 +257,7 @@ def is_documented(broader: str, narrower: str) -> bool:
 
 
 def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
-    """Return levels for the labels that nodes have, broadest first.
+    """Suggest levels, broadest first, for the labels `present` that nodes have.
 
     If nodes have the labels of several sources, the source with the most labels is used. The result
     is empty if nodes have no known label.
@@ -272,5 +272,5 @@ def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
 
 
 def pasted(levels: Iterable[Level]) -> str:
-    """Return levels as YAML in one line, as `spec.levels` takes them."""
+    """Return levels as one line of YAML, to paste into `spec.levels`."""
     return f"[{', '.join(f'{{domain: {level.domain}, key: {level.key}}}' for level in levels)}]"

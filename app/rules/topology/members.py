@@ -1,4 +1,4 @@
-"""The cliques of a PodCliqueSet to which the PodGroups of a PodGang belong."""
+"""Find the cliques of a PodCliqueSet to which the PodGroups of a PodGang belong."""
 
 from app.base.value import Value
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
@@ -14,11 +14,11 @@ class PodGroupClique(Value):
     group: ScalingGroup | None = None
     """The scaling group of the clique, or None."""
     group_replica: str = ""
-    """The name of the scaling group's replica, `<pcs>-<replica>-<group>-<index>`, or ""."""
+    """The name of its scaling group replica, `<pcs>-<replica>-<group>-<index>`, or ""."""
 
 
 class PodGroupCliques:
-    """The members of the set `pcs`, by name."""
+    """An index of the PodCliques that the set `pcs` can have, to look up PodGroups by name."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._prefix = f"{pcs.name}-"

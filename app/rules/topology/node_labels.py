@@ -1,4 +1,4 @@
-"""The labels that a Pod gets from its node at binding. Source: `rules/README.md`."""
+"""Copy labels of a node to the Binding of a Pod, and so to the Pod. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Iterator, Mapping
 

@@ -1,4 +1,7 @@
-"""The condition of a PodCliqueSet about its topology constraints. Source: `rules/README.md`."""
+"""Report in a condition of a PodCliqueSet whether the levels of its constraints exist.
+
+Source: `rules/README.md`.
+"""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -43,7 +46,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
 
 
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:
-    """Return a warning for the user who removes the levels `removed` from the ClusterTopology.
+    """Return a warning about the removal of the levels `removed` from the ClusterTopology.
 
     `sets` are the PodCliqueSets with constraints on these levels. Without any, there is no warning.
     """

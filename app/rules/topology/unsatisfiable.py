@@ -1,4 +1,4 @@
-"""Constraints that KAI never satisfies, even in an empty cluster, and constraints that it ignores.
+"""Warn about constraints that KAI ignores, or never satisfies even in an empty cluster.
 
 Both depend only on the order of levels. Decisions of the real scheduler are in
 `tests/testdata/kai-decisions`: `d3-*` for preferred levels, `d5-subgroup-broader` for required
@@ -20,7 +20,7 @@ WHOLE = ""
 
 
 class PartLevels(Value):
-    """The constraint of one part of a gang: the whole gang, a group or a SubGroup."""
+    """The constraint of one part of a gang: the whole gang, a group, a PodGroup or a SubGroup."""
 
     topology: str
     """The name of the KAI Topology, or ""."""
@@ -42,10 +42,14 @@ class Required(Value):
 
 
 NOTHING = Required()
+"""No required level."""
 
 
 def placing_warnings(parts: Mapping[str, PartLevels], topology_of: TopologyOf) -> list[str]:
-    """Return the warnings about `parts`, which are given by name and have no cycles."""
+    """Return warnings about the constraints of `parts`, which are given by name.
+
+    No part may contain itself. Nothing is checked if `topology_of` does not know the topology.
+    """
     names = {part.topology for part in parts.values() if part.topology}
     topologies = {name: topology_of(name) for name in names}
     narrowest = _narrowest_required(parts, topologies)
@@ -63,7 +67,7 @@ def placing_warnings(parts: Mapping[str, PartLevels], topology_of: TopologyOf) -
 
 
 def is_broader_level(level: str, other: str, kai: KaiTopology) -> bool:
-    """Return whether `level` is broader than `other`, if both are levels of `kai`."""
+    """Return whether both are levels of `kai`, and `level` is broader than `other`."""
     first = kai.position(level)
     second = kai.position(other)
     return first is not None and second is not None and first < second
@@ -98,9 +102,9 @@ def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[st
 def _narrowest_required(
     parts: Mapping[str, PartLevels], topologies: Mapping[str, KaiTopology | None]
 ) -> dict[str, Required]:
-    """Return for each part the narrowest level that the part or an enclosing part requires.
+    """Return the narrowest level that each part or one of its enclosing parts requires, by part.
 
-    Each part is visited once, in any order.
+    Each part is visited once, whatever the order of `parts`.
     """
     narrowest: dict[str, Required] = {}
     for start in parts:
