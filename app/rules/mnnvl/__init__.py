@@ -1,1 +1,1 @@
-"""MNNVL resources: their names, claims and owners."""
+"""Decide which MNNVL resources a workload gets, and warn about MNNVL that cannot work."""

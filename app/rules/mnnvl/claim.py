@@ -1,4 +1,4 @@
-"""The claim that a PodClique or a Pod needs for MNNVL, and its injection into the pod spec.
+"""Decide which MNNVL claim a PodClique or a Pod needs, and inject it into the pod spec.
 
 A PodClique has its own annotations and inherits others. There are two vocabularies, ours and
 Grove's `grove.io/mnnvl-group`, and a PodClique cannot use both.
@@ -36,6 +36,7 @@ from app.rules.mnnvl.plan import (
 )
 
 ConfiguredMode = Literal["auto", "shared", "template"]
+"""The configured form of new claims (`mnnvl.claimMode`)."""
 
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 """The DeviceClass of NVIDIA's driver for the channel of a node."""
@@ -84,7 +85,9 @@ def claim_mode(
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
-    `annotations` name its DeviceClass, and `classes` are the names of the existing ones.
+    `annotations` name its DeviceClass, and `classes` are the names of the existing ones. With
+    `auto`, the form is `template` if its DeviceClass does not exist, but one of NVIDIA's driver for
+    ComputeDomains does.
     """
     if configured != "auto":
         return configured
@@ -103,8 +106,8 @@ def inject(
     being deleted. `old` is the object that an UPDATE replaces, or None.
 
     `configured` is the form of new claims. A stored claim keeps its form and scope, see
-    `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
-    a warning.
+    `rules/README.md`. If no container requests a GPU, but the own annotation of `carrier` enables
+    MNNVL, there is a warning.
     """
     inherited = inherited_by(carrier, old, facts.pcs)
     annotations = carrier.annotations.over(inherited)
@@ -193,7 +196,7 @@ def _without_gpus(carrier: Carrier) -> list[str]:
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, or else `plan` in the form `new_mode`.
 
-    Our existing claim keeps its form, and also its scope if the entry is the `stored` one.
+    An existing claim of ours keeps its form, and also its scope if it is the `stored` entry.
     """
     entry = carrier.claim
     # Grove's operator resets the spec to its template, which has no entry
@@ -207,9 +210,9 @@ def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry
 
 
 def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
-    """Return the operations that add the entry of `plan` to the pod spec and to each container.
+    """Return the operations that add the claim of `plan` to the pod spec and to each GPU container.
 
-    Parts that exist already are omitted.
+    An entry that exists already is not added again.
     """
     added: list[Operation] = []
     if carrier.claim is None:
@@ -230,7 +233,7 @@ def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Return the first DeviceClass in `awaited` that does not exist, or "".
+    """Return the first DeviceClass in `awaited` that does not exist, or "" if all exist.
 
     `classes` are the existing ones. If there are none, no driver is installed yet, and the result
     is "".
@@ -241,7 +244,8 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
     """Yield warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods. If its set is not known, only these pods are counted.
+    The PodClique has `replicas` pods. If its set is not known, only these pods are counted. A claim
+    in the form `template` has no warnings.
     """
     if plan.mode != "shared":
         return
@@ -265,10 +269,10 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
 
 
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
-    """Return the number of pods that share the claim of `plan`.
+    """Return the number of pods that may share the claim of `plan`, with or without GPUs.
 
-    With scope `replica`, these are the pods of cliques outside of scaling groups, of the clique's
-    own group, and of other groups that inherit this scope.
+    With scope `replica`, these are the pods of all cliques outside of scaling groups, of the
+    clique's own group, and of the other groups with MNNVL in this scope.
     """
     if plan.scope == "clique":
         return replicas

@@ -1,4 +1,4 @@
-"""Stored PodCliques and Pods that have our claim, and the resources that they need."""
+"""Find the stored PodCliques and Pods that have our claim, and the resources that they need."""
 
 from collections.abc import Iterable
 from sys import intern
@@ -19,8 +19,8 @@ from app.rules.mnnvl.unit import NvlinkUnit, Scope
 class ClaimedMember(UnitMember, kw_only=True):
     """A stored PodClique or Pod that has our claim.
 
-    It needs the resources that its claim names, even if its annotations have changed, because its
-    pods cannot start without them. Of its annotations, only a valid DeviceClass is kept.
+    It needs the resources that its claim names, even if its annotations have changed: its pods
+    cannot start without them. Of its annotations, only a valid DeviceClass is kept.
     """
 
     scope: Scope
@@ -62,7 +62,7 @@ def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
 
 
 def plan_for(demands: Iterable[ClaimedMember], pcs: PodCliqueSet) -> Plan | None:
-    """Return the plan of the resources that `demands` share, or None if `pcs` has no such demand.
+    """Return the plan of the resources that `demands` share, or None if none belongs to `pcs`.
 
     All demands have the same base name. Without a plan, nothing needs to be restored.
     """

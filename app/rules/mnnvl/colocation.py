@@ -1,4 +1,4 @@
-"""Annotations, selectors and affinity that keep the Pods of a unit together or apart.
+"""Read which annotations, selectors and affinity keep the Pods of a unit together or apart.
 
 LeaderWorkerSet and JobSet copy their annotations to Pods. KAI reads its own annotation from the top
 owner, from the Jobs of a JobSet, and from some pod templates:
@@ -28,16 +28,17 @@ class Bounds(Value):
     gpus: int
     """The GPUs that the Pod requests."""
     levels: frozenset[str]
-    """Node labels: all Pods of the unit run on nodes that have the same value for each of them."""
+    """Node labels: all Pods of the unit must run on nodes with the same value for each of them."""
     is_known: bool
     """Whether all controllers of the Pod could be read."""
     is_apart: bool
     """Whether an anti-affinity keeps other Pods off its node."""
     is_exclusive: bool = False
-    """Whether two units never share a domain."""
+    """Whether a controller keeps units out of each other's domains."""
     group: str | None = ""
-    """The KAI PodGroup that the Pod names. It is "" if the pod-grouper creates one, None if there
-    is none.
+    """The KAI PodGroup that the Pod names.
+
+    It is "" if the pod-grouper creates one, and None if there will be none.
     """
     size: UnitSize | None = None
     """The size of its unit, or None if that is not known."""
@@ -55,12 +56,12 @@ class OwnGroup(Value):
 
 
 def name_of_own_group(pod: JsonMap) -> str:
-    """Return the name of the PodGroup that the template of a Pod names, or "" if it names none."""
+    """Return the name of the PodGroup in the annotation of `pod`, or "" without one."""
     return text_at(annotations_of(pod), POD_GROUP_NAME)
 
 
 def read_own_group(pod: JsonMap, group: JsonMap) -> OwnGroup:
-    """Return the levels that the PodGroup `group` requires for `pod`.
+    """Return the PodGroup `group` that `pod` names, with the levels that it requires for `pod`.
 
     A constraint of a SubGroup also applies to the SubGroups below it.
     """
@@ -86,8 +87,9 @@ def read_bounds(
 ) -> Bounds:
     """Return the bounds of a Pod.
 
-    `above` are its controllers, as far as they can be read. `own_group` is the PodGroup that the
-    user created for it, and `size` is the size of its unit, if they are known.
+    `above` are its controllers from the nearest one up, as far as they can be read. `own_group` is
+    the PodGroup that the user created for it, and `size` is the size of its unit, if these are
+    known.
     """
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")

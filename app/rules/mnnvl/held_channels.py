@@ -1,4 +1,4 @@
-"""NVLink channels that a claim holds unnecessarily.
+"""Find NVLink channels that a claim holds unnecessarily.
 
 A node has one channel. A claim for it keeps every other pod with such a claim off the node, even if
 the pods that hold it do not use it.
@@ -46,7 +46,7 @@ def held_channels(
     domains: Iterable[ComputeDomain],
     gpus_of_nodes: Mapping[str, int],
 ) -> HeldChannels:
-    """Return the channels that are held unnecessarily.
+    """Return the channels that are held unnecessarily, and the number of pods that wait for one.
 
     `gpus_of_nodes` are the GPUs of each node, in thousandths.
     """
@@ -66,7 +66,7 @@ def held_channels(
     for claim in claims:
         if claim.allocated and CHANNEL_CLASS in claim.classes:
             own = [by_key.get((claim.namespace, consumer.name)) for consumer in claim.consumers]
-            # a pod that waits uses a claim that it names, although it does not reserve it yet
+            # a pending pod uses a claim that it names, although it does not reserve the claim yet
             waits = (pod for pod in naming.get(claim.key, ()) if not pod.node)
             found = list({pod.key: pod for pod in (*own, *waits) if pod is not None}.values())
             domain = by_uid.get(claim.domain)
@@ -105,7 +105,7 @@ def _of_claim(
     gpus_of_nodes: Mapping[str, int],
 ) -> Iterator[HeldChannel]:
     """Yield the first reason why a claim does not need its channel, if there is one."""
-    # NVIDIA's driver has a pool for each node, with its name
+    # NVIDIA's driver has a pool of devices for each node, with the name of the node
     pools = (device.pool for device in claim.devices)
     node = next((pod.node for pod in pods if pod.node), next(pools, ""))
 

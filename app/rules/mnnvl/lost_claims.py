@@ -1,6 +1,6 @@
-"""The findings of audit and doctor about MNNVL claims, with their remedies.
+"""Describe lost MNNVL claims and their remedies, for audit and doctor.
 
-A claim is missing, or Pods use it although it is being deleted.
+A claim is lost if it is missing, or if Pods use it although it is being deleted.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the cl
 
 
 def asks_for_claim(pod: JsonMap) -> bool:
-    """Return whether `pod`, which no PodClique owns and which is not ending, requests MNNVL."""
+    """Return whether `pod` requests MNNVL itself, and has neither finished nor is being deleted."""
     asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
     return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
 

@@ -1,4 +1,4 @@
-"""PodCliques and Pods that lack an MNNVL claim.
+"""Find PodCliques and Pods that lack an MNNVL claim.
 
 While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
@@ -26,8 +26,8 @@ def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
     """Return whether `clique` would get our claim if it were written now.
 
-    `pcs` is its PodCliqueSet, or None if that is not known. If `reads_groups` is true, Grove reads
-    its own MNNVL annotation, and a PodClique of such a group does not get our claim.
+    `pcs` is its PodCliqueSet, or None if that is not known. `reads_groups` is true if Grove reads
+    its own MNNVL annotation: a PodClique of one of its groups then does not get our claim.
     """
     if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.foreign_group):
         return False

@@ -1,7 +1,7 @@
-"""The plan of the MNNVL resources that a member shares.
+"""Plan the MNNVL resources that a PodClique or Pod shares with its unit.
 
-It has the names of a ComputeDomain and, in the form `shared`, of a ResourceClaim; the entry by
-which pods refer to the claim; and the content of both objects.
+A plan has the names and the content of a ComputeDomain and, in the form `shared`, of a
+ResourceClaim. It also has the entry by which pods refer to the claim.
 """
 
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from app.objects.shape import Object
 from app.rules.mnnvl.unit import NvlinkUnit, scope_of, scopes_of
 
 ClaimMode = Literal["shared", "template"]
+"""The form of a claim: one claim for all pods of a unit, or one for each pod from a template."""
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
 
@@ -51,7 +52,7 @@ class Plan(NvlinkUnit):
 
     @property
     def owner_name(self) -> str:
-        """The first owner of the resources, such as the PodCliqueSet."""
+        """The name of the owner of new resources, such as the PodCliqueSet."""
         return self.member.owner_name
 
     @property
@@ -79,14 +80,17 @@ class Plan(NvlinkUnit):
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
     def owned_by(self, owner_uid: str, owner: Resource | None = None) -> "Plan":
-        """Return this plan with the object `owner_uid` as the owner, of the resource `owner`."""
+        """Return this plan with the uid of its owner and, if given, the resource of the owner."""
         member = self.member
         member = replace(member, owner_uid=owner_uid, owner=owner or member.owner)
         return replace(self, member=member)
 
 
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
-    """Return the plan of `member` according to `annotations`, and the findings about them."""
+    """Return the plan of `member` according to `annotations`, and findings about it.
+
+    With findings, the plan is not valid.
+    """
     scope, findings = scope_of(member, annotations)
     device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
     if not is_device_class(device_class):
@@ -129,7 +133,7 @@ def asks_for(pcs: PodCliqueSet, plan: Plan) -> bool:
     template of the stored set requests, and the leader creates the rest when the PodClique is
     stored.
 
-    Scaling groups have the replicas of the template here, which does not show a scale-out.
+    A scaling group counts with the replicas in the template, which does not show a scale-out.
     """
     replica = plan.member.place.replica
     if not is_index(replica, pcs.replicas):

@@ -39,8 +39,8 @@ def validate_annotations(
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
     `old` is the set that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
-    namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
-    warnings.
+    namespace, or None if Grove does not read `grove.io/mnnvl-group`. Findings that `old` has too
+    are warnings.
     """
     if not template.mentions_mnnvl:
         return [], []
@@ -66,9 +66,9 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> Find
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
-    """Yield one finding about each invalid scope or DeviceClass that is in effect.
+    """Yield one finding about each invalid scope or DeviceClass that has an effect.
 
-    It is in effect if it applies to a clique with GPUs for which MNNVL is enabled.
+    It has one if it applies to a clique with GPUs for which MNNVL is enabled.
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
@@ -107,7 +107,7 @@ def _device_class_problem(part: SetPart, clique: CliqueTemplate) -> FieldError |
 
 
 def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findings:
-    """Return findings about the groups of a PodCliqueSet.
+    """Return findings about the MNNVL groups of a PodCliqueSet (`grove.io/mnnvl-group`).
 
     `others` are the stored sets of its namespace.
     """
@@ -160,7 +160,7 @@ def _values(template: Template) -> Iterator[FieldError]:
 # Names of ComputeDomains.
 
 MOST_COLLISIONS = 100
-"""The maximum number of findings in an answer.
+"""The maximum number of findings about ComputeDomains that another set has too.
 
 Without it, a user with 4,000 sets that collide in 128 groups each could let a review take 1.3 s.
 """
@@ -188,7 +188,7 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
 def _collisions(
     template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
 ) -> Iterator[FieldError]:
-    """Yield findings about ComputeDomains that another set has too, at most MOST_COLLISIONS."""
+    """Yield findings about ComputeDomains that another set has too, up to MOST_COLLISIONS."""
     parts = {part.group: part for part in reversed(template.parts)}
     ours = Domains(template.name, template.replicas, names)
     living = (other for other in others if not other.deleting)
@@ -207,7 +207,7 @@ def _collisions(
 
 
 Groups = tuple[str, int, Collection[str]]
-"""The name of a set, the number of its replicas, and its groups."""
+"""The name of a set, the number of its replicas, and the names of its MNNVL groups."""
 
 
 class Domains:

@@ -1,4 +1,4 @@
-"""The NVLink unit of a member: which pods share one ComputeDomain, and who owns it.
+"""Determine the NVLink unit of a member: which pods share a ComputeDomain, and who owns it.
 
 A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`.
 """
@@ -43,7 +43,7 @@ from app.objects.shape import Object
 from app.rules.workload.groups import shortened
 
 Scope = str
-"""The name of a rule that says which members share a unit. Each kind has its own scopes."""
+"""The name of a rule that says which members share a unit. Each kind of owner has its own."""
 
 _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
@@ -51,16 +51,14 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 
 class NvlinkUnit(Value):
-    """The pods of `member` and of all others in its `scope`, which share a ComputeDomain."""
+    """All pods that share a ComputeDomain with the pods of `member`, according to `scope`."""
 
     member: UnitMember
     scope: Scope
 
     @property
     def base_name(self) -> str:
-        """The prefix of the names of its resources, or "" if a label that the prefix needs is
-        missing.
-        """
+        """The prefix of the names of its resources, or "" if a label for it is missing."""
         owner = self.member.named
         if owner is None:
             return _base_name(self.member, self.scope)
@@ -106,8 +104,8 @@ class NvlinkUnit(Value):
     def is_at(self, place: Place, owners: Iterable[OwnerRef] = ()) -> bool:
         """Return whether a resource at `place` belongs to this unit.
 
-        Two workloads can have units of the same name, so for Pods one of `owners`, the owners of
-        the resource, must be the owner of this unit.
+        Units of two workloads can have the same name. So for Pods, if the resource has `owners`,
+        one of them must have the name of this unit's owner.
         """
         own = self._place
         other = (*place.of_replica, place.unit)
@@ -123,8 +121,8 @@ class NvlinkUnit(Value):
 def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, Findings]:
     """Return the scope of a member according to `annotations`, and findings about it.
 
-    There is a finding if its kind does not have the scope, or if a label that the scope needs is
-    missing.
+    There is a finding if the kind of its owner does not have the scope, or if a label that the
+    scope needs is missing or invalid.
     """
     findings: Findings = []
     scopes = scopes_of(member)
@@ -142,17 +140,18 @@ def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, 
 
 
 def scopes_of(member: UnitMember) -> tuple[Scope, ...]:
-    """Return the scopes of the kind of a member, the default first."""
+    """Return the scopes that a member can have, the default first."""
     if member.named is None:
         return SCOPES
     return tuple(scope.name for scope in member.named.kind.scopes)
 
 
 def _as_label(value: str) -> str:
+    """Return `value`, or "" if it is too long for a label."""
     return value if len(value) <= MAX_LABEL else ""
 
 
-# PodCliques: one for each replica of the set, of a scaling group, or for each PodClique.
+# Units of PodCliques: one for each replica of the set or of a scaling group, or each PodClique.
 
 SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
@@ -179,11 +178,12 @@ def _base_name(member: UnitMember, scope: Scope) -> str:
 
 
 class _NeededLabel(Value):
-    """A label that MNNVL needs."""
+    """A label of a PodClique that MNNVL needs."""
 
     at: FieldPath
+    """The path of our label."""
     grove_key: str
-    """Grove's own label, which can replace it."""
+    """Grove's own label, which can be used instead."""
     meaning: str
     """The meaning of its value."""
     is_index: bool = False
@@ -243,13 +243,14 @@ def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
     return []
 
 
-# Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.
+# Units of Pods. Their names begin with a word for the kind of their owner and the scope.
 
 MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
 """The longest base name, so that the name of a ComputeDomain can be a label too."""
 
 
 def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
+    """Return the base name of the unit of a Pod, or "" if the Pod lacks a label for it."""
     of_scope = owner.kind.scope(scope)
     values = owner.values_at(of_scope.keys)
     if not owner.name or not all(values):
@@ -258,7 +259,7 @@ def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
 
 
 def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
-    """Yield findings about an owner that is missing or ambiguous, or cannot have such a unit."""
+    """Yield findings about a missing or ambiguous owner, missing labels, or an invalid name."""
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)
         detail = (

@@ -1,4 +1,4 @@
-"""Warnings about PodCliqueSets and Pods that could not use MNNVL, in both vocabularies.
+"""Warn about PodCliqueSets and Pods that could not use MNNVL, in both vocabularies.
 
 NVIDIA's driver has one channel per node, so pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
@@ -33,7 +33,7 @@ class NvlinkDomains(Value):
 
 
 AS_CONFIGURED = NvlinkDomains()
-"""The defaults of the configuration."""
+"""The values that are used without a configuration."""
 
 
 def preflight_warnings(
@@ -80,10 +80,9 @@ def preflight_warnings(
 def required_levels(
     template: Template, required: Mapping[Owner, str], levels: Sequence[Level]
 ) -> dict[str, Level]:
-    """Return the narrowest level that the pods of each clique require.
+    """Return, by clique name, the narrowest level that the pods of each clique require.
 
-    It is required by the constraint of the clique, of its scaling group or of the set. The keys are
-    names of cliques.
+    It is required by the constraint of the clique, of its scaling group or of the set.
     """
     order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}
@@ -99,7 +98,7 @@ def required_levels(
 def unit_warnings(
     plan: Plan, bounds: Bounds, nodes: Nodes, nvlink: NvlinkDomains = AS_CONFIGURED
 ) -> Iterator[str]:
-    """Yield warnings about a Pod with these bounds, whose unit has a `plan`."""
+    """Yield warnings about a Pod with these `bounds`, whose unit has the resources of `plan`."""
     named = plan.member.named
     assert named is not None
     unit = f'unit "{plan.base_name}"'
@@ -128,6 +127,7 @@ def unit_warnings(
 
 
 def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
+    """Return the remedy that keeps the pods of a unit within one NVLink domain."""
     if bounds.group:
         return (
             f'Set topologyConstraint.requiredTopologyLevel of the PodGroup "{bounds.group}", or of'
@@ -141,8 +141,9 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
 def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
-    """Yield warnings about a unit that fits into no domain, or that may share a domain with
-    another.
+    """Yield warnings about a `unit` of this `size`.
+
+    It may fit into no domain, or share a domain with another unit.
     """
     yield from _too_many(name=unit, pods=size.pods, together=size.pods, nodes=nodes, nvlink=nvlink)
 
@@ -261,7 +262,7 @@ def _several(
 
 
 def _copies(members: Sequence[CountedClique]) -> tuple[int, int]:
-    """Return how many pods share a ComputeDomain, and how many equal ones there are.
+    """Return how many pods share a ComputeDomain, and how many such ComputeDomains there are.
 
     Each replica of a scaling group may have its own.
     """
@@ -291,9 +292,9 @@ def _spread(
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
-    """Return whether `level` is at or below the NVLink domain.
+    """Return whether pods that require `level` are always within one NVLink domain.
 
-    If no node has an NVLink domain label, every required level is.
+    If no node has the label of NVLink domains, this is assumed for every level.
     """
     if level is None:
         return False
@@ -315,7 +316,7 @@ def _too_many(
 ) -> Iterator[str]:
     """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free.
 
-    Broken nodes matter only for the pods that must start `together`.
+    `together` is the number of pods that must start together. Only they must fit if nodes are down.
     """
     most = nvlink.size(nodes)
     source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"
