@@ -1,4 +1,4 @@
-"""The requirements of Grove, KAI, Kubernetes and this product.
+"""Check and derive objects by the requirements of Grove, KAI, Kubernetes and this product.
 
-They are pure functions without I/O, clock or logging.
+All rules are pure functions, without I/O, clock or logging.
 """

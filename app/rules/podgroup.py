@@ -1,4 +1,4 @@
-"""The topology constraints of a KAI PodGroup and its SubGroups.
+"""Warn about the topology constraints of a KAI PodGroup and its SubGroups.
 
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/scheduling/v2alpha2/podgroup_types.go
 """
@@ -28,7 +28,7 @@ def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
 
 
 def _is_constrained(spec: JsonMap) -> bool:
-    """Return whether the gang or a SubGroup may have a constraint. Most PodGroups have none."""
+    """Return whether the PodGroup or a SubGroup has a constraint. Most PodGroups have none."""
     if "topologyConstraint" in spec:
         return True
     for subgroup in list_of(spec.get("subGroups")):

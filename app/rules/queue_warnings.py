@@ -1,6 +1,6 @@
-"""Warnings about missing KAI queues that objects name.
+"""Warn about KAI queues that are missing, or that do not set a limit.
 
-They reject nothing, because the queue may be created later.
+A missing queue is not a reason to reject an object, because the queue may be created later.
 """
 
 from collections.abc import Collection, Mapping
@@ -42,7 +42,7 @@ def warnings_of_set(
 
 
 def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool = True) -> list[str]:
-    """Return a warning if the queue of a KAI PodGroup is missing."""
+    """Return a warning if the queue of the KAI PodGroup `obj` is missing. See `warnings_of_set`."""
     if not queues:
         return []
     name = text_at(map_at(obj, "spec"), "queue")
@@ -64,13 +64,13 @@ def unset_warnings(queue: Queue) -> list[str]:
 
 
 def unset_limits(queue: Queue) -> tuple[str, ...]:
-    """Return the resources whose limit a Queue does not set, with their names in a Queue."""
+    """Return the resources whose limit a Queue does not set, such as `gpu`."""
     shares = queue.shares.items()
     return tuple(_NAMES.get(name, name) for name, share in shares if "limit" in share.unset)
 
 
 _NAMES = {GPU: "gpu"}
-"""The resources that a Queue calls by other names."""
+"""The resources that have another name in a Queue."""
 
 
 def _warnings(

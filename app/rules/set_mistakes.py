@@ -1,4 +1,4 @@
-"""Mistakes in a PodCliqueSet that Grove would reject, or that silently have no effect.
+"""Find mistakes in a PodCliqueSet that Grove would reject, or that silently have no effect.
 
 Grove's webhook has the same rules about minAvailable and schedulerName. Annotations are compared
 with the known ones, and a warning about a misspelt annotation suggests the nearest known one.
@@ -43,7 +43,7 @@ _ANNOTATIONS = (
 def minimum_findings(template: Template) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
-    It has fewer replicas than must be placed together, so none is ever placed.
+    Fewer replicas exist than must be placed together, so none is ever placed.
     """
     cliques = [
         _minimum(clique.parts[0].path.child("spec"), clique.min_available, clique.pods)

@@ -1,4 +1,4 @@
-"""The bound on the number of parts of a PodCliqueSet, checked before the parts are read.
+"""Limit the number of parts of a PodCliqueSet, before the parts are read.
 
 Time and memory grow with the number of parts: a set of 9,990 cliques (1.1 MB) takes 140 ms to
 judge, and the same time again whenever it changes.

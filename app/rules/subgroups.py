@@ -18,7 +18,7 @@ _Member = tuple[int, str, str | None]
 
 
 def validate_pod_group(obj: JsonMap) -> Findings:
-    """Return all findings about `spec.subGroups`.
+    """Return all findings about `spec.subGroups` of the KAI PodGroup `obj`.
 
     Findings about names and parents come first, in list order, followed by duplicate names, missing
     parents and cycles.

@@ -1,7 +1,7 @@
-"""Fields in the document of a PodCliqueSet that are probably typos.
+"""Warn about fields in the document of a PodCliqueSet that are probably typos.
 
 An API server drops fields that the CRD lacks before it calls a webhook, so only documents have
-them. Other unknown fields may belong to a later release of Grove.
+them. Unknown fields that resemble no known field may belong to a later release of Grove.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _entries(template: JsonMap, field: str) -> Parts:
 
 
 def _misspelt(parts: Parts, known: tuple[str, ...], names: Comparisons) -> Iterator[str]:
-    """Yield warnings about the fields that are similar to known ones."""
+    """Yield warnings about unknown fields of `parts` whose names are similar to `known` ones."""
     for path, part in parts:
         for field in part:
             if field not in known and (meant := names.nearest(field, known)):
@@ -60,7 +60,7 @@ def _misspelt(parts: Parts, known: tuple[str, ...], names: Comparisons) -> Itera
 
 
 def _unknown(parts: Parts, known: tuple[str, ...], names: Comparisons) -> Iterator[str]:
-    """Yield warnings about all unknown fields, because all fields of these parts are known."""
+    """Yield warnings about all fields of `parts` that are not `known`."""
     for path, part in parts:
         for field in sorted(part.keys() - set(known)):
             yield _warning(path.child(field), names.nearest(field, known))

@@ -1,1 +1,1 @@
-"""Kubernetes Workloads as KAI PodGroups."""
+"""Derive KAI PodGroups from the groups of Kubernetes Workloads."""

@@ -1,4 +1,4 @@
-"""The groups of Kubernetes Workloads, in one form for all versions of the API.
+"""Read the groups of Kubernetes Workloads, in one form for all versions of the API.
 
 A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since
 1.36. Source:

@@ -1,4 +1,4 @@
-"""The desired KAI PodGroup of a Workload group, and how a stored PodGroup differs from it.
+"""Derive the KAI PodGroup of a Workload group, and the patch for a stored PodGroup that differs.
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
@@ -72,7 +72,7 @@ class LabelKeys(Value):
 
 
 class Conventions(Value):
-    """The settings for PodGroups."""
+    """The configured settings for PodGroups of Workloads."""
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
@@ -109,7 +109,7 @@ class Remark(Value):
 
 
 def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
-    """Return the KAI PodGroup of `group`.
+    """Return the KAI PodGroup that `group` should have.
 
     Each field comes from the Workload, or else from the top owner, or else from the Pod. The
     topology never comes from the Pod.
@@ -208,9 +208,9 @@ def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
 
 
 def _priority_class(group: DefinedGroup, sources: Sources, key: str) -> str | None:
-    """Return the first PriorityClass that exists.
+    """Return the first PriorityClass that exists, or None.
 
-    The candidates are the named ones, then KAI's default for the top owner.
+    The candidates are the named classes, then KAI's default for the kind of the top owner.
     """
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
     from_layers = (layer.find(key) for layer in _chain(group, sources))
@@ -243,9 +243,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Return remarks about the stored PodGroup by subject, or None for a subject
-    without a remark.
-    """
+    """Return a remark about the stored PodGroup for each subject, or None if there is none."""
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
@@ -306,7 +304,8 @@ def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     """Return the merge patch that turns `stored` into `desired`, or {} if they are equal.
 
-    Labels, annotations and fields of other writers are kept, and so are most owners.
+    Labels, annotations and fields of other writers are kept. Owners are kept or removed together
+    (`_loses_owners`).
 
     After creation, KAI's queue assigner and administrators own the queue and the node pool of a
     PodGroup, and its project, which determines the queue if no queue label was copied.
