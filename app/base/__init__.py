@@ -1,4 +1,4 @@
 """The foundation of all other packages: JSON, values, groups, text, logs and memory.
 
-It knows nothing about Kubernetes or this product.
+It imports no other package of `app`, and has no rules of Kubernetes.
 """

@@ -7,7 +7,10 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """A queue in which each owner may have at most `most` waiting items, or any number (None)."""
+    """A queue whose owners take turns.
+
+    Each owner may have at most `most` items in it, or any number if `most` is None.
+    """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -21,7 +24,7 @@ class FairQueue(Generic[Item]):
         return bool(self._items)
 
     def put(self, owner: str, item: Item) -> bool:
-        """Append an item. Return False, and drop it, if `owner` has too many."""
+        """Append `item` and return True. Drop it and return False if `owner` has `most` items."""
         items = self._items.setdefault(owner, deque())
         if self._most is not None and len(items) >= self._most:
             return False
@@ -29,13 +32,13 @@ class FairQueue(Generic[Item]):
         return True
 
     def take(self) -> Item:
-        """Remove the oldest item of the first owner, and end its turn.
+        """Remove and return the oldest item of the owner whose turn it is.
 
-        Raise LookupError if no item waits.
+        All other owners have a turn before its next one. Raise LookupError if the queue is empty.
         """
         owner, items = next(iter(self._items.items()), ("", deque()))
         if not items:
-            raise LookupError("no item waits")
+            raise LookupError("the queue is empty")
         item = items.popleft()
         self._items.move_to_end(owner)
         if not items:

@@ -17,7 +17,7 @@ def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def remember(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """Keep `value` as the newest one, and remove the oldest ones beyond `most`."""
+    """Store `value` under `key` as the newest entry, and remove the oldest ones beyond `most`."""
     kept[key] = value
     kept.move_to_end(key)
     while len(kept) > most:

@@ -29,7 +29,11 @@ def decode_with(decode: Callable[[bytes | str], T], content: bytes | str) -> T:
 
 
 def to_json(value: Any) -> bytes:
-    """Return `value` as JSON in one line. Text that isn't valid Unicode is escaped."""
+    """Return `value` as JSON in one line.
+
+    Lone surrogates, which are not valid Unicode, are escaped. Values without a JSON type are
+    written as `str` returns them.
+    """
     try:
         return msgspec.json.encode(value)
     except (UnicodeError, TypeError):
@@ -37,7 +41,7 @@ def to_json(value: Any) -> bytes:
 
 
 def pretty_json(value: Any) -> bytes:
-    """Return `value` as indented JSON. Text that isn't valid Unicode is escaped."""
+    """Return `value` as JSON like `to_json`, but indented."""
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=2)
     except (UnicodeError, TypeError):

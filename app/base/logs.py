@@ -1,4 +1,4 @@
-"""Logs as lines of JSON, or as readable lines on a terminal.
+"""Write logs as lines of JSON, or as readable lines on a terminal.
 
 `server/verdict_log` writes the log of verdicts.
 """
@@ -13,11 +13,11 @@ from typing import TextIO
 from app.base.safe_text import visible
 
 _SHOWN = 160
-"""The maximum length of messages below the level warning on a terminal."""
+"""The length, in characters, to which readable messages below the level warning are cut."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter of records as JSON objects, with the `extra` fields `path` and `uid`."""
+    """Formats each record as one line of JSON, with `path` and `uid` if its `extra` has them."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -38,10 +38,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class ReadableFormatter(logging.Formatter):
-    """A formatter of records as short lines, such as `12:00:01  warning  message`.
+    """Formats each record as a short line, such as `12:00:01  warning  message`.
 
-    Levels below warning are not shown. A traceback follows on separate lines. They are indented, so
-    that the text of an exception can't look like a record.
+    Below warning, the word for the level is omitted and a long message is cut. A traceback follows
+    on separate lines. They are indented, so that the text of an exception can't look like a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -77,7 +77,10 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Make all loggers write to stderr, in the format of `is_readable`."""
+    """Make all loggers write records from `level` upwards to stderr.
+
+    `log_format` is that of `is_readable`.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter()
@@ -86,5 +89,5 @@ def set_up(level: str, log_format: str = "") -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # its warnings are about invalid requests, which any client can send
+    # uvicorn's warnings are about invalid requests, which any client can send
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
 """Return freed memory to the system.
 
-glibc keeps free memory between blocks that are in use. After a server had read 47,000 objects, 6 of
-its 126 MiB were free memory. After 3,000 unfinished handshakes were closed, it still had all of
+glibc keeps freed memory that lies between blocks in use. After a server had read 47,000 objects, 6
+of its 126 MiB were such memory. After 3,000 unfinished handshakes were closed, it still had all of
 their memory.
 """
 

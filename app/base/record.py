@@ -1,4 +1,4 @@
-"""Records: files with all facts behind an answer, from which others can reproduce it."""
+"""Write and read records: files with all facts behind an answer, so that others can repeat it."""
 
 from typing import Any, Generic, TypeVar
 
@@ -16,14 +16,14 @@ class UnusableRecord(ValueError):
 
 
 class Record(Value, Generic[T]):
-    """The facts behind an answer."""
+    """The content of a record file."""
 
     kind: str
-    """The kind of the record."""
+    """The kind of the record, such as ExplainRecord."""
     version: str
-    """The version of grove-admission that has read the facts."""
+    """The version of grove-admission that wrote the record."""
     facts: T
-    """The facts."""
+    """The facts, of a type that the command chooses."""
 
 
 def record_of(kind: str, facts: Any) -> bytes:
@@ -37,7 +37,10 @@ def is_record(kind: str, begin: bytes) -> bool:
 
 
 def recorded_facts(of: type[T], content: bytes) -> T:
-    """Return the facts in a record. Raise UnusableRecord if they can't be read."""
+    """Return the facts in a record, of the type `of`.
+
+    Raise UnusableRecord if `content` is not a record with such facts.
+    """
     try:
         return decode_with(json.Decoder(Record[of]).decode, content).facts  # type: ignore[valid-type]
     except ValueError as problem:
@@ -45,7 +48,7 @@ def recorded_facts(of: type[T], content: bytes) -> T:
 
 
 def _of_version(content: bytes) -> str:
-    """Return a hint if another version has written the record, otherwise ""."""
+    """Return a hint if another version wrote the record, otherwise ""."""
     try:
         version = convert(from_json(content), dict).get("version")
     except ValueError:

@@ -22,12 +22,13 @@ _INVISIBLE = frozenset(
         ),
     )
 )
-"""Characters that Python takes as printable although they are invisible.
+"""Invisible characters that `str.isprintable` accepts.
 
 They have Unicode's property Default_Ignorable_Code_Point.
 """
 
 _IN_JSON = re.compile(r"[^\n\x20-\x7e]")
+"""A character of JSON text that may have to be escaped."""
 
 
 def visible(text: str, kept: str = "") -> str:
@@ -43,6 +44,7 @@ def visible(text: str, kept: str = "") -> str:
 
 
 def _visible(char: str) -> str:
+    """Return a character, or its code if it is invisible."""
     if char.isprintable() and char not in _INVISIBLE:
         return char
     code = ord(char)
@@ -52,9 +54,9 @@ def _visible(char: str) -> str:
 
 
 def visible_json(value: Any, *, indented: bool = False) -> str:
-    """Return `value` as exact JSON that is safe on a terminal.
+    """Return `value` as JSON that is safe on a terminal.
 
-    Invisible characters are written as JSON's own escapes.
+    Invisible characters are written as JSON escapes, so parsing returns the same value.
     """
     text = (pretty_json(value) if indented else to_json(value)).decode()
     return text if text.isascii() and "\x7f" not in text else _IN_JSON.sub(_json_escape, text)

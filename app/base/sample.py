@@ -1,4 +1,4 @@
-"""The samples of metrics, and the interface of the server's parts that provide them."""
+"""Define samples of metrics, and the interface of the server's parts that provide them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -7,18 +7,16 @@ from app.base.value import Value
 
 
 class Sample(Value):
-    """A sample of a metric."""
+    """The current value of a metric for one set of labels."""
 
     name: str
-    """The name without prefix. The name of a counter ends with `_total`."""
+    """The metric's name without `grove_admission_`. The name of a counter ends with `_total`."""
     text: str
-    """The help text."""
+    """The help text of the metric."""
     value: float
-    """The value."""
     labels: dict[str, str]
-    """The labels."""
     is_counter: bool
-    """Whether it is a counter instead of a gauge."""
+    """Whether the metric is a counter. Otherwise, it is a gauge."""
 
 
 def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
@@ -32,20 +30,20 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
 
 
 Checks = Mapping[str, str | None]
-"""The problem that each check found, by the check's name; None if the check passes."""
+"""The problem that each check found, by the name of the check. It is None if the check passes."""
 
 
 class Part(Protocol):
-    """A long-lived part of the server."""
+    """A long-lived part of the server, such as its client of the cluster."""
 
     def checks(self) -> Checks:
-        """Return its readiness checks."""
+        """Return the results of the part's readiness checks."""
         return {}
 
     def notes(self) -> Mapping[str, str]:
-        """Return information for `/readyz?verbose` that is not a problem, by name."""
+        """Return facts about the part for `/readyz?verbose` that are not problems, by name."""
         return {}
 
     def samples(self) -> Iterable[Sample]:
-        """Return the samples of its metrics."""
+        """Return the samples of the part's metrics."""
         ...

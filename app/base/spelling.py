@@ -7,7 +7,7 @@ _ALIKE = 0.8
 """The minimum similarity, from 0 to 1, of a misspelt name to the suggested one."""
 
 MOST_ALIKE = 63
-"""The longest name that is compared, because longer ones take too long."""
+"""The length of the longest name that is compared, because longer ones take too long."""
 
 MOST_COMPARED = 100
 """The maximum number of different unknown names that are compared for one object.
@@ -17,7 +17,10 @@ A comparison takes up to 0.1 ms, and an object of 1.5 MB has 40,000 annotations.
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return the known name for which `name` is probably a typo, or ""."""
+    """Return the known name for which `name` is probably a typo, or "" if there is none.
+
+    Return "" also if `name` is known or too long to be compared. Case is ignored.
+    """
     return "" if name in known or len(name) > MOST_ALIKE else _nearest(name, known)
 
 
@@ -29,15 +32,15 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 class Comparisons:
-    """The unknown names in one object. Only the first ones are compared with known names."""
+    """A limit of the comparisons for one object: only its first unknown names are compared."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def nearest(self, name: str, known: tuple[str, ...]) -> str:
-        """Return the known name for which `name` is probably a typo, or "".
+        """Return the known name for which `name` is probably a typo, or "" if there is none.
 
-        Return "" also after MOST_COMPARED other names.
+        Return "" also if MOST_COMPARED other names of the object have been compared.
         """
         if len(self._seen) >= MOST_COMPARED and name not in self._seen:
             return ""

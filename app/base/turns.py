@@ -1,7 +1,7 @@
-"""A queue that gets a limited time in each turn of the event loop.
+"""Limit the time that a kind of work takes in each turn of the event loop.
 
-Strangers choose how much work they cause. A limit for each kind of work leaves time in every turn
-for everything else that the event loop serves.
+Unknown clients can cause any amount of work. The limit leaves time in every turn for everything
+else that the event loop serves.
 """
 
 import asyncio
@@ -13,10 +13,12 @@ Item = TypeVar("Item")
 
 
 class TurnQueue(Generic[Item]):
-    """A queue whose items are handled for at most `seconds` in each turn, but at least one item.
+    """A queue whose items are handled in turns of the event loop.
 
-    After a turn, the queue pauses for `rest` times the time that the turn took. `pick` chooses the
-    next item; by default, it is the oldest one. `end_turn` is called after the last item of a turn.
+    `handle` is called with at least one item in each turn, and with no further item after
+    `seconds`. After a turn, the queue pauses for `rest` times the time that the turn took. `pick`
+    chooses the next item. By default, it is the oldest one. `end_turn` is called after the last
+    item of a turn.
     """
 
     def __init__(
@@ -29,7 +31,7 @@ class TurnQueue(Generic[Item]):
         end_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_planned = False
-        """Whether a turn is ahead, because items wait or the queue pauses."""
+        """Whether a turn is planned, because there are items or the queue pauses."""
         self._items: dict[Item, None] = {}
         self._handle = handle
         self._seconds = seconds
@@ -46,7 +48,7 @@ class TurnQueue(Generic[Item]):
         self.plan()
 
     def plan(self) -> None:
-        """Plan a turn of the queue if none is ahead."""
+        """Plan a turn of the queue unless one is planned."""
         if not self.is_planned:
             self.is_planned = True
             asyncio.get_running_loop().call_soon(self._take_turn)

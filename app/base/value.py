@@ -11,18 +11,24 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True):
-    """An immutable value, which is compared and hashed by its fields."""
+    """An immutable value, which is compared and hashed by its fields.
+
+    It can't be hashed if a field can't be, such as a dict.
+    """
 
 
 class Versioned(Value):
-    """A value whose last field is the resourceVersion of its object, which `==` ignores."""
+    """A value whose last field is the resourceVersion of its object.
+
+    `==` ignores this field. Such values can't be hashed.
+    """
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and astuple(self)[:-1] == astuple(other)[:-1]
 
 
 MOST_SHARED = 2048
-"""The maximum length of a shared value in the notation of Python.
+"""The maximum length of the `repr` of a shared value.
 
 Tenants choose the size of values that are read from their objects, and a cache of large values
 would need more memory than it saves.
@@ -30,7 +36,7 @@ would need more memory than it saves.
 
 
 def shared(value: T) -> T:
-    """Return the same object for all equal values, to save memory, unless they are large."""
+    """Return one object for all equal values, to save memory, and large values unchanged."""
     return _shared(value) if len(repr(value)) <= MOST_SHARED else value
 
 

@@ -16,9 +16,10 @@ _HEAD = re.compile(r" +(\S{1,10} {2,})?")
 
 
 def fitted(text: str, width: int) -> str:
-    """Return `text` with lines of at most `width` characters. Don't change it if `width` is 0.
+    """Return `text` with lines of at most `width` characters, or unchanged if `width` is 0.
 
-    Lines are broken between words. Commands stay on one line, so that they can be copied.
+    Lines are broken between words, so a word may be longer than `width`. Commands stay on one line,
+    so that they can be copied.
     """
     if not width:
         return text
@@ -63,11 +64,11 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the lines of each row, so that the table is at most `width` characters wide.
+    """Yield the lines of each row, as tuples of cells, for a table of at most `width` characters.
 
-    Cells are two spaces apart. Cells that are too long continue in further lines, and the widest
-    columns are narrowed first. The first column is a drawn tree, whose branches continue too. If
-    `width` is 0, each row has one line.
+    Cells will be two spaces apart. Cells that are too long continue in further lines. The widest
+    columns are narrowed first, down to NARROWEST, and the first column last: it is a drawn tree,
+    whose branches continue too. If `width` is 0, each row has one line.
     """
     widths = _widths(rows, width)
     for row in rows:
@@ -77,7 +78,10 @@ def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[s
 
 
 def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the widths of the columns of a table that is at most `width` wide."""
+    """Return the widths of the columns in a table of at most `width` characters.
+
+    The table is wider if all columns are at NARROWEST.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
     for columns in (range(1, len(widths)), range(len(widths))):

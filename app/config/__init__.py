@@ -1,1 +1,1 @@
-"""The server's configuration file, an OperatorConfiguration."""
+"""Read the server's configuration file, an OperatorConfiguration."""

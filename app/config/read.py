@@ -1,4 +1,4 @@
-"""The reader of an OperatorConfiguration.
+"""Read an OperatorConfiguration.
 
 Unknown and duplicate keys are errors, and all findings are reported together. Environment variables
 and flags override values of the file.
@@ -27,10 +27,10 @@ _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 _PORTS = {"GROVE_ADMISSION_PORT": "port", "GROVE_ADMISSION_TOOLS_PORT": "tools_port"}
 
 _SERVICE_LINK = "tcp://"
-"""The beginning of GROVE_ADMISSION_PORT if the kubelet sets it.
+"""The beginning of GROVE_ADMISSION_PORT if the kubelet has set it.
 
-The kubelet sets variables with this name and value for a Service named grove-admission. They are
-ignored.
+The kubelet sets a variable of this name for a Service named grove-admission. Its value is not a
+port of ours, so it is ignored.
 """
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
@@ -121,6 +121,7 @@ def with_topology(configuration: Configuration) -> Configuration:
 
 
 def _finding(error: Any) -> str:
+    """Return the message for one of Pydantic's errors, beginning with the path of the field."""
     path = FieldPath("")
     for step in error["loc"]:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))
@@ -158,9 +159,9 @@ def with_overrides(
 
     - `server.host`, `server.port`, `server.toolsPort`: from `flags`, otherwise from
       GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and GROVE_ADMISSION_TOOLS_PORT
-    - `certificates.mode`: from GROVE_ADMISSION_CERTIFICATES_MODE - POD_NAMESPACE is the default
-      namespace of the Secret, the Service, the Lease and our service
-      account
+    - `certificates.mode`: from GROVE_ADMISSION_CERTIFICATES_MODE
+    - the namespaces of the Secret, the Service, the Lease and our service account, if the file does
+      not set them: from POD_NAMESPACE
 
     Raise ConfigurationError for an invalid value of a variable.
     """
@@ -198,7 +199,10 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:
-    """Return `configuration` with the default namespace `namespace` instead of `grove-system`."""
+    """Return `configuration` with `namespace` as the default instead of `grove-system`.
+
+    Fields that the file sets are not changed, nor is the account of Grove's operator.
+    """
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):
         section = getattr(configuration, name)

@@ -77,9 +77,9 @@ class ClusterTopology(_Section):
     name: TopologyName = "grove-topology"
     """The name of the managed ClusterTopology."""
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
-    """Its levels, in any order."""
+    """The levels of the managed ClusterTopology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for its creation at startup, after which the process ends."""
+    """The time limit for creating it at startup, after which the process ends."""
 
     @field_validator("name", mode="before")
     @classmethod
@@ -98,7 +98,7 @@ class ClusterTopology(_Section):
 
 
 ACCOUNT = "grove-admission"
-"""Our own service account."""
+"""The name of our own service account."""
 
 
 def own_account(namespace: str) -> str:
@@ -113,9 +113,7 @@ class Authorization(_Section):
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
-    """The only users that can write it: by default our own account and the account of Grove's
-    operator.
-    """
+    """The user names that may write it: by default our own account and that of Grove's operator."""
 
 
 Mode = Literal["refuse", "warn"]
@@ -148,7 +146,13 @@ class Mnnvl(_Section):
     """The settings for multi-node NVLink."""
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
-    """The form of the claims of new PodCliques."""
+    """The form of the claims of new PodCliques.
+
+    - `shared`: one ResourceClaim that all Pods name.
+    - `template`: the ResourceClaimTemplate of the ComputeDomain, which gives each Pod a claim.
+    - `auto`: `template` if the cluster has NVIDIA's DeviceClasses but not the DeviceClass of our
+      claims, otherwise `shared`.
+    """
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
     """The kind of the owner of MNNVL resources. With `auto`, it depends on the release of Grove."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
@@ -156,14 +160,17 @@ class Mnnvl(_Section):
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
     """The number of nodes in an NVLink domain, for clusters whose nodes lack the domain's label."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
-    """The number of nodes of a domain that a workload should leave free, to get no warning."""
+    """The number of nodes in each domain that should stay free.
+
+    A workload that needs one of these nodes gets a warning.
+    """
 
 
 class PodBinding(_Section):
     """The labels that Pods get at binding."""
 
     enabled: bool = True
-    """Whether Pods get labels at all."""
+    """Whether Pods get any labels."""
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
     """The keys of node labels that are copied to Pods.
 
@@ -185,18 +192,18 @@ class Server(_Section):
     tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
     """The tools port, for people and monitoring, with dry runs, metrics and docs."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
-    """The time for which the server still serves after SIGTERM."""
+    """The time for which the server continues to serve after SIGTERM."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
     """The maximum number of connections with a complete TLS handshake."""
     client_ca_file: str = ""
-    """A PEM file with CAs of clients, or "" for no client certificates.
+    """A PEM file with CAs of clients, or "" if clients need no certificate.
 
     With a file, only callers with a certificate of one of these CAs get verdicts.
     """
     client_certificate_for: tuple[Literal["dry-run", "metrics", "docs"], ...] = Field(
         default=("dry-run", "docs"), strict=False
     )
-    """The other endpoints that also need a client certificate if there is a `clientCaFile`."""
+    """The endpoints of the tools port that need a client certificate if `clientCaFile` is set."""
 
 
 class Client(_Section):
@@ -205,7 +212,7 @@ class Client(_Section):
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
     """The maximum rate of requests, on average."""
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
-    """The maximum number of requests in a burst above that rate."""
+    """The maximum number of requests at once after a pause."""
     timeout_seconds: Seconds = 30
     """The time limit of a request."""
 
@@ -214,7 +221,7 @@ class LeaderElection(_Section):
     """The election of the replica that runs the reconcilers."""
 
     enabled: bool = True
-    """Whether there is an election. Without one, this process runs the reconcilers."""
+    """Whether replicas elect a leader. Otherwise, each process runs the reconcilers."""
     namespace: Name = "grove-system"
     """The namespace of the Lease."""
     name: Name = "grove-admission"
@@ -261,7 +268,7 @@ class Workloads(_Section):
     default_queue: str = _KAI.default_queue
     """The queue of Workloads that do not name one, or "" for no queue."""
     labels: WorkloadLabels = WorkloadLabels()
-    """The keys of the labels that are read."""
+    """The keys from which fields of the PodGroups are set."""
 
 
 class Waiting(_Section):
@@ -271,7 +278,7 @@ class Waiting(_Section):
     """
 
     enabled: bool = False
-    """Whether they are written."""
+    """Whether the leader writes these conditions and events."""
     after_seconds: Seconds = 300
     """The time after which a pending gang is reported."""
     max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30
@@ -314,14 +321,14 @@ class Certificates(_Section):
     webhook_configurations: Name = "grove-admission"
     """The name of both webhook configurations, whose caBundles we write."""
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
-    """The validity of a serving certificate."""
+    """The time for which a serving certificate is valid."""
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
-    """The validity of a CA."""
+    """The time for which a CA is valid."""
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
     """The time for which a new CA is in the caBundles before its first certificate is used.
 
-    It must be much shorter than the last third of the validity of a certificate, in which the
-    certificate is renewed.
+    It must be much shorter than the last third of a certificate's validity, because the certificate
+    is renewed in that third.
     """
 
     @model_validator(mode="after")
@@ -334,7 +341,7 @@ class Certificates(_Section):
 
 
 class Configuration(_Section):
-    """An OperatorConfiguration."""
+    """An OperatorConfiguration, with the sections of the file."""
 
     api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
