@@ -1,6 +1,6 @@
-"""The calls to a cluster as Protocols, and their errors.
+"""Define the calls to a cluster as Protocols, their errors, and reading a list in pages.
 
-The errors are made from HTTP responses and Status objects. `client.py` implements `Client`.
+`client.py` implements `Client`.
 """
 
 import asyncio
@@ -25,16 +25,18 @@ Patch = Object | list[Object]
 
 
 class ClusterError(Exception):
-    """A call failed.
+    """A call to the API server failed.
 
-    `code` is the HTTP status (0 without a response), `reason` the machine-readable reason of the
-    API server, and `retry_after` the seconds after which the API server wants to be called again.
+    `code` is the HTTP status (0 without a response) and `reason` a machine-readable reason, which
+    the API server gives if there was a response. `retry_after` is the time, in seconds, after which
+    the API server wants to be called again, or None if it gave none.
     """
 
     def __init__(
         self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None
     ) -> None:
-        message = without_tokens(message)  # an API server shows the URL of a webhook
+        # an API server quotes the URL of a webhook, which may contain a token
+        message = without_tokens(message)
         super().__init__(message)
         self.message = message
         self.code = code
@@ -52,7 +54,7 @@ class NotFound(ClusterError):
 
 
 class NotServed(NotFound):
-    """The cluster does not serve this resource in a known version."""
+    """404: the cluster does not serve this resource."""
 
     no_resource = True
 
@@ -60,7 +62,7 @@ class NotServed(NotFound):
 class Conflict(ClusterError):
     """409: another write came first.
 
-    The object exists already (reason AlreadyExists), or has changed since it was read (reason
+    The object already exists (reason AlreadyExists), or has changed since it was read (reason
     Conflict).
     """
 
@@ -74,30 +76,34 @@ class Gone(ClusterError):
 
 
 class Rejected(ClusterError):
-    """400, 401, 403, 405, 413, 415 or 422: the same call would fail again."""
+    """Another 3xx or 4xx, such as 400, 401, 403 or 422: the same call would fail again."""
 
     @property
     def passes(self) -> bool:
-        """May the call succeed later?
+        """Whether the same call may succeed later nevertheless.
 
-        It may if the cause goes away: an expired token is replaced, a namespace that is being
-        deleted is created again, or an API server looks for the kind of a new CRD in owner
-        references, which it does only every 30 s.
+        It may if an expired token is replaced, if a namespace that is being deleted is created
+        again, or if an owner reference has the kind of a new CRD, for which the API server looks
+        only every 30 s.
         """
         passing = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in passing)
 
 
 class Unavailable(ClusterError):
-    """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
+    """The same call may succeed later.
+
+    The cause is a 408, 429 or 5xx, a timeout, a broken connection, a response that can't be
+    decoded, or credentials that can't be read.
+    """
 
 
 class TooLong(ClusterError):
-    """A page of a list exceeds the limit of one read: ask for fewer objects."""
+    """A response has more bytes than allowed. If it is a page of a list, ask for fewer objects."""
 
 
 class ObjectRef(Value):
-    """The place of one object. `namespace` is None for cluster-scoped resources."""
+    """The resource, namespace and name of an object. A cluster-scoped one has no namespace."""
 
     resource: Resource
     name: str
@@ -105,36 +111,37 @@ class ObjectRef(Value):
 
 
 class Selection(Value):
-    """The objects that a list or a watch is about.
-
-    Without a `namespace`, all namespaces are selected. `labels` and `fields` are selectors in
-    the syntax of the API server. `metadata_only` reads PartialObjectMetadata. Objects of a list may
-    have only the fields of `form`, a TypedDict.
-    """
+    """The objects that a list or a watch returns, and the fields that are read of each."""
 
     resource: Resource
     namespace: str | None = None
+    """The namespace of the objects, or None for all namespaces."""
     labels: str = ""
+    """A label selector in the syntax of the API server."""
     fields: str = ""
+    """A field selector in the syntax of the API server."""
     metadata_only: bool = False
+    """Whether PartialObjectMetadata is read."""
     form: Any = None
+    """A TypedDict: its fields are read, and others may be missing. None stands for all fields."""
 
 
 class Page(Value):
-    """A page of a list.
-
-    `items` have apiVersion and kind. They may be decoded again at each iteration, so that a page is
-    never in memory as a whole. `length` is the size of the page in bytes, or 0 if it is not known.
-    """
+    """A page of a list."""
 
     items: Sequence[Object]
+    """The objects, with apiVersion and kind.
+
+    They may be decoded again at each iteration, so that they are never in memory together.
+    """
     resource_version: str
     """The resourceVersion of the list."""
     continue_token: str = ""
     """The token of the next page, or "" on the last page."""
     remaining: int | None = None
-    """The number of items on later pages, if the API server gives it."""
+    """The number of items on later pages, or None if the API server does not report it."""
     length: int = 0
+    """The size of the page in bytes, or 0 if it is not known."""
 
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -142,7 +149,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(Value):
-    """An event of a watch. ERROR events are raised as exceptions: 410 as Gone."""
+    """An event of a watch. An ERROR event is raised as a ClusterError instead, such as Gone."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
@@ -151,7 +158,7 @@ class WatchEvent(Value):
 
     @property
     def ends_list(self) -> bool:
-        """Whether all objects of a streaming list have been sent."""
+        """Whether this is the bookmark after the last object of a streaming list."""
         if self.type != "BOOKMARK":
             return False
         annotations = self.object["metadata"].get("annotations") or {}
@@ -159,27 +166,31 @@ class WatchEvent(Value):
 
 
 class Lists(Protocol):
-    """Lists of objects in the version that discovery gives."""
+    """Calls that list objects, in the version that `served_version` returns."""
 
     async def list(
         self, selection: Selection, *, limit: int = 500, continue_token: str = ""
-    ) -> Page: ...
+    ) -> Page:
+        """Return the page at `continue_token`, or the first one, with at most `limit` objects.
+
+        Raise NotServed if the cluster does not serve the resource, Gone if the token has expired,
+        TooLong if several objects exceed MOST_PAGE_BYTES, or another ClusterError.
+        """
+        ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the preferred known version in which the cluster serves `resource`.
+        """Return the version in which `resource` is called, or None if it is not served.
 
-        Return None if it serves none.
+        It is the preferred known version that the cluster serves, or else an unknown later one.
         """
         ...
 
 
 class Objects(Lists, Protocol):
-    """Calls for objects, without watches.
+    """Calls that read and write objects, without watches and deletion.
 
-    Every call has a time limit and raises only ClusterErrors.
-
-    Without a `version`, the version that discovery gives is used. `metadata_only` reads
-    PartialObjectMetadata.
+    Every call has a time limit and raises only ClusterErrors. Without a `version`, the one that
+    `served_version` returns is used. `metadata_only` reads PartialObjectMetadata.
     """
 
     async def get(
@@ -191,10 +202,9 @@ class Objects(Lists, Protocol):
     ) -> Object: ...
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
-        """Apply a merge patch (a map) or a JSON patch (a list of operations).
+        """Apply `patch`, and return the patched object.
 
-        Raise Conflict if the patch sets `metadata.resourceVersion` and this is not the current
-        one.
+        Raise Conflict if the patch sets a `metadata.resourceVersion` other than the current one.
         """
         ...
 
@@ -215,13 +225,13 @@ class Reader(Lists, Protocol):
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the changes after `resource_version`, and bookmarks.
 
-        With `list_first`, the stored objects are sent first, one ADDED event each, then a bookmark
-        for which `ends_list` is true, and then the changes. `resource_version` is "" for that. An
-        API server without streaming lists raises Rejected.
+        With `list_first` and `resource_version` "", the stored objects are sent first, one ADDED
+        event each, then a bookmark for which `ends_list` is true, and then the changes. Raise
+        Rejected if the API server has no streaming lists.
 
         `accepted` is called once the API server has accepted the request, which may be long before
-        the first event. The API server ends the stream. A caller that stops earlier must close it
-        (`contextlib.aclosing`). Raise Gone if the version is too old.
+        the first event. The API server ends the stream after `timeout_seconds`. A caller that stops
+        earlier must close it (`contextlib.aclosing`). Raise Gone if the version is too old.
         """
         ...
 
@@ -234,7 +244,8 @@ class Client(Objects, Reader, Protocol):
     ) -> None:
         """Delete an object. Its dependents are deleted in the background.
 
-        Raise Conflict if it does not have this `uid` or `resource_version`.
+        Raise Conflict if the object has another uid or resourceVersion than given, and NotFound if
+        it does not exist.
         """
         ...
 
@@ -242,9 +253,9 @@ class Client(Objects, Reader, Protocol):
 async def find(
     client: Objects, ref: ObjectRef, *, metadata_only: bool = False, version: str | None = None
 ) -> Object | None:
-    """Return the object as `client.get` does, or None.
+    """Return the object at `ref`, or None if it does not exist or its resource is not served.
 
-    None means that it does not exist or its resource is not served. Raise any other ClusterError.
+    Raise any other ClusterError.
     """
     try:
         return await client.get(ref, metadata_only=metadata_only, version=version)
@@ -255,10 +266,9 @@ async def find(
 async def find_living(
     client: Objects, ref: ObjectRef, uid: str, *, version: str | None = None
 ) -> Object | None:
-    """Return the metadata of the object with this uid.
+    """Return the object at `ref`, with only metadata, if it has this uid and is not being deleted.
 
-    Return None if it does not exist, is being deleted, or has another uid. Raise ClusterError if a
-    request fails.
+    Return None if there is no such object. Raise ClusterError if the request fails otherwise.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
@@ -292,7 +302,11 @@ def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterErr
 
 
 def error_from_status(status: Object, code: int = 0, wait: float | None = None) -> ClusterError:
-    """Return the error for a Status in a response, or in an ERROR event of a watch."""
+    """Return the error for a Status in a response, or in an ERROR event of a watch.
+
+    `code` is the HTTP status, or 0 for the code of the Status. `wait` is the Retry-After header in
+    seconds, which counts if the Status has no retryAfterSeconds.
+    """
     code = code or int(status.get("code") or 500)
     details = status.get("details") or {}
     message = str(status.get("message") or f"HTTP {code}")
@@ -324,6 +338,7 @@ def _kind_of_error(code: int) -> type[ClusterError]:
 
 
 def _status_in(body: bytes) -> Object | None:
+    """Return the Status in a body, or None if the body is not one."""
     try:
         decoded = from_json(body)
     except NotJson:
@@ -339,9 +354,6 @@ def _seconds(value: Any) -> float | None:
         return None
 
 
-# Pages.
-
-
 PAGE = 500
 """The maximum number of objects in a page."""
 
@@ -355,22 +367,25 @@ A longer page is read again with fewer objects.
 """
 
 _FIRST_PAGE = 25
+"""The number of objects in the first page, when the size of an object is not known."""
 
 
 class PageSize(Struct):
     """The number of objects to request, so that a page takes about PAGE_BYTES.
 
-    The size of objects is not known before the first page, and tenants can choose it.
+    It starts small, because tenants can choose the size of their objects.
     """
 
     most: int = PAGE
+    """The maximum number of objects in a page."""
     next: int = 0
+    """The number of objects to request in the next page."""
 
     def __post_init__(self) -> None:
         self.next = min(self.most, _FIRST_PAGE)
 
     def note(self, page: Page) -> None:
-        """Choose the next size by the bytes of `page`."""
+        """Set `next` by the size of the objects in `page`, or to `most` if the size is unknown."""
         if not page.length or not page.items:
             self.next = self.most
             return
@@ -378,7 +393,7 @@ class PageSize(Struct):
         self.next = max(1, min(self.most, fitting))
 
     def shrink(self) -> bool:
-        """Ask for fewer objects after a page that was too long. Return False if it had only one."""
+        """Lower `next` after a page that was too long. Return False if it is already 1."""
         if self.next == 1:
             return False
         self.next = max(1, self.next // 5)
@@ -386,20 +401,25 @@ class PageSize(Struct):
 
 
 class _Position(Struct):
-    """The position in a list.
+    """The position in a list up to which its objects have been returned.
 
-    The objects of a namespace are in the order of their names. The order of the namespaces does not
-    matter.
+    The API server sorts the objects of a namespace by name. The order of the namespaces does not
+    matter here.
     """
 
     is_again: bool = False
     """Whether the list was started again, so that objects may come twice."""
     _finished: set[str] = set()
+    """The namespaces whose objects have all been returned."""
     _namespace: str | None = None
     _name: str = ""
+    """The namespace and name of the last object that was returned."""
 
     def rest_of(self, items: Sequence[Object]) -> list[Object]:
-        """Return the decoded objects after the position, and move it to the last of them."""
+        """Decode `items`, return those after the position, and move the position to the last one.
+
+        Until the list is started again, all of them are after the position.
+        """
         rest = [obj for obj in items if not (self.is_again and self._is_past(*key_of(obj)))]
         for namespace, name in map(key_of, rest):
             if self._namespace is not None and namespace != self._namespace:
@@ -415,11 +435,11 @@ class _Position(Struct):
 async def pages(
     client: Lists, selection: Selection, *, limit: int = PAGE
 ) -> AsyncGenerator[Page, None]:
-    """Yield each object once, in pages of at most `limit` objects and about PAGE_BYTES.
+    """Yield each object of `selection` once, in pages of about PAGE_BYTES and at most `limit`.
 
-    The API server makes the next page while this one is read. In a large cluster, that saves up to
-    a fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is
-    yielded, and dropped before the next page is decoded.
+    The next page is requested before a page is yielded. In a large cluster, that saves up to a
+    fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is yielded,
+    and removed from it before the next page is decoded.
 
     A list expires after some minutes (Gone). It is then started again, and the objects that were
     returned before are skipped. Raise Gone if this happens again without progress, and any other
@@ -455,7 +475,7 @@ async def pages(
             token = page.continue_token
             if token:
                 coming = ask(token)
-                await asyncio.sleep(0)  # otherwise, it would be sent after this page is read
+                await asyncio.sleep(0)  # otherwise, the request would be sent after this page
             items = position.rest_of(page.items)
             if items:
                 expired = False

@@ -1,4 +1,4 @@
-"""Pauses between attempts."""
+"""Calculate pauses between attempts."""
 
 from collections.abc import Callable
 
@@ -27,4 +27,5 @@ class Backoff(Struct):
         return min(self.most, max(at_least or 0.0, full * (1 - self.random() / 2)))
 
     def reset(self) -> None:
+        """Begin with `first` again, after a success."""
         self._failures = 0

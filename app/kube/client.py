@@ -1,7 +1,7 @@
-"""The `Client` of a cluster: the paths, parameters and media types of the Kubernetes API.
+"""Call a cluster: the paths, parameters and media types of the Kubernetes API.
 
-The generated API classes and the Watch of kubernetes_asyncio are not used: they decode every object
-several times, and their Watch has no time limit.
+The generated API classes and the Watch of kubernetes_asyncio are not used: the classes decode every
+object several times, and the Watch has no time limit.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -40,11 +40,8 @@ _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 class HttpClient(Part):
     """`Client` over HTTP.
 
-    Use it as `async with HttpClient(credentials, resources) as client`, and run `client.discovery`,
-    which finds out in which versions the cluster serves `resources`.
-
-    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
-    was no response.
+    Use it as `async with HttpClient(credentials, resources, limits) as client`, and run
+    `client.discovery`, which finds out in which versions the cluster serves `resources`.
     """
 
     def __init__(
@@ -52,14 +49,16 @@ class HttpClient(Part):
     ) -> None:
         self._transport = Transport(credentials, limits)
         self.call: Call = self._transport.call
-        """Sends a request that has one response. A recorder of requests replaces it."""
+        """Sends a request that is not a watch. Recorders, and records that are replayed, replace
+        it.
+        """
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":
         """Return a client of the same cluster with its own limits and connections.
 
-        It shares discovery and counts, its calls do not delay those of this client, and it has to
-        be closed separately.
+        Both share discovery and the counts of calls. Calls of one do not delay calls of the other.
+        The sibling has to be closed separately.
         """
         transport = self._transport
         sibling = HttpClient(transport.credentials, (), limits)
@@ -70,6 +69,10 @@ class HttpClient(Part):
 
     @property
     def calls(self) -> dict[tuple[str, str, str], int]:
+        """The number of requests by verb, resource and HTTP status.
+
+        The status is "error" if there was no response.
+        """
         return self._transport.calls
 
     def checks(self) -> Checks:
@@ -78,7 +81,7 @@ class HttpClient(Part):
     def samples(self) -> Iterator[Sample]:
         yield from self._transport.reach.samples()
         for (verb, resource, code), count in self.calls.items():
-            text = "Calls of the API server."
+            text = "Calls to the API server."
             yield counter(
                 "api_requests_total", text, count, verb=verb, resource=resource, code=code
             )
@@ -251,7 +254,7 @@ def _selectors(selection: Selection) -> Params:
 
 
 def _page(answer: Object, form: Any, length: int) -> Page:
-    """Return a list as a page. `length` is the number of its bytes."""
+    """Return the page in the answer to a list request. `length` is the number of its bytes."""
     metadata: JsonMap = answer.get("metadata") or {}
     kind = str(answer.get("kind", "")).removesuffix("List")
     items = Items(answer.get("items") or (), answer.get("apiVersion", ""), kind, form)
@@ -267,9 +270,9 @@ def _page(answer: Object, form: Any, length: int) -> Page:
 
 
 def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
-    """Return a line as an event, or None if its type is unknown.
+    """Return the event in a line of a watch, or None if its type is unknown.
 
-    Raise the error of an ERROR line.
+    Raise the error in an ERROR event, and Unavailable if the event has no object.
     """
     event = decoded_event(line, form)
     kind = event.get("type")
@@ -279,6 +282,3 @@ def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
     if kind == "ERROR":
         raise error_from_status(obj)
     return WatchEvent(kind, obj, len(line)) if kind in _EVENT_TYPES else None
-
-
-# Commands that people run get a client that can only read, so that none of their code can write.

@@ -20,18 +20,22 @@ MAX_KEYS = 10_000
 
 
 class Rewrites(Struct, kw_only=True):
-    """Counts of our writes to each key.
+    """Counts of our writes by key, such as a key of `same`.
 
-    More than `tolerated` writes in `window` seconds mean that another writer reverts them. Only the
-    last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds.
+    If more than `tolerated` writes to a key would be necessary in `window` seconds, another writer
+    reverts them. Only the `MAX_KEYS` most recently written keys are counted.
     """
 
     tolerated: int = TOLERATED
+    """The number of writes to a key that are made in each `window`."""
     window: float = WINDOW_SECONDS
+    """The time, in seconds, in which writes are counted."""
     clock: Clock = time.monotonic
+    """A monotonic clock, in seconds."""
     fights: int = 0
     """The number of writes that were skipped because of another writer."""
     _writes: OrderedDict[Key, tuple[float, ...]] = field(default_factory=OrderedDict)
+    """The times of the last `tolerated` writes to each key."""
 
     def count(self, key: Key) -> None:
         """Count a write to `key` now."""
@@ -39,7 +43,10 @@ class Rewrites(Struct, kw_only=True):
         remember(self._writes, key, times[-self.tolerated :], MAX_KEYS)
 
     def pause(self, key: Key) -> float | None:
-        """Return the seconds to wait before a write to `key`, or None if it can be made now."""
+        """Return None if `key` can be written now, otherwise the seconds until it can.
+
+        In the latter case, count the skipped write in `fights`.
+        """
         times = self._writes.get(key)
         if times is None or len(times) < self.tolerated:
             return None
@@ -50,9 +57,9 @@ class Rewrites(Struct, kw_only=True):
         return seconds
 
     def may(self, key: Key) -> bool:
-        """Return whether `key` can be written now.
+        """Return whether `key` can be written now, and count the write or the skipped write.
 
-        If so, the write is counted, even if it fails later.
+        A write is counted even if it fails later.
         """
         if self.pause(key) is not None:
             return False
@@ -61,10 +68,10 @@ class Rewrites(Struct, kw_only=True):
 
 
 def same(target: str, written: Object | list[Object]) -> Key:
-    """Return a key for `written` in `target`.
+    """Return the key under which writes of the content `written` to `target` are counted.
 
     Writes of other content have other keys, because frequent changes of the desired content are not
-    a fight.
+    caused by another writer.
     """
     return (
         target,

@@ -1,4 +1,4 @@
-"""The contexts of a kubeconfig, read without credentials.
+"""Read the contexts of a kubeconfig without its credentials.
 
 `kubeconfig.py` reads credentials with kubernetes_asyncio, whose import takes 0.16 s. Commands that
 only need a namespace, such as shell completion, avoid that import.
@@ -14,12 +14,18 @@ from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at
 
 
 def usual_files() -> str:
-    """Return the files that kubectl reads by default. An empty KUBECONFIG counts as not set."""
+    """Return the paths that kubectl reads by default, joined as in KUBECONFIG.
+
+    These are the ones in KUBECONFIG, or ~/.kube/config if it is empty or not set.
+    """
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
 
 
 def files_of(path: Path | None) -> list[str]:
-    """Return the names of the files of a kubeconfig. Several files are merged."""
+    """Return the paths of the files that are merged into a kubeconfig.
+
+    `path` may be several paths, joined as in KUBECONFIG. None stands for `usual_files`.
+    """
     return str(path or usual_files()).split(os.pathsep)
 
 
@@ -30,7 +36,10 @@ def has_content(name: str) -> bool:
 
 
 def namespace_of(path: Path | None, context: str | None) -> str:
-    """Return the namespace that kubectl uses: the one of the context, or `default`."""
+    """Return the namespace that kubectl uses in `context`, or in the current context for None.
+
+    It is `default` if the context has none or the kubeconfig can't be read.
+    """
     contexts, current = contexts_in(path)
     return text_at(contexts.get(context or current, {}), "namespace") or "default"
 
@@ -44,8 +53,8 @@ def current_context(path: Path | None) -> str:
 def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
     """Return the contexts in a kubeconfig by name, and the name of the current one.
 
-    There are none if the kubeconfig cannot be read. Files are merged as in kubernetes_asyncio: the
-    first context of a name counts, and the last current one.
+    Return ({}, "") if the kubeconfig cannot be read. Files are merged as in kubernetes_asyncio: the
+    first context of a name is used, and the last `current-context`.
     """
     contexts: dict[str, JsonMap] = {}
     current = ""

@@ -1,4 +1,4 @@
-"""The address of the API server and the identity for calls, from a Pod or a kubeconfig."""
+"""Find the address of the API server and the identity for calls, in a Pod or a kubeconfig."""
 
 import os
 import ssl
@@ -20,15 +20,17 @@ TOKEN_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """An API server and an identity."""
+    """The address of an API server, and an identity for calls to it."""
 
     @property
     def host(self) -> str:
-        """Scheme, name and port, without a slash at the end."""
+        """The URL of the API server, without a slash at the end."""
         ...
 
     @property
-    def proxy(self) -> str | None: ...
+    def proxy(self) -> str | None:
+        """The URL of the proxy that the kubeconfig names, or None."""
+        ...
 
     @property
     def server_hostname(self) -> str | None:
@@ -37,21 +39,35 @@ class Credentials(Protocol):
 
     @property
     def impersonation(self) -> Headers:
-        """The headers that impersonate another user. They are empty without impersonation."""
+        """The headers that impersonate another user, or () without impersonation."""
         ...
 
-    def ssl_context(self) -> ssl.SSLContext | None: ...
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return a new TLS context from the current files, or None for plain HTTP.
+
+        Raise OSError or ValueError if a file is unusable.
+        """
+        ...
 
     def files(self) -> Sequence[str]:
-        """Return the files after whose change `renew` must be followed by another `ssl_context`."""
+        """Return the paths of the files on which `ssl_context` depends.
+
+        After a change of one, call `renew`, then `ssl_context`.
+        """
         ...
 
     async def authorization(self) -> str | None:
-        """Return the Authorization header for the next request. A rotated token is read again."""
+        """Return the Authorization header for the next request, or None if it needs none.
+
+        A rotated token is read again. Raise Unavailable if the token can't be read.
+        """
         ...
 
     async def renew(self) -> None:
-        """Read the token or run the exec plugin again. It is called after a 401."""
+        """Read the token or run the exec plugin again, after a 401 or a change of a file.
+
+        Raise Unavailable if that fails.
+        """
         ...
 
 
@@ -100,7 +116,7 @@ class PodCredentials:
 def is_in_cluster() -> bool:
     """Return whether this process runs in a Pod.
 
-    Kubernetes sets the address of the API server there.
+    There, Kubernetes sets a variable with the address of the API server.
     """
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
@@ -129,10 +145,10 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
 
 
 async def from_kubeconfig(path: Path | None, context: str | None) -> Credentials:
-    """Return the credentials of one context of a kubeconfig.
+    """Return the credentials of `context` in the kubeconfig `path`.
 
-    The default is $KUBECONFIG or ~/.kube/config, and its current context. Raise ClusterError if it
-    cannot be read.
+    The default is $KUBECONFIG or ~/.kube/config, and its current context. Raise ClusterError if the
+    credentials cannot be read.
     """
     from app.kube.kubeconfig import KubeconfigCredentials
 

@@ -1,11 +1,11 @@
-"""Discovery: which resources a cluster serves, and in which versions.
+"""Find out which resources a cluster serves, and in which versions.
 
-It reads /apis and the resource lists of known group versions. It does not use aggregated discovery,
-which some API servers lack.
+Discovery reads /apis and the resource lists of known group versions. It does not use aggregated
+discovery, which some API servers lack.
 
 A neighbour may be upgraded to a version of its API that is not known here. If a resource is served
 in none of its known versions, a later version is used, so that rules keep working, and its objects
-are treated like those of the newest known version. `unknown` has these resources.
+are treated like those of the newest known version. `Discovery.unknown` has these resources.
 """
 
 import asyncio
@@ -75,9 +75,9 @@ class Discovery:
         return self._has_refreshed.is_set()
 
     async def until_known(self) -> None:
-        """Return when a refresh has succeeded.
+        """Wait until a refresh has succeeded.
 
-        Until then, a resource that does not count as served may be served.
+        Before that, `served_version` may return None for a resource that is served.
         """
         await self._has_refreshed.wait()
 
@@ -86,7 +86,7 @@ class Discovery:
 
     @property
     def unknown(self) -> dict[Resource, str]:
-        """The resources that are served in no known version, with the version that is used."""
+        """The resources that are served in unknown versions only, each with the version in use."""
         return {
             resource: version
             for resource, version in self._served.items()
@@ -94,10 +94,10 @@ class Discovery:
         }
 
     async def served_now(self, resources: Collection[Resource]) -> set[Resource]:
-        """Ask the API server which of `resources` it serves.
+        """Ask the API server which of `resources` it serves, and return these.
 
-        If the last refresh does not know one of them, `run` refreshes soon.
-        Raise ClusterError if a request fails.
+        If the last refresh did not find one of them, `run` refreshes soon. Raise ClusterError if a
+        request fails.
         """
         lists: Lists = {}
         later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
@@ -105,7 +105,7 @@ class Discovery:
             try:
                 lists[group_version] = await self._plurals(group_version)
             except NotFound:
-                # so a proxy may answer for an API server that restarts
+                # a proxy may return this 404 while an API server restarts
                 if group_version in self._lists:
                     raise
 
@@ -133,7 +133,7 @@ class Discovery:
         self._triggered.set()
 
     async def changed(self) -> None:
-        """Return after the next change of the served resources or their versions."""
+        """Wait for the next change of the served resources or their versions."""
         await self._changed.wait()
 
     def note_redefined(self, crd: str) -> None:
@@ -141,11 +141,11 @@ class Discovery:
         self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Return some seconds after the spec of the CRD of `resource` has changed.
+        """Wait until some seconds after a change of the spec of the CRD of `resource`.
 
-        A change since the last call counts too. `resource` has one caller.
-
-        An open watch of `resource` continues with the old schema, so it drops new fields.
+        The caller should then start its watch again: an open watch continues with the old schema,
+        so it drops new fields. A change since the last call counts too. Only one task may wait for
+        each resource.
         """
         changed = self._redefined.setdefault(str(resource), asyncio.Event())
         await changed.wait()
@@ -186,12 +186,12 @@ class Discovery:
                 again = True
 
     async def refresh(self) -> None:
-        """Read what the cluster serves.
+        """Read which resources the cluster serves, and in which versions.
 
         If the list of a group version cannot be read, its last list is used. Without a last list,
         its resources keep their previous versions. In both cases, the ClusterError is raised after
         all other changes, so that `run` tries again soon: the last list may be out of date. Raise
-        ClusterError if the groups cannot be read.
+        ClusterError also if the groups, or a list of the first refresh, cannot be read.
         """
         async with self._refreshing:
             served = await self._served_groups()
@@ -200,7 +200,7 @@ class Discovery:
             unread |= also_unread
             self._has_refreshed.set()
             versions = {
-                r: _best(r, self._lists) or self._former(r, unread) or later.get(r)
+                r: _best(r, self._lists) or self._previous(r, unread) or later.get(r)
                 for r in self.resources
             }
             for resource, version in later.items():
@@ -215,11 +215,11 @@ class Discovery:
     async def _read_lists(
         self, group_versions: Iterable[GroupVersion]
     ) -> dict[GroupVersion, ClusterError]:
-        """Read the lists of group versions, which the API server has just named.
+        """Read the lists of group versions that the API server has just named.
 
-        Return the errors of lists that cannot be read: their last lists are kept. A 404 counts as
-        such an error, because proxies return it while an API server restarts. Before the first
-        refresh there are no last lists, so the ClusterError is raised.
+        Return the errors of the lists that cannot be read. Their last lists are kept. A 404 is such
+        an error too, because proxies return it while an API server restarts. Before the first
+        refresh has succeeded, there are no last lists, so the ClusterError is raised.
         """
         lists: Lists = {}
         unread: dict[GroupVersion, ClusterError] = {}
@@ -240,10 +240,10 @@ class Discovery:
     async def _read_later(
         self, served: Sequence[GroupVersion]
     ) -> tuple[dict[Resource, str], dict[GroupVersion, ClusterError]]:
-        """Return later versions of the resources that are served in no known version.
+        """Return the later version of each resource that is served in no known version.
 
-        Also return the errors of lists that cannot be read. Resources in their last lists count as
-        served.
+        Also return the errors of the lists that cannot be read. If such a list is of the version
+        that was in use, the resource keeps this version.
         """
         later: dict[Resource, str] = {}
         lists: Lists = {}
@@ -268,7 +268,7 @@ class Discovery:
 
         return later, unread
 
-    def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
+    def _previous(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """Return the previous version of `resource` if a list that may have it is `unread`.
 
         Otherwise return None, because the resource is gone.
@@ -277,11 +277,11 @@ class Discovery:
         return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
-        """Read only the groups, in one call, and the lists that are needed to choose a version.
+        """Read the groups, in one call, and assume that each served version has its resources.
 
-        A resource counts as served if a served group version may contain it. If the resource is not
-        served after all, listing it raises NotServed. If unknown and known versions are served,
-        their lists are read. Commands that read each resource once use this. Raise ClusterError.
+        Commands use this if they read each resource once. If a resource is not served after all,
+        listing it raises NotServed. Only if a group has known and later versions, their lists are
+        read to choose one. Raise ClusterError if the groups cannot be read.
         """
         groups = await self._served_groups()
         needed = {each for r in self.resources for each in _to_choose_from(r, groups)}
@@ -311,7 +311,10 @@ class Discovery:
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
     def _set_served(self, versions: dict[Resource, str | None]) -> None:
-        """Store the versions of all resources. None stands for a resource that is not served."""
+        """Store the versions of all resources, and tell subscribers about each change.
+
+        The version None stands for a resource that is not served.
+        """
         before = self._served
         self._served = versions
         differing = [r for r in self.resources if before.get(r) != versions[r]]
@@ -319,7 +322,7 @@ class Discovery:
             for subscriber in self._subscribers:
                 subscriber(resource, versions[resource])
         if any(versions[resource] is None for resource in differing):
-            # An API server that is starting may not name all groups yet.
+            # Look again soon: an API server that is starting may not name all groups yet.
             self.trigger()
         if differing:
             self._changed.set()
@@ -349,7 +352,7 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
 
 
 def unknown_version(resource: Resource, version: str) -> str:
-    """Return the consequence of `resource` being served in `version` and in no known version."""
+    """Return the end of a message that `resource` is served only as the unknown `version`."""
     return (
         f"{version}, which this version of grove-admission does not know, so it is judged as"
         f" {resource.newest}"
@@ -361,7 +364,10 @@ def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
 
 
 def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Iterable[GroupVersion]:
-    """Yield the group versions that may have `resource` in a form that is not known yet."""
+    """Yield the served group versions that are unknown and may have `resource`.
+
+    Versions that are older than all known ones are omitted.
+    """
     return (
         (group, version)
         for group, version in served
@@ -373,7 +379,10 @@ def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Itera
 
 
 def _to_choose_from(resource: Resource, served: Sequence[GroupVersion]) -> list[GroupVersion]:
-    """Return the group versions that may have `resource`, if a known and an unknown one may."""
+    """Return the served group versions that may have `resource`, in order of preference.
+
+    Return [] unless there are both known and later ones.
+    """
     known = [(resource.group, version) for version in resource.versions]
     known = [group_version for group_version in known if group_version in served]
     later = list(_later_versions(resource, served))
@@ -391,6 +400,7 @@ def _assumed(resource: Resource, served: Sequence[GroupVersion], lists: Lists) -
 
 
 def _best(resource: Resource, lists: Lists) -> str | None:
+    """Return the first known version of `resource` whose list has it, or None."""
     served = (
         v
         for v in resource.versions

@@ -28,7 +28,10 @@ QUEUE_LIMIT = 500
 """The maximum number of Events about objects of one namespace that wait to be written."""
 
 SERIES_LIMIT = 4096
+"""The maximum number of Events whose counts are remembered."""
+
 MAX_KEYS = 10_000
+"""The maximum number of keys whose current warnings are remembered."""
 
 EventType = Literal["Normal", "Warning"]
 
@@ -36,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class Regarding(Value):
-    """The object of an Event.
+    """The object that an Event is about.
 
-    A cluster-scoped object has the `namespace` "", and its Events are in `default`.
+    The `namespace` of a cluster-scoped object is "", and its Events are in `default`.
     """
 
     api_version: str
@@ -88,16 +91,15 @@ class Recorder(Struct):
     If the same content is recorded again, the count of the Event's series is increased.
 
     Namespaces take turns, because tenants decide on the number of their Events.
-
-    `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of
-    Events that could not be written, because too many of their namespace were waiting, or the API
-    server rejected them.
     """
 
     client: Client
     identity: str
+    """The name of this process."""
     now: Now = utc_now
+    """The wall clock in UTC."""
     lost: int = 0
+    """The number of Events that were not written, because the queue was full or a call failed."""
     _waiting: FairQueue[Object] = field(default_factory=lambda: FairQueue(QUEUE_LIMIT))
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _idle: asyncio.Event = field(default_factory=_set_event)
@@ -106,8 +108,8 @@ class Recorder(Struct):
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> bool:
         """Log a message and add an Event to the queue, without waiting.
 
-        Return False if the Event is lost, because too many of its namespace are waiting. `reason`
-        is a CamelCase word, and `note` a sentence for people.
+        Return False if the Event is lost, because its namespace has QUEUE_LIMIT in the queue.
+        `reason` is a CamelCase word, and `note` a sentence for people.
         """
         note = shortened(note)
         logger.log(
@@ -126,7 +128,7 @@ class Recorder(Struct):
         return True
 
     async def run(self) -> Never:
-        """Write the Events in the queue until it is cancelled."""
+        """Write the Events in the queue, and wait for more, until it is cancelled."""
         while True:
             while not self._waiting:
                 self._idle.set()
@@ -162,7 +164,7 @@ class Recorder(Struct):
             remember(self._counts, name, 1, SERIES_LIMIT)
 
     async def _counted_up(self, name: str, namespace: str) -> bool:
-        """Increase the count of an Event.
+        """Increase the count of an Event, and return True.
 
         Return False if it no longer exists: the API server deletes Events after an hour.
         """
@@ -199,7 +201,7 @@ class Recorder(Struct):
 
 
 def shortened(note: str) -> str:
-    """Return `note`, cut to NOTE_LIMIT: it may list the names of very many objects."""
+    """Return `note`, cut to NOTE_LIMIT bytes, because it may list the names of many objects."""
     encoded = note.encode("utf-8", "replace")
     if len(encoded) <= NOTE_LIMIT:
         return note
@@ -207,10 +209,10 @@ def shortened(note: str) -> str:
 
 
 class Notices(Struct):
-    """Warnings as Events, one for each problem.
+    """A recorder of warnings, which records one Event for each problem of an object.
 
-    A level-driven reconciler sees a problem again and again. The current warnings of the last
-    `MAX_KEYS` keys are remembered.
+    A level-driven reconciler sees the same problem in every step. So the current warnings of each
+    key are remembered, for the `MAX_KEYS` keys of the last calls.
     """
 
     events: Recorder
@@ -219,8 +221,9 @@ class Notices(Struct):
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
         """Record a warning on each of `regarding` that does not have it already.
 
-        It replaces the previous warnings of `key`. `note` must not have numbers that change often.
-        A lost warning is recorded again with the next step.
+        It replaces the previous warnings of `key`. `note` must not have numbers that change often,
+        because each new note is another Event. If the Event is lost, the next call records it
+        again.
         """
         note = shortened(note)
         before = self._current.get(key, set())

@@ -1,4 +1,6 @@
-"""Impersonation: the user of a kubeconfig acts as another user, with only that user's permissions.
+"""Make the headers with which the user of a kubeconfig acts as another user.
+
+The API server then grants only the other user's permissions:
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 """
@@ -15,9 +17,9 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as` and `as-groups` of a user.
 
-    They are empty if it has neither. Raise ValueError or TypeError if they cannot be sent exactly,
-    or if the user has `as-uid` or `as-user-extra`, without which a request would have other
-    permissions.
+    Return () if the user has neither. Raise ValueError or TypeError if a value cannot be sent
+    unchanged, or if the user has `as-uid` or `as-user-extra`: these are not supported, and without
+    them, a request would have other permissions.
     """
     for field in ("as-uid", "as-user-extra"):
         if user.get(field):

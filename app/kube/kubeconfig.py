@@ -1,4 +1,4 @@
-"""Credentials from a kubeconfig, read by kubernetes_asyncio.
+"""Read credentials from a kubeconfig with kubernetes_asyncio.
 
 This module is imported only if a kubeconfig is read: the import costs 0.16 s and 36 MiB, because
 the library defines the models of all Kubernetes APIs. A server in a Pod never imports it.
@@ -29,7 +29,7 @@ from app.kube.contexts import files_of, has_content, usual_files
 from app.kube.impersonation import Headers, impersonation_headers
 from app.objects.shape import JsonMap, map_at, map_of
 
-# what it logs is raised too
+# the library raises the errors that it logs
 logging.getLogger(reader.__name__).disabled = True
 
 _LOGINS = {
@@ -40,23 +40,23 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The login commands for known exec plugins that are not interactive themselves."""
+"""The login commands for known exec plugins that don't ask people to log in."""
 
 PLUGIN_SECONDS = 5.0
 """The time after which users are warned that an exec plugin is slow."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
-
+"""The errors of the library, and of this module, for a kubeconfig that can't be used."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Requestor(OpenIDRequestor):
-    """A request for a new token of OpenID Connect, to a server whose certificate is checked.
+    """A request for a new OpenID Connect token that checks the server's certificate.
 
     The library only checks the certificate if the kubeconfig has a CA
-    (`idp-certificate-authority-data`), and then the request fails. So it would send the refresh
-    token and the client secret to any server that answers.
+    (`idp-certificate-authority-data`), and then the request fails. Without this class, it would
+    send the refresh token and the client secret to any server that answers.
     """
 
     def _get_connector(self) -> aiohttp.TCPConnector:
@@ -71,7 +71,10 @@ class MissingPlugin(OSError):
 
 
 class KubeconfigCredentials:
-    """`Credentials` of one context: client certificates, tokens, token files and exec plugins."""
+    """The `Credentials` of one context: a client certificate, a token, or an exec plugin's output.
+
+    Call `load` before anything else.
+    """
 
     def __init__(self, path: Path | None, context: str | None) -> None:
         self._path = path
@@ -81,7 +84,7 @@ class KubeconfigCredentials:
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file. Raise ClusterError if it cannot be read."""
+        """Read the kubeconfig. Raise ClusterError if it has no usable credentials."""
         try:
             await self._read()
         except _UNREADABLE as error:
@@ -98,7 +101,7 @@ class KubeconfigCredentials:
         with _told_if_slow(name, user):
             await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
         try:
-            # kubernetes_asyncio makes no headers of it
+            # kubernetes_asyncio does not support impersonation
             self.impersonation = impersonation_headers(user)
         except (TypeError, ValueError) as error:
             raise ConfigException(f"user {name}: {error}") from error
@@ -155,7 +158,7 @@ class KubeconfigCredentials:
 def _require_file(path: Path | None) -> None:
     """Raise ConfigException if there is no kubeconfig.
 
-    kubernetes_asyncio would only name a missing key.
+    kubernetes_asyncio's own error would only name a missing key.
     """
     if path is not None and not path.is_file():
         raise ConfigException(f"the file {path} does not exist")
@@ -166,7 +169,10 @@ def _require_file(path: Path | None) -> None:
 
 
 def _require_context(merged: Any, context: str | None) -> None:
-    """Raise ConfigException if a readable kubeconfig does not have this context."""
+    """Raise ConfigException if the kubeconfig does not have this context, or the current one.
+
+    A kubeconfig without contexts is accepted.
+    """
     contexts = _entries(merged, "context")
     names = ", ".join(contexts)
     if context and contexts and context not in contexts:
@@ -189,9 +195,9 @@ def _require_plugin(name: str, user: JsonMap) -> None:
 
 @contextlib.contextmanager
 def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
-    """Log a warning if the exec plugin of `user` takes long.
+    """Log a warning if the exec plugin of `user` takes longer than PLUGIN_SECONDS.
 
-    kubernetes_asyncio captures the plugin's output, such as where to log in.
+    kubernetes_asyncio hides the plugin's output, such as the URL for a login.
     """
     if not user.get("exec"):
         yield
@@ -210,7 +216,7 @@ def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
 
 
 def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
-    """Return the contexts or the users of a kubeconfig by name."""
+    """Return the entries of a kubeconfig by name. `kind` is "context" or "user"."""
     listed = merged.safe_get(f"{kind}s") or ()
     entries = [map_of(item.value) for item in listed]
     return {str(entry.get("name")): map_at(entry, kind) for entry in entries}
@@ -221,9 +227,11 @@ def _current(merged: Any) -> str:
 
 
 def _merged(path: Path | None) -> Any:
-    """Return the kubeconfig as a node. Several files are merged as kubectl does.
+    """Return the kubeconfig as a ConfigNode of kubernetes_asyncio, which merges several files.
 
-    Empty files are skipped.
+    Of entries with the same name, the first one is used, as in kubectl. But the last
+    `current-context` is used, whereas kubectl uses the first one. Empty files are skipped. Raise
+    ConfigException if there is no other file, or if a file is not a kubeconfig.
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
@@ -235,11 +243,11 @@ def _merged(path: Path | None) -> Any:
 
 
 def renewal_of(path: Path | None, context: str | None) -> str:
-    """Return the command that renews the credentials of a context.
+    """Return the shell command with which a person renews the credentials of a context.
 
-    It is the login command of a known exec plugin, or the plugin itself with its subcommands, which
-    is interactive if a person runs it. Return "" if there is no exec plugin, as for a token or a
-    certificate, or if the file cannot be read.
+    It is the login command for a known exec plugin. For another plugin, it is the plugin with its
+    subcommands, because plugins usually ask people who run them to log in. Return "" if there is no
+    exec plugin, as for a token or a certificate, or if the kubeconfig cannot be read.
     """
     try:
         _, user = _user_of(_merged(path), context)
@@ -254,7 +262,7 @@ def renewal_of(path: Path | None, context: str | None) -> str:
 
 
 def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str:
-    """Return the command that renews the credentials of an exec plugin."""
+    """Return the command that renews the credentials of an exec plugin, for a shell."""
     login = _LOGINS.get(Path(command).name)
     if login is None:
         # Options are omitted: they may contain secrets.
@@ -270,9 +278,10 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
 
 
 def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
-    """Return the name of the user of a context, and the user, which is empty if there is none.
+    """Return the name of the user of a context, and the user's entry.
 
-    Raise ConfigException if the context names a user who is missing.
+    Both are empty if the context has no user. Raise ConfigException if the context names a user
+    that is not in the kubeconfig.
     """
     chosen = _entries(merged, "context").get(context or _current(merged), {})
     name = str(chosen.get("user") or "")

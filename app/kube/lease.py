@@ -1,4 +1,4 @@
-"""Leader election on a Lease (coordination.k8s.io).
+"""Elect a leader on a Lease (coordination.k8s.io).
 
 At any time, at most one replica does the work of the leader.
 
@@ -33,16 +33,17 @@ Work = Callable[[], Awaitable[None]]
 
 
 class LeaseTiming(Value):
-    """Times in seconds.
-
-    After `lease` without a renewal, another candidate becomes the leader. After `renew` without a
-    renewal, the leader stops its work, for which it has `lease - renew`. `retry` is the time
-    between attempts.
-    """
+    """The times of an election, in seconds."""
 
     lease: float = 15.0
+    """The time without a renewal after which another candidate becomes the leader."""
     renew: float = 10.0
+    """The time without a renewal after which the leader stops its work.
+
+    The work has `lease - renew` to end.
+    """
     retry: float = 2.0
+    """The time between two attempts to get or to renew the lease."""
 
     def __post_init__(self) -> None:
         if not self.lease > self.renew > self.retry > 0:
@@ -50,15 +51,12 @@ class LeaseTiming(Value):
 
     @property
     def attempt(self) -> float:
-        """The time limit of a request.
-
-        It leaves time for another attempt before the deadline of the renewal.
-        """
+        """The time limit of a request, short enough for another attempt within `renew`."""
         return self.renew / 3
 
 
 class Lost(Exception):
-    """Another candidate has the lease, or it could not be renewed."""
+    """This candidate no longer leads: another one has the lease, or it could not be renewed."""
 
 
 def end_process() -> None:
@@ -67,29 +65,33 @@ def end_process() -> None:
 
 
 class Elector(Struct):
-    """A candidate for a Lease.
-
-    `identity` must be unique among all processes, such as a host name with a uuid.
-
-    `clock` is monotonic, and `now` is the wall clock in UTC, for the times in the Lease.
-    `stop_process` is called if cancelled work is still running when the lease expires.
-    """
+    """A candidate that tries to become the leader."""
 
     client: Client
     namespace: str
+    """The namespace of the Lease."""
     name: str
+    """The name of the Lease."""
     identity: str
+    """The name of this candidate, unique among all processes, such as a host name with a uuid."""
     timing: LeaseTiming
     clock: Clock = time.monotonic
+    """A monotonic clock, in seconds."""
     now: Now = utc_now
+    """The wall clock in UTC, for the times in the Lease."""
     random: Callable[[], float] = system_random.random
     stop_process: Callable[[], None] = end_process
+    """The function that is called if cancelled work is still running when the lease expires."""
     leading: bool = False
     """Whether the work is running or being stopped."""
     _lease: Object | None = None
+    """The Lease in the last version that was read or written."""
     _observed_at: float = -math.inf
+    """The time at which this version was first seen."""
     _renewed_at: float = -math.inf
+    """The time at which the last successful renewal began."""
     _complaint: str = ""
+    """The last logged reason why the Lease could not be acquired."""
 
     @property
     def _ref(self) -> ObjectRef:
@@ -97,14 +99,14 @@ class Elector(Struct):
 
     @property
     def holder(self) -> str:
-        """The holder of the lease when it was last read, or ""."""
+        """The identity of the last known leader, or "" if the Lease was free."""
         return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def lead(self, work: Work) -> None:
-        """Run `work` while this candidate leads, until `work` returns or raises.
+        """Wait until this candidate leads, and run `work` until it returns or raises.
 
-        If the lease is lost, the work is cancelled and awaited, and this process is a candidate
-        again. At the end, the lease is released.
+        If the lease is lost, `work` is cancelled and awaited, and started again once this candidate
+        leads again. At the end, the lease is released.
         """
         while True:
             await self._acquire()
@@ -151,8 +153,8 @@ class Elector(Struct):
     async def _look(self) -> None:
         """Read the Lease.
 
-        The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
-        a leader.
+        If it was deleted, treat its last holder as the leader until it would have expired, because
+        the deletion does not stop the leader at once.
         """
         lease = await find(self.client, self._ref)
         if lease is not None:
@@ -197,9 +199,10 @@ class Elector(Struct):
         raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
-        """Cancel the work, and wait until it ends or the lease expires. Renewals continue.
+        """Cancel the work, and wait until it ends. Meanwhile, the lease is still renewed.
 
-        If this wait is cancelled, keep waiting, and return the CancelledError.
+        If the lease expires before, call `stop_process`. If this wait is cancelled, continue to
+        wait, and return the CancelledError at the end, otherwise None.
         """
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
@@ -219,10 +222,10 @@ class Elector(Struct):
         return self._renewed_at + self.timing.lease
 
     async def _renew_until_lost(self) -> Never:
-        """Renew every `retry` seconds.
+        """Renew the lease every `retry` seconds.
 
-        Raise Lost if another candidate has the lease, if it was deleted, or if it is not renewed
-        in time.
+        Raise Lost if another candidate has the lease, if the Lease was deleted, or if no renewal
+        succeeds in time.
         """
         while True:
             await asyncio.sleep(self.timing.retry)
@@ -233,7 +236,10 @@ class Elector(Struct):
                 raise Lost(f"not renewed for {self.timing.renew:g} s") from None
 
     async def _renew(self) -> None:
-        """Renew the lease, with as many attempts as necessary."""
+        """Renew the lease, with as many attempts as necessary.
+
+        Raise Lost if another candidate has it, or if the Lease was deleted.
+        """
         stale = False
         while True:
             try:
@@ -271,7 +277,7 @@ class Elector(Struct):
     async def _release(self) -> None:
         """Release the lease, so that another candidate can lead at once.
 
-        If this fails, the lease expires.
+        If this fails, the lease expires after its usual duration.
         """
         try:
             async with asyncio.timeout(self.timing.attempt):
@@ -313,7 +319,10 @@ class Elector(Struct):
 
 
 async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
-    """End the renewals. Return the error with which they had already ended, or None."""
+    """Cancel the renewals, and wait for their end.
+
+    Return the error with which they had ended before, or None if they were still running.
+    """
     renewing.cancel()
     await asyncio.wait({renewing})
     return None if renewing.cancelled() else renewing.exception()

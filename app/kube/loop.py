@@ -1,9 +1,9 @@
-"""The loop of a reconciler: a queue of keys, workers, backoff and resync.
+"""Run a reconciler: a queue of keys, workers, backoff and resync.
 
-A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does
-not get the change. A pending key is in the queue only once, and a key that is added while it is
-reconciled is reconciled again. Namespaces take turns, so that no tenant waits for all keys of
-another tenant.
+A reconciler is level-driven: it gets a key, reads the caches, and writes what differs from the
+desired state. It is not told what has changed. A pending key is in the queue only once, and a key
+that is added while it is being reconciled is reconciled again. Namespaces take turns, so that no
+tenant waits for all keys of another tenant.
 """
 
 import asyncio
@@ -19,15 +19,22 @@ from app.kube.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
+"""The least time between two resyncs."""
+
 CONFLICT_SECONDS = 0.1
+"""The pause after a first conflict, in which the watch usually delivers the other write."""
+
 MOST_CONFLICT_SECONDS = 5.0
-"""The first and the longest wait after a conflict: the watch may not have delivered the change."""
+"""The longest pause after further conflicts."""
 
 WARNINGS = 10
 """The maximum number of failures that are logged one by one in `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
+"""The time between two log messages about progress."""
+
 PROGRESS_DEPTH = 500
+"""The number of pending keys above which progress is logged."""
 
 Observe = Callable[[str, str, float], None]
 """A function that is called after each step of a reconciler.
@@ -38,22 +45,23 @@ duration in seconds.
 
 
 class Reconciler(Protocol):
-    """A kind of work. Every step can be cancelled at any point and started again."""
+    """Work on keys. Each step must allow to be cancelled at any point and started again."""
 
     @property
     def name(self) -> str:
-        """The name in logs and metrics."""
+        """The reconciler's name in logs and metrics."""
         ...
 
     def all_keys(self) -> Iterable[Key]:
-        """Return the keys for a resync."""
+        """Return the keys that a resync adds to the queue."""
         ...
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write the difference for `key`.
+        """Write what differs from the desired state of `key`.
 
-        Return None, or the seconds after which to reconcile the key again. After an exception, it
-        is reconciled again: soon and without a warning after a Conflict, otherwise with backoff.
+        Return the seconds after which to reconcile the key again, or None if that isn't necessary.
+        After an exception, the key is reconciled again: soon and without a warning after a
+        Conflict, otherwise with backoff.
         """
         ...
 
@@ -61,12 +69,11 @@ class Reconciler(Protocol):
 class Loop:
     """A loop that runs a reconciler.
 
-    Each key is reconciled by one worker at a time.
-
-    A run begins with all keys; keys that are added while the loop is not running are ignored.
-    `workers` is the number of keys that are reconciled concurrently. The keys of one namespace get
-    at most half of the workers, because a step may take long. `begin` is called at the start of
-    every run, and `observe` after every step. `random` returns numbers in [0, 1).
+    A run begins with all keys. Keys that are added while the loop is not running are ignored.
+    `workers` is the number of keys that are reconciled concurrently, and each key has one worker at
+    a time. The keys of one namespace get at most half of the workers (rounded up), because a step
+    may take long. `begin` is called at the start of every run, and `observe` after every step.
+    `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -107,7 +114,7 @@ class Loop:
 
     @property
     def failing(self) -> int:
-        """The number of keys whose last step failed."""
+        """The number of keys whose last step failed. A conflict is not a failure."""
         return len(self._backoffs)
 
     def add(self, key: Key, *_: object) -> None:
@@ -129,7 +136,7 @@ class Loop:
             self.add(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Reconcile `key` in `seconds`, or earlier if it is added before."""
+        """Add `key` to the queue in `seconds`, unless it is added earlier."""
         if not self._running:
             return
         loop = asyncio.get_running_loop()
@@ -176,17 +183,20 @@ class Loop:
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
-            # Another key of this namespace may have waited for this worker.
+            # Wake the workers: another key of this namespace may have waited for a free one.
             self._added.set()
             self.steps += 1
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            # There may be thousands of steps without a call: let verdicts run between them.
+            # Let verdicts run: there may be thousands of steps that never wait for a call.
             await asyncio.sleep(0)
 
     def _next(self) -> Key | None:
-        """Take a key of the first namespace that may use another worker, and end its turn."""
+        """Remove and return a key of the first namespace that may use another worker, or None.
+
+        The turn of this namespace ends.
+        """
         busy = Counter(namespace for namespace, _ in self._working)
         for namespace, keys in self._queue.items():
             if busy[namespace] * 2 < self._workers:
@@ -208,6 +218,7 @@ class Loop:
             self._conflicts.pop(key, None)
 
     async def _tried(self, key: Key) -> str:
+        """Reconcile `key`, plan the next attempt if necessary, and return a result of Observe."""
         step = f"{self.reconciler.name} {'/'.join(filter(None, key))}"
         try:
             after = await self.reconciler.reconcile(key)
@@ -238,6 +249,7 @@ class Loop:
         return "again"
 
     def _back_off(self, key: Key, at_least: float | None) -> float:
+        """Plan another attempt for `key`, and return the seconds until then."""
         backoff = self._backoffs.setdefault(key, Backoff(self._random))
         wait = backoff.next(at_least)
         self.add_after(key, wait)
@@ -249,7 +261,10 @@ class Loop:
             timer.cancel()
 
     async def _log_progress(self) -> Never:
-        """Log the length of a long queue, for example after a change of levels."""
+        """Log the progress of a long queue, for example after a change of topology levels.
+
+        Also log the number of failures beyond WARNINGS.
+        """
         busy = False
         before = 0
         while True:

@@ -1,4 +1,4 @@
-"""The top owner of an object, found by metadata-only reads of its controllers."""
+"""Find the owners of an object by metadata-only reads, from its controller to the top owner."""
 
 import time
 from collections import OrderedDict
@@ -26,27 +26,27 @@ FRESH_SECONDS = 30.0
 
 
 _READ = ("name", "uid", "labels", "annotations", "ownerReferences")
-"""The metadata that callers use."""
+"""The fields of an owner's metadata that are kept."""
 
 
 class _Read(Value):
-    """An owner as it was read."""
+    """The cached result of reading an owner."""
 
     at: float
-    """The time of the read."""
+    """The time of the read, by the monotonic clock."""
     owner: Object | None
-    """Its metadata, or None if it can't be read."""
+    """The metadata of the owner, or None if there is no such owner or reading is forbidden."""
     size: int
-    """Its size as JSON, in bytes."""
+    """The size of `owner` as JSON, in bytes."""
 
 
 class Owners(Struct):
-    """A reader of owners along references with `controller: true`.
+    """A reader of owners, which follows references with `controller: true`.
 
-    Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners, and at
-    most `REMEMBERED_BYTES` of them, because tenants decide on the size of their annotations.
-    Callers say how old a cached owner may be, in seconds. Anybody can write a reference with the
-    uid of another owner, so such a reference is read separately. `clock` is monotonic, in seconds.
+    Owners are cached, because the Pods of a group have the same owners: at most `REMEMBERED`, and
+    at most `REMEMBERED_BYTES`, because tenants decide on the size of their annotations. Callers say
+    how old a cached owner may be, in seconds. The cache is by whole reference, because anybody can
+    write a reference with the uid of another owner. `clock` is monotonic, in seconds.
     """
 
     client: Objects
@@ -61,9 +61,9 @@ class Owners(Struct):
     ) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
 
-        It is metadata with apiVersion and kind. The search ends at an owner that does not exist or
-        that RBAC does not allow to read. If that is the first owner, the result is made from the
-        reference. Raise ClusterError if the API server is unavailable.
+        The object has only metadata, apiVersion and kind. The search ends at an owner that does not
+        exist or that RBAC does not allow to read. If that is the first owner, the result is made
+        from `reference`. Raise ClusterError if a read fails and may succeed later.
         """
         chain = await self.chain(namespace, reference, fresh_seconds=fresh_seconds)
         if chain:
@@ -79,8 +79,8 @@ class Owners(Struct):
     ) -> list[Object]:
         """Return the owners from `reference` upwards, as far as they can be read.
 
-        They are metadata with apiVersion and kind. Raise ClusterError if the API server is
-        unavailable.
+        The objects have only metadata, apiVersion and kind. There are at most MAX_DEPTH. Raise
+        ClusterError if a read fails and may succeed later.
         """
         chain: list[Object] = []
         above: OwnerRef | None = reference
@@ -107,15 +107,19 @@ class Owners(Struct):
         return owner
 
     def _remember(self, key: tuple[str, OwnerRef], read: _Read) -> None:
-        """Keep `read` as the newest owner, and remove the oldest ones beyond the limits."""
-        former = self._read.pop(key, None)
-        self._bytes += read.size - (former.size if former else 0)
+        """Cache `read` as the newest owner, and remove the oldest ones beyond the limits."""
+        previous = self._read.pop(key, None)
+        self._bytes += read.size - (previous.size if previous else 0)
         self._read[key] = read
         while len(self._read) > REMEMBERED or self._bytes > REMEMBERED_BYTES:
             _, oldest = self._read.popitem(last=False)
             self._bytes -= oldest.size
 
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
+        """Read the owner from the API server.
+
+        Return None if there is none with the uid in `reference`, or if reading it is forbidden.
+        """
         resource = await self.find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
@@ -142,12 +146,12 @@ class Owners(Struct):
 
 
 def _is_possible(reference: OwnerRef) -> bool:
-    """Return whether a stored object can have this reference, and an owner may be behind it.
+    """Return whether the owner in `reference` may exist, so that it is safe and useful to read it.
 
-    API servers check neither the group, the version nor the kind of a reference, which become a
-    path of the API: `v1%2Fpods` would be the list of all Pods. A reference in a review may have
-    megabytes, or the name ".", whose path is the list of all objects. Owners of the kinds COPIES do
-    not own Pods.
+    API servers check neither the group, the version nor the kind of a reference, and these become
+    the path of a request: `v1%2Fpods` would be the list of all Pods. A reference in a review may
+    have megabytes, or the name ".", whose path is the list of all objects. Owners of the kinds
+    COPIES do not own Pods.
     """
     if not is_kind(reference.api_version, reference.kind) or reference.kind in COPIES:
         return False
@@ -157,7 +161,7 @@ def _is_possible(reference: OwnerRef) -> bool:
 def is_kind(api_version: str, kind: str) -> bool:
     """Return whether these can be the apiVersion and the kind of an API.
 
-    Their characters need no quotes in a path, and nothing in them changes its meaning.
+    Then they can be parts of a path unchanged: no character needs to be escaped or has a meaning.
     """
     group, slash, version = api_version.rpartition("/")
     is_group = is_subdomain(group) if slash else not group
@@ -171,9 +175,10 @@ def _check_is_final(error: NotFound | Rejected) -> None:
 
 
 class Kinds(Struct):
-    """Resources by apiVersion and kind, each read from the API server once.
+    """A finder of resources by apiVersion and kind.
 
-    `read` returns the JSON at a path.
+    The resource list of an apiVersion is read from the API server once, and again for a kind that
+    it does not have. `read` returns the JSON at a path.
     """
 
     read: Callable[[str], Awaitable[Object]]
@@ -182,8 +187,9 @@ class Kinds(Struct):
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served.
 
-        An owner reference may name a version that was served when it was written. The resource then
-        has a version that is served now.
+        An owner reference may name a version that is no longer served. The resource then has a
+        version of the group that is served now. Raise ClusterError if a read fails and may succeed
+        later.
         """
         if not is_kind(api_version, kind):
             return None

@@ -1,4 +1,4 @@
-"""Whether the API server answers, for readiness and metrics."""
+"""Record whether the API server answers, for readiness and metrics."""
 
 import time
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from app.base.sample import Sample, gauge
 from app.objects.time import Clock
 
 UNREACHABLE_SECONDS = 300.0
-"""How long an API server may be silent before this server becomes unready.
+"""The time without an answer of the API server after which this server becomes unready.
 
-During an upgrade, a single control plane is away for some minutes. If all replicas became unready
-then, no review could be answered right after the upgrade.
+During an upgrade, the API server of a single control plane is down for some minutes. If all
+replicas became unready then, no review could be answered right after the upgrade.
 """
 
 
@@ -30,7 +30,10 @@ class Reach:
         self._problem = problem
 
     def check(self) -> str | None:
-        """Return why verdicts may be based on facts that are too old, or None."""
+        """Return the problem for readiness if the API server has not answered for too long.
+
+        Return None if the last call succeeded or an answer came in UNREACHABLE_SECONDS.
+        """
         age = self._clock() - self._answered_at
         if not self._problem or age < UNREACHABLE_SECONDS:
             return None

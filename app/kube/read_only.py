@@ -8,10 +8,11 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
 
 class ReadOnlyClient:
-    """A `Client` that reads, and that creates access reviews, which are not stored.
+    """A `Client` for commands, so that no code of a command can write to the cluster.
 
-    All other writes, and reads of `hidden` resources, raise Rejected without a request. `options`
-    are the same as for the methods of `Client`.
+    It reads, and it creates access reviews, which are not stored. All other writes, and reads of
+    `hidden` resources, raise Rejected without a request. `options` are the same as for the methods
+    of `Client`.
     """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:

@@ -1,8 +1,9 @@
-"""The cache of a resource: a projection of each object, by key and by index.
+"""Cache the objects of a resource, by key and by index.
 
-A list and a watch deliver objects in the order of their changes, so each replaces the stored one.
-Only responses to writes may be newer or older than the watch. Their versions are kept until the
-watch has passed them.
+Only a projection of each object is stored: the facts that are read from it. A list and a watch
+deliver objects in the order of their changes, so each replaces the stored one. Only responses to
+writes may be newer or older than the watch. Their versions are kept until the watch has passed
+them.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
@@ -31,31 +32,32 @@ IndexFunction = Callable[[T], Iterable[Key]]
 Change = Callable[[Key, T | None, T | None], None]
 """A function that is called after a change of a store.
 
-It gets the key, the old value and the new value. None stands for no value.
+Its arguments are the key, the old value and the new value. None stands for no value.
 """
 
 
 FREE = 1024
-"""The bytes of each projection that don't count for the limit of its namespace.
+"""The number of bytes of each projection that do not count toward the limit of its namespace.
 
-Most facts take less, so that the number of objects of a namespace is not limited.
+Most projections are smaller, so the number of objects of a namespace is hardly limited.
 """
 
 
 class WatchStore(Generic[T]):
     """A cache of a resource that a watch fills (`app.kube.watch.run_store`).
 
-    Reads never wait.
-
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
 
-    Tenants decide on the size of their objects. So an object of more than `most_decoded` bytes of
-    JSON is not projected, and a projection of more than `most` bytes is not stored: the object is
-    in `too_large` instead. So is one that would be too much for its namespace: there, the bytes of
-    all projections, without the first FREE bytes of each, are at most `most_of_namespace`. It is
-    projected again when it changes, or with the next list. An object whose projection `is_cut` is
-    in `too_large` too, and its projection is stored.
+    Tenants decide on the size of their objects, so sizes are limited. An object that exceeds a
+    limit is not stored, but listed in `too_large`, until it changes or is listed again:
+
+    - An object has at most `most_decoded` bytes of JSON.
+    - A projection has at most `most` bytes.
+    - The projections of a namespace have at most `most_of_namespace` bytes together. The first FREE
+      bytes of each don't count.
+
+    An object whose projection `is_cut` is in `too_large` too, but its projection is stored.
     """
 
     def __init__(
@@ -79,11 +81,11 @@ class WatchStore(Generic[T]):
         self.problem = ""
         """The reason why the store is not up to date, or ""."""
         self.error: ClusterError | None = None
-        """The error that `problem` describes, if it is an error of the API server."""
+        """The last error of a list or a watch. It is kept when `problem` is cleared."""
         self.total: int | None = None
         """The number of objects in the last list that was started.
 
-        It is None if unknown, because only paged lists report it.
+        It is None if unknown, because only a list in pages reports it.
         """
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
@@ -92,15 +94,19 @@ class WatchStore(Generic[T]):
         self._most_decoded = most_decoded
         self._most_of_namespace = most_of_namespace
         self._excess: dict[Key, int] = {}
-        """The bytes of JSON above FREE of each stored projection that has more."""
+        """The bytes of JSON beyond FREE, of each stored projection that has more."""
         self._excess_in: Counter[str] = Counter()
-        """The sum of these bytes by namespace."""
+        """The sum of `_excess` by namespace."""
         self._is_cut = is_cut
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
+        """The version up to which the watch has delivered changes."""
         self._noted: dict[Key, Version] = {}
+        """The versions of stored responses to writes that the watch has not passed yet."""
         self._listed: set[Key] = set()
+        """The keys that the list that is being read has delivered."""
         self._list_version: Version = 0
+        """The version of that list."""
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self.synced = False
@@ -109,13 +115,13 @@ class WatchStore(Generic[T]):
         self.served = True
         """Whether the cluster serves the resource."""
 
-    # Reads.
+    # Methods that read the store.
 
     async def until_synced(self) -> None:
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
-        """Return this store. Raise Unavailable, which names `resource`, before its first list."""
+        """Return this store. Raise Unavailable, which names `resource`, if it is not synced."""
         if not self.synced:
             raise Unavailable(
                 f"the cache of {resource} is not filled yet; try again in a few seconds"
@@ -143,19 +149,19 @@ class WatchStore(Generic[T]):
         return len(self._entries)
 
     def age(self) -> float | None:
-        """The seconds since the last list, event or bookmark, or None before the first one."""
+        """Return the seconds since the last list, event or bookmark, or None before the first."""
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:
         self._subscribers.append(change)
 
-    # Writes by the rest of the program.
+    # Methods for the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """Store the object in the response to a write.
+        """Store the object in the response to a write, before the watch delivers it.
 
-        Then reads return it before the watch delivers it. The object is ignored if the watch has
-        passed its version, because it may have been deleted since.
+        The object is ignored if the watch has passed its version, because it may have been deleted
+        since.
         """
         key = _key(obj)
         version = _version(obj)
@@ -175,14 +181,14 @@ class WatchStore(Generic[T]):
         self._last_sign = None
         self.served = True
 
-    # Writes by the watch.
+    # Methods for the watch.
 
     def begin_list(self) -> None:
-        """Start to replace the objects by the objects of a list.
+        """Start to replace the stored objects with the objects of a list.
 
         Afterwards, call `take_listed` for slices of the list or `take_streamed` for its events,
-        `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the
-        store is in a mixed state, which the next list corrects.
+        then `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished,
+        the store has old and new objects until the next list.
         """
         self._noted.clear()
         self._listed.clear()
@@ -193,8 +199,8 @@ class WatchStore(Generic[T]):
     ) -> None:
         """Store objects of a list.
 
-        `resource_version` is the list's version, and none of the objects has more bytes than
-        `length`, unless that is 0.
+        `resource_version` is the list's version. `length` is the maximum size of an object in
+        bytes, or 0 if it is not known.
         """
         self._list_version = _number(resource_version)
         for item in items:
@@ -203,11 +209,11 @@ class WatchStore(Generic[T]):
             self._replace(key, item, length)
 
     def take_streamed(self, event: WatchEvent) -> None:
-        """Store an object of a streaming list.
+        """Store or remove the object of an event that comes before the end of a streaming list.
 
-        The stored objects come first, in no particular order. Changes that follow before the list
-        ends have newer versions than all of them. The version of the list is therefore the newest
-        so far: the watch has not passed a response to a write with a newer version yet.
+        The existing objects come first, in no particular order, and changes of them follow, which
+        are newer. The version of the list so far is the newest of these events: `note` accepts only
+        responses that are newer.
         """
         if event.type == "BOOKMARK":
             return
@@ -225,9 +231,9 @@ class WatchStore(Generic[T]):
         self._replace(key, event.object, event.length)
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Remove the objects in `keys` that are not in the list.
+        """Remove the objects with `keys` that are not in the list.
 
-        `resource_version` is the list's version.
+        Objects of later writes are kept. `resource_version` is the list's version.
         """
         version = _number(resource_version)
         self._version = version
@@ -236,6 +242,7 @@ class WatchStore(Generic[T]):
                 self._remove(key)
 
     def end_list(self, resource_version: str) -> None:
+        """Note that all objects of a list are stored. `resource_version` is the list's version."""
         self._listed = set()
         self._version = _number(resource_version)
         self.served = True
@@ -243,9 +250,9 @@ class WatchStore(Generic[T]):
         self.sign_of_life()
 
     def apply(self, event: WatchEvent) -> Version:
-        """Apply an event of the watch or a bookmark.
+        """Apply an event of the watch, which may be a bookmark.
 
-        Return the resourceVersion from which to continue.
+        Return the resourceVersion from which the next watch can continue.
         """
         self.sign_of_life()
         version = _version(event.object)
@@ -271,7 +278,7 @@ class WatchStore(Generic[T]):
     def mark_not_served(self) -> None:
         """Empty the store, because the cluster does not serve the resource.
 
-        The store then counts as synced.
+        After that, the store is synced.
         """
         self._empty()
         self.served = False
@@ -299,11 +306,8 @@ class WatchStore(Generic[T]):
             yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
 
     def _was_noted_after(self, key: Key, version: Version) -> bool:
-        """Return whether a response to a write, newer than `version`, is stored.
-
-        It was noted since the last list was started. After a restore of etcd, the versions in a
-        list may be lower than those before.
-        """
+        """Return whether a response to a write that is newer than `version` is stored."""
+        # The start of a list clears _noted: after a restore of etcd, versions may be lower.
         return key in self._noted and _is_older(version, self._noted[key])
 
     def _replace(self, key: Key, obj: Object, length: int) -> None:
@@ -313,7 +317,11 @@ class WatchStore(Generic[T]):
             self._set(key, self._kept(key, obj, length))
 
     def _kept(self, key: Key, obj: Object, length: int) -> T | None:
-        """Return the stored form of an object of at most `length` bytes, 0 if that is not known."""
+        """Return the projection of `obj` to store, or None if it is not stored.
+
+        Also add the object to `too_large`, or remove it. The object has at most `length` bytes of
+        JSON, or an unknown number if that is 0.
+        """
         most = self._most_decoded
         if most is not None and not 0 < length <= most and len(to_json(obj)) > most:
             self.too_large[key] = str(obj["metadata"].get("uid") or "")
@@ -328,7 +336,10 @@ class WatchStore(Generic[T]):
         return value if is_small else None
 
     def _is_small(self, key: Key, value: T, length: int) -> bool:
-        """Return whether a projection is small enough to be stored, alone and in its namespace."""
+        """Return whether a projection is within the limits for one and for its namespace.
+
+        If so, count its bytes in the namespace.
+        """
         self._release(key)
         if 0 < length <= min(self._most, FREE):
             return True
@@ -351,7 +362,7 @@ class WatchStore(Generic[T]):
         return True
 
     def _release(self, key: Key) -> None:
-        """Forget the bytes of the stored projection of `key`."""
+        """Stop counting the bytes of the stored projection of `key`."""
         excess = self._excess.pop(key, 0)
         if excess:
             self._excess_in[key[0]] -= excess
@@ -365,6 +376,7 @@ class WatchStore(Generic[T]):
             self._remove(key)
 
     def _set(self, key: Key, value: T | None) -> None:
+        """Store `value`, or remove the stored one for None. Call the subscribers after a change."""
         before = self._entries.get(key)
         if value is None:
             self._entries.pop(key, None)
@@ -383,21 +395,25 @@ class WatchStore(Generic[T]):
 
 
 class _Index(Struct, Generic[T]):
-    """Keys by index value.
-
-    Most values have a single key. Such a key is stored without a dict, which would take 200 bytes.
-    """
+    """The keys of the stored projections by index value."""
 
     function: IndexFunction[T]
+    """Returns the index values of a projection."""
     _keys: dict[Key, Key | dict[Key, None]] = {}
+    """The keys by index value.
+
+    Most values have a single key. It is stored without a dict, which would take 200 bytes.
+    """
 
     def keys(self, value: Key) -> list[Key]:
+        """Return the keys of the projections that have this index value."""
         current = self._keys.get(value)
         if current is None:
             return []
         return list(current) if isinstance(current, dict) else [current]
 
     def move(self, key: Key, before: T | None, after: T | None) -> None:
+        """Move `key` from the index values of the old projection to those of the new one."""
         values_before = set() if before is None else set(self.function(before))
         values_after = set() if after is None else set(self.function(after))
         for value in values_before - values_after:
@@ -432,6 +448,7 @@ def _version(obj: Object) -> Version:
 
 
 def _number(version: str) -> Version:
+    """Return a resourceVersion as a number, or unchanged if it is not one."""
     return int(version) if version.isascii() and version.isdigit() else version
 
 

@@ -1,4 +1,4 @@
-"""The TLS context for an API server, which is renewed when its files change."""
+"""Keep the TLS context for an API server, and renew it when its files change."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class ServerTrust(Struct):
-    """The context of `credentials`, with its CA and its client certificate.
+    """The current TLS context of `credentials`, with the CA and the client certificate.
 
-    Unusable files never replace a context. Open connections are kept. `look_seconds` is the time
-    between two checks of the files, and the least time between two renewals after failures.
+    Unusable files never replace a context. A new context is used for new connections only.
+    `look_seconds` is the time between two checks of the files. It is also the minimum time between
+    two renewals after failed handshakes, unless the files have changed.
     """
 
     credentials: Credentials
@@ -31,9 +32,9 @@ class ServerTrust(Struct):
     _renewed_at: float = -math.inf
 
     async def context(self) -> ssl.SSLContext | bool:
-        """Return the context for the next connection, or True without TLS.
+        """Return the context for the next connection, or True if the credentials have no context.
 
-        Raise OSError if there is none yet, and the files are unusable.
+        Raise OSError or ValueError if the files are unusable and there is no earlier context.
         """
         now = asyncio.get_running_loop().time()
         if self._context is not None and now - self._looked_at >= self.look_seconds:
@@ -59,7 +60,11 @@ class ServerTrust(Struct):
         await self.credentials.renew()
 
     async def renew_after_failure(self) -> bool:
-        """Renew the context after a failed handshake. Return whether to connect again."""
+        """Renew the context after a failed handshake, and return True.
+
+        Return False, without renewing, if that was done recently and the files are unchanged.
+        Raise Unavailable if the credentials can't be read.
+        """
         self._is_stale = True
         is_recent = asyncio.get_running_loop().time() - self._renewed_at < self.look_seconds
         if is_recent and self._read() == self._content:

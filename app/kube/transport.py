@@ -1,6 +1,6 @@
-"""Requests to an API server over aiohttp.
+"""Send requests to an API server over aiohttp.
 
-This applies time limits, the rate limit, retries and credentials, and translates errors.
+This module applies time limits, the rate limit, retries and credentials, and translates errors.
 """
 
 import asyncio
@@ -37,71 +37,78 @@ _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
 """The length of a body that takes about a millisecond to decode."""
 STRANGE_CALLS = 10
-"""The maximum number of concurrent calls for verdicts that any client may have requested.
+"""The maximum number of concurrent calls for requests whose sender is unknown.
 
-Other calls wait for at most this many of them, both for their turn and for a connection.
+Unknown clients can cause any number of calls. Other calls wait for at most this many of them, both
+for the rate limit and for a connection.
 """
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.
 
-A leader that had to wait behind its own work would lose its lease.
+A leader that waited for the calls of its own reconcilers would lose its lease.
 """
 
 
 class CallLimits(Value):
-    """Limits of calls, in seconds, calls per second, and bytes.
-
-    `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
-    them. `reads` is the number of attempts of a read. A watch that is silent for `watch_silence` is
-    ended (`app.kube.watch` notices silence earlier).
-
-    `longest` is the maximum size of an answer or an event. A watch with a longer event is ended. An
-    API server stores at most 1.5 MiB of an object, up to 9 MiB as JSON if most characters are
-    escaped. `look` is the time between two checks of the credential files.
-    """
+    """The limits of calls. Times are in seconds."""
 
     connect: float = 5.0
+    """The time limit for opening a connection."""
     total: float = 30.0
+    """The time limit of a call: the wait for the rate limit, all attempts, and their pauses."""
     watch_silence: float = 90.0
+    """The time without data after which a watch is ended. `watch.py` notices silence earlier."""
     qps: float = 50.0
+    """The maximum number of calls per second, on average."""
     burst: int = 100
+    """The maximum number of calls at once after a pause."""
     reads: int = 2
+    """The maximum number of attempts of a read."""
     pause: float = 0.2
+    """The time between two attempts, unless the API server asks for another one."""
     connections: int = 100
+    """The maximum number of connections."""
     longest: int = 16 * 2**20
+    """The maximum size of a response or of a watch event, in bytes.
+
+    A watch with a longer event is ended. An API server stores at most 1.5 MiB of an object, which
+    is up to 9 MiB as JSON if most characters are escaped.
+    """
     look: float = 10.0
+    """The time between two checks of the credential files."""
 
 
 class ApiRequest(Value):
-    """A request, with the verb and the resource under which it is counted.
-
-    The items of a list are not decoded (`msgspec.Raw`). TooLong is raised for a page of more than
-    `most` bytes, unless that is 0, and `arrived` is called with the bytes of the body. Requests of
-    different namespaces take turns.
-    """
+    """A request to an API server."""
 
     verb: str
+    """The verb under which the request is counted, such as `list`."""
     resource: str
+    """The resource under which the request is counted."""
     method: str
     path: str
     params: Params = field(default_factory=dict)
     accept: str = JSON
     body: Any = None
+    """The value to send as JSON, or None for no body."""
     content_type: str = JSON
     most: int = 0
+    """The maximum size of the response in bytes, or 0 for the limit `longest`."""
     namespace: str = ""
+    """The namespace under which the request waits for the rate limit: namespaces take turns."""
     arrived: Callable[[int], None] = lambda _: None
+    """A function that is called with the size of the response in bytes."""
 
 
 Call = Callable[[ApiRequest], Awaitable[Object]]
-"""Sends a request and returns the response body. Raises ClusterError if it fails."""
+"""Sends a request and returns the JSON object in the response. Raises ClusterError if it fails."""
 
 
 class Transport:
     """A sender of requests to one API server with one identity.
 
-    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
-    was no response.
+    `calls` has the number of requests by verb, resource and HTTP status. The status is "error" if
+    there was no response.
     """
 
     def __init__(self, credentials: Credentials, limits: CallLimits) -> None:
@@ -111,7 +118,7 @@ class Transport:
         self._opened: aiohttp.ClientSession | None = None
         self.reach = Reach()
         self._trust = ServerTrust(credentials, limits.look)
-        self._turns = TokenBucket(limits.qps, limits.burst)
+        self._rate_limit = TokenBucket(limits.qps, limits.burst)
         self._strangers = asyncio.Semaphore(STRANGE_CALLS)
         self.turns = Turns()
 
@@ -121,16 +128,17 @@ class Transport:
             self._opened = None
 
     async def call(self, request: ApiRequest) -> Object:
-        """Return the body of the response.
+        """Send `request` and return the JSON object in the response.
 
-        A read is retried if the cluster is unavailable; a write only if the API server has
-        rejected it with 429 and Retry-After. Raise ClusterError if a request fails.
+        The items of a list are not decoded (`msgspec.Raw`). A read is tried again if the API server
+        is unavailable, a write only if it was rejected with 429 and Retry-After. Raise TooLong if
+        the response is too large, and another ClusterError if the request fails.
         """
-        line: AbstractAsyncContextManager[Any] = nullcontext()
+        slot: AbstractAsyncContextManager[Any] = nullcontext()
         if IS_STRANGE.get():
-            line = self._strangers
+            slot = self._strangers
         try:
-            async with asyncio.timeout(self._limits.total), line:
+            async with asyncio.timeout(self._limits.total), slot:
                 return await self._tries(request)
         except TimeoutError:
             self.calls[request.verb, request.resource, "error"] += 1
@@ -140,9 +148,10 @@ class Transport:
     async def lines(
         self, request: ApiRequest, accepted: Callable[[], None]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a response that has no end, for example a watch's.
+        """Yield the lines of a long response, such as that of a watch.
 
-        `accepted` is called before the first line. Raise ClusterError if a request fails.
+        `accepted` is called once the API server has accepted the request. Raise ClusterError if the
+        request fails or the connection breaks.
         """
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(
@@ -174,7 +183,7 @@ class Transport:
 
     async def _try(self, request: ApiRequest) -> Object:
         if request.resource not in _UNLIMITED:
-            await self._turns.take(request.namespace)
+            await self._rate_limit.take(request.namespace)
         timeouts = aiohttp.ClientTimeout(
             total=self._limits.total, sock_connect=self._limits.connect
         )
@@ -194,7 +203,7 @@ class Transport:
         """Yield the response once its headers have arrived.
 
         After a 401 or a failed handshake, the credentials are renewed and the request is sent
-        again, because the first request had no effect.
+        again, because the first one had no effect.
         """
         try:
             response = await self._answer(request, timeouts)
@@ -268,8 +277,8 @@ async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError
 def _proxy_of_environment(url: URL) -> str | None:
     """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
 
-    Return None if there is none, for this machine, or if NO_PROXY has the host, its domain or
-    network.
+    Return None if there is none, if `url` is on this machine, or if NO_PROXY has its host, or the
+    host's domain or network.
     """
     host = url.host
     if host is None or host == "localhost" or proxy_bypass(host):
@@ -283,7 +292,10 @@ def _proxy_of_environment(url: URL) -> str | None:
 
 
 def _is_within(host: str, network: str) -> bool:
-    """Return whether `host` is an address of `network`. Either may be something else."""
+    """Return whether `host` is an IP address in `network`.
+
+    Return False if one of them is something else, such as a name.
+    """
     try:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:
@@ -292,7 +304,7 @@ def _is_within(host: str, network: str) -> bool:
 
 @asynccontextmanager
 async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Raise errors of the connection as Unavailable with the name of the server.
+    """Raise errors of the connection as Unavailable, with the server `host` in the message.
 
     Other errors are not changed.
     """
@@ -312,7 +324,7 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 def _plainly(error: Exception) -> str:
     """Return the message of a network error, such as "Connection refused".
 
-    The text that the library adds is omitted.
+    Words that aiohttp adds are omitted.
     """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
@@ -340,7 +352,7 @@ class Turns:
 
 
 async def read_body(chunks: AsyncIterable[bytes], most: int) -> bytes:
-    """Return a body. Raise TooLong once it has more than `most` bytes."""
+    """Return the body that arrives in `chunks`. Raise TooLong once it exceeds `most` bytes."""
     parts: list[bytes] = []
     length = 0
     async for chunk in chunks:
@@ -371,7 +383,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
             length = 0
             if line.strip():
                 yield line
-        # Without this, a quiet watch would keep them in memory for minutes.
+        # Otherwise, a quiet watch would keep the last chunk and line in memory for minutes.
         chunk = line = end = b""
         ends.clear()
         if begin:
@@ -387,22 +399,22 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 class TokenBucket:
     """A limit of `qps` calls per second on average, and of `burst` at once after a pause.
 
-    Owners take turns, so that the calls for one namespace don't delay those for others. A caller
-    that is cancelled while it waits does not use up a call.
+    Owners, such as namespaces, take turns, so that calls for one don't delay calls for others. A
+    caller that is cancelled while it waits does not use up a call.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
         self._interval = 1.0 / qps
         self._burst = burst
         self._used_until = -math.inf
-        """The time at which the calls so far would have been made at the average rate."""
+        """The time at which the last call would have been made at the average rate."""
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, owner: str = "") -> None:
         """Wait until `owner` may make a call."""
         loop = asyncio.get_running_loop()
-        if not self._waiting and self._is_taken(loop.time()):
+        if not self._waiting and self._try_to_take(loop.time()):
             return
         granted = loop.create_future()
         self._waiting.put(owner, granted)
@@ -416,11 +428,11 @@ class TokenBucket:
             raise
 
     def _next_at(self, now: float) -> float:
-        """Return the time of the next call."""
+        """Return the time from which the next call is allowed."""
         return max(self._used_until, now - self._burst * self._interval) + self._interval
 
-    def _is_taken(self, now: float) -> bool:
-        """Use up a call if one is allowed now."""
+    def _try_to_take(self, now: float) -> bool:
+        """Count a call and return True if one is allowed now, otherwise return False."""
         at = self._next_at(now)
         if at > now:
             return False
@@ -428,7 +440,7 @@ class TokenBucket:
         return True
 
     def _plan(self) -> None:
-        """Plan the next call if callers wait."""
+        """Set the timer for the next call if callers wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -440,11 +452,11 @@ class TokenBucket:
     def _grant(self, planned: float) -> None:
         """Let waiting callers make the calls that are allowed now."""
         self._timer = None
-        # a timer may be early by the resolution of the clock
+        # a timer may fire early, by the resolution of the clock
         now = max(planned, asyncio.get_running_loop().time())
         while self._waiting and self._next_at(now) <= now:
             granted = self._waiting.take()
-            if not granted.done():  # else its caller was cancelled
-                self._is_taken(now)
+            if not granted.done():  # otherwise, its caller was cancelled
+                self._try_to_take(now)
                 granted.set_result(None)
         self._plan()

@@ -2,9 +2,9 @@
 
 There are three levels, each with its own tests:
 
-- `events_of_connection`: one watch request, with a limit on the time without events; - `follow`:
-  one watch request after the other, until an error that needs a new list; - `run_store`: list and
-  `follow`, again and again.
+- `events_of_connection` reads one watch request, with a limit on the time without events.
+- `follow` makes one watch request after the other, until an error that needs a new list.
+- `run_store` lists and calls `follow`, again and again.
 
 Reads are bounded by bytes, because tenants can choose the size of objects. Where the API server has
 streaming lists (https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists), the
@@ -12,10 +12,10 @@ first watch sends the stored objects one by one. Elsewhere, the list is read in 
 small and adapt to the size of the previous page.
 
 API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A
-connection may therefore be silent for less than a minute, but a broken connection has to be
-detected within 60 s. If a watch is silent for `quiet_after`, it is replaced by a watch from the
-last version with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a
-bookmark or ends the stream. If it does neither, the connection is broken.
+healthy connection may therefore be silent for almost a minute, but a broken one has to be detected
+within 60 s. If a watch is silent for `quiet_after`, it is replaced by a watch from the last version
+with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a bookmark or
+ends the stream. If it does neither, the connection is broken.
 """
 
 import asyncio
@@ -52,39 +52,44 @@ class Silent(Unavailable):
 
 
 class NotStreamed(ClusterError):
-    """The API server does not stream this list, or did not end it."""
+    """The API server does not stream this list, or did not send its end."""
 
 
 class Pace(Value):
-    """The limits of watches. Times are in seconds, sizes in objects."""
+    """The limits of lists and watches. Times are in seconds, sizes in objects."""
 
     streams: bool = True
-    """Whether lists are streamed. Only pages report how many objects there are."""
+    """Whether to stream lists. Only lists in pages report how many objects there are."""
     page_size: int = 250
     """The maximum number of objects in a page."""
     slice_size: int = 40
     """The maximum number of objects that are stored in one turn of the event loop."""
     watch_timeout: tuple[int, int] = (240, 300)
+    """The shortest and the longest timeout of a watch. Each watch gets one between them."""
     stream_timeout: int = 900
     """The timeout of a watch that begins with a list. A long list takes minutes."""
     quiet_after: float = 40.0
+    """The time without an event after which a watch is replaced by one that probes."""
     stream_quiet_after: float = 10.0
     """The time between two objects of a streaming list after which it is read in pages.
 
     An old API server may ignore that a list was requested, and never end it.
     """
     probe_timeout: int = 30
+    """The timeout of a watch that probes whether the connection is broken."""
     retry_most: float = 30.0
+    """The longest pause before another attempt."""
     steady_after: float = 10.0
-    """A watch that breaks after this time is retried soon.
+    """The time after which a watch that breaks is retried without a long pause.
 
     Some proxies end connections after half a minute of silence, before a bookmark comes.
     """
     not_served_retry: float = 120.0
+    """The time after which a resource that is not served is tried again."""
     random: Callable[[], float] = system_random.random
 
     def next_timeout(self, *, probing: bool) -> int:
-        """Return the seconds after which the API server is to end the next watch."""
+        """Return the seconds after which the API server should end the next watch."""
         if probing:
             return self.probe_timeout
         shortest, longest = self.watch_timeout
@@ -92,9 +97,9 @@ class Pace(Value):
 
 
 class Turn:
-    """The turn of a task in the event loop, which it gives up after TURN_SECONDS.
+    """The turn of a task in the event loop, which lasts about TURN_SECONDS.
 
-    A stream that always has data never waits, so no other task would run.
+    Without it, no other task would run while a stream always has data, because it never waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -120,13 +125,13 @@ async def run_store(
 ) -> NoReturn:
     """Fill `store` and keep it up to date until it is cancelled.
 
-    After a ClusterError, which is counted in `store.restarts` and described in `store.problem`, it
-    tries again. Any other exception is raised. With `needs_right`, Rejected is raised if a list
-    gets a 403.
+    After a ClusterError, which is counted in `store.restarts`, it tries again. Until that succeeds,
+    `store.problem` describes the error, unless a list or version has only expired (Gone). Any other
+    exception is raised. With `needs_right`, Rejected is raised if a list gets a 403.
 
-    `served_changed` returns when the set of served resources has changed. A resource that is not
-    served is retried after that. If a resource that counts as served is not found, `not_found` is
-    called, because discovery may be late. The store is emptied only once discovery agrees.
+    After a 404, it tries again when `served_changed` returns, or after a pause. The store is
+    emptied only if discovery agrees that the resource is not served. Otherwise, `not_found` is
+    called, because discovery may be out of date.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -157,7 +162,7 @@ async def run_store(
                 store.count_restart("not_served")
                 store.mark_not_served()
             else:
-                # a proxy may answer for an API server that restarts
+                # a proxy may return a 404 while an API server restarts
                 store.fail(f"{selection.resource}: {error}", error)
                 not_found()
                 pause = backoff.next()
@@ -172,14 +177,11 @@ async def run_store(
             await asyncio.sleep(backoff.next(error.retry_after))
 
 
-# Lists.
-
-
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
-    """Replace the content of `store` by a list, which is read in pages.
+    """Replace the content of `store` with a list, which is read in pages.
 
-    Other tasks can run after each slice of a page, and after TURN_SECONDS. Return the
-    resourceVersion of the list.
+    Return the resourceVersion of the list. Other tasks can run after each slice of a page, and
+    after TURN_SECONDS.
     """
     store.begin_list()
     size = PageSize(pace.page_size)
@@ -196,7 +198,7 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
         version = page.resource_version
         if not token and page.remaining is not None:
             store.total = len(page.items) + page.remaining
-        await asyncio.sleep(0)  # the page has been decoded in this turn
+        await asyncio.sleep(0)  # the page was decoded in this turn of the event loop
         for number, obj in enumerate(page.items, 1):
             store.take_listed((obj,), version, page.length)
             if number % pace.slice_size == 0:
@@ -213,9 +215,9 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
 async def _stream_into(
     events: AsyncGenerator[WatchEvent, None], store: WatchStore[T], pace: Pace
 ) -> str:
-    """Replace the content of `store` by the list with which a watch begins.
+    """Replace the content of `store` with the list that begins a watch.
 
-    Return the resourceVersion of the list. Raise NotStreamed if the list does not end.
+    Return the resourceVersion of the list. Raise NotStreamed if the watch ends before its list.
     """
     store.begin_list()
     turn = Turn()
@@ -228,6 +230,7 @@ async def _stream_into(
 
 
 async def _end_list(store: WatchStore[T], version: str, pace: Pace) -> str:
+    """Remove the objects that are not in the list from `store`, and return `version`."""
     keys = store.known_keys()
     for start in range(0, len(keys), pace.slice_size):
         store.drop_unlisted(keys[start : start + pace.slice_size], version)
@@ -235,9 +238,6 @@ async def _end_list(store: WatchStore[T], version: str, pace: Pace) -> str:
 
     store.end_list(version)
     return version
-
-
-# Watches.
 
 
 async def follow(
@@ -251,12 +251,12 @@ async def follow(
     """Watch from `version`, one request after the other.
 
     If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server does
-    not send it.
+    not send all of it.
 
-    After a broken connection, continue from the last version. The problem is over once the API
-    server accepts the next request: if nothing changes, the first event may take a minute. After a
-    silent watch, the problem is over only after an event. Raise Gone if the version is too old, and
-    NotFound if the resource is no longer served.
+    After a broken connection, continue from the last version. `store.problem` is cleared once the
+    API server accepts the next request: if nothing changes, the first event may take a minute.
+    After a silent watch, it is cleared only by an event or a regular end. Raise Gone if the version
+    is too old, and NotFound if the resource is no longer served.
     """
     probing = False
     clock = asyncio.get_running_loop().time
@@ -313,7 +313,7 @@ async def follow(
 
 
 def _refuses_to_stream(error: ClusterError) -> bool:
-    """Return whether an ordinary list may succeed after this error of a streaming list.
+    """Return whether a list in pages may succeed after this error of a streaming list.
 
     Kubernetes 1.27 to 1.33 return 422 unless the feature WatchList is enabled, and older releases
     and some proxies return 400. With an etcd before 3.4.25 or 3.5.8, the accepted watch ends with
@@ -325,7 +325,7 @@ def _refuses_to_stream(error: ClusterError) -> bool:
 async def events_of_connection(
     stream: AsyncGenerator[WatchEvent, None], quiet_after: float
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield the events of one watch request, which the caller closes.
+    """Yield the events of `stream`, a watch request that the caller must close.
 
     Raise Silent after `quiet_after` seconds without an event.
     """
