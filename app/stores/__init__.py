@@ -1,1 +1,1 @@
-"""Typed stores for the rows of `facts/rows`, filled by watches, by lists or from documents."""
+"""Fill typed stores for the rows of `facts/rows`, by watches, by lists or from documents."""

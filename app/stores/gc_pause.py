@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Iterator
 from app.base.memory import give_back
 
 _MANY = 10_000
-"""The number of new objects above which they are frozen. Examining them takes about 2 ms."""
+"""The number of new objects above which `paused` freezes them. Examining as many takes 2 ms."""
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Pause the collector while the block runs.
+    """Pause the collector while the block of the `with` statement runs.
 
-    If the block has created many objects, freeze them, so that the collector never examines them,
-    and give freed memory back to the system.
+    If the block has created many objects, freeze all objects, so that the collector never examines
+    them, and give freed memory back to the system.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -35,7 +35,7 @@ def paused() -> Iterator[None]:
 
 
 async def pause_until(lists_are_in: Awaitable[object], most_seconds: float = 120.0) -> None:
-    """Pause the collector until all lists are read, but for at most `most_seconds`.
+    """Pause the collector until `lists_are_in` returns, but for at most `most_seconds`.
 
     Then give freed memory back to the system.
     """

@@ -1,7 +1,7 @@
-"""Read everything once, for commands.
+"""Read each resource once, for commands.
 
 Lists are used instead of watches. If the user has no permission to read a resource, a watch would
-wait forever, while a list reports the reason.
+be retried forever, while a list reports the reason.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,19 @@ from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
 OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
-"""The facts that are known only if the objects of all namespaces are known, by resource."""
+"""The names of the facts that need the objects of all namespaces, by resource.
+
+They are recorded as unseen if only one namespace can be read.
+"""
 
 
 async def read(
     stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
-    """Fill each of `stores` once, in order, with the objects of `namespace`; None means all.
+    """Fill each of `stores` once, in order, with the objects of `namespace`, or all for None.
 
-    Return the reason for each resource that could not be read. The store of a resource that isn't
-    installed is empty and synced.
+    Return the error for each resource that could not be read. The store of a resource that is not
+    served is empty and synced.
     """
     unread: dict[Resource, ClusterError] = {}
     for row, store in stores:
@@ -47,10 +50,10 @@ async def _list(client: Client, store: WatchStore[Any], selection: Selection) ->
 
 
 class Reading:
-    """A reader of a list for each of `rows`, which records the lists that could not be read.
+    """A reader of lists of `rows`, which keeps the facts and records lists that can't be read.
 
-    Objects are converted to facts as pages arrive, so that only the needed facts are kept. An error
-    is recorded with its cause, and the remaining lists are still read.
+    Objects are converted to facts as pages arrive, so that only the needed facts are kept. If a
+    list can't be read, its cause is recorded, and the other lists are still read.
     """
 
     def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]]) -> None:
@@ -63,10 +66,11 @@ class Reading:
         self._absent: set[str] = set()
 
     def found(self) -> Object:
-        """Return the facts as a tuple for each name, with `unseen`, `skipped` and `absent`.
+        """Return the fields of a Snapshot: a tuple of facts for each row, by the row's name.
 
-        `unseen` has the cause for each name that could not be read completely. The lists of the
-        names in `skipped` were not requested, and those in `absent` are not served.
+        There are three more fields. `unseen` has the cause for each name whose objects could not
+        all be read. The lists of the names in `skipped` were not requested. The resources of the
+        names in `absent` are not served.
         """
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
@@ -78,27 +82,35 @@ class Reading:
         }
 
     def of(self, field: str) -> list[Any]:
+        """Return the facts that have been read so far for the row with the name `field`."""
         return self._facts[field]
 
     def skip(self, field: str) -> None:
+        """Record that `field` needs lists that were not requested."""
         self._skipped.add(field)
 
     async def list(
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> None:
-        """Read a list, and record an error."""
+        """Read the objects of `namespace`, or of all for None. Record the cause if that fails.
+
+        `selector` is a label selector.
+        """
         error = await self._try(resource, namespace, selector)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_one(self, resource: Resource, namespace: str, name: str) -> None:
-        """Read one object of a list, and record an error."""
+        """Read the object `name` if it exists. Record the cause if that fails."""
         error = await self._try(resource, namespace, name=name)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
-        """List all namespaces. If that is forbidden, list `namespace` if one is given."""
+        """Read the objects of all namespaces, or of `namespace` if only that is permitted.
+
+        Record the cause if that fails, and also if the facts in OF_ALL_NAMESPACES are incomplete.
+        """
         error = await self._try(resource, None)
         if error is None:
             return
@@ -115,9 +127,7 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = "", *, name: str = ""
     ) -> ClusterError | None:
-        """Read a list. Return its error. Return None if there is none or the resource
-        isn't served.
-        """
+        """Read a list, and return its error. Return None on success, or if it is not served."""
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:

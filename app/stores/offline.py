@@ -1,4 +1,4 @@
-"""Documents instead of an API server."""
+"""Answer calls from documents instead of an API server."""
 
 import itertools
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ class DocumentObjects:
 
     Documents are skipped if their kind is not used here, or if no API server would store their
     metadata, for example without a name. A document without a namespace is in `default`. Created
-    objects are kept.
+    and patched objects are stored too.
 
-    If `is_whole` is true, objects that are not among the documents don't exist. Otherwise nothing
+    If `is_whole` is true, objects that are not among the documents don't exist. Otherwise, nothing
     is known about them.
     """
 
@@ -42,11 +42,15 @@ class DocumentObjects:
         self._later: set[Resource] = set()
         """The APIs of later releases of Grove to which documents belong, see `_later_api`."""
         self._is_design = False
+        """Whether a document belongs to the release with ClusterTopologies (`_is_of_design`)."""
         for document in documents:
             self.add(document)
 
     def add(self, document: Object) -> None:
-        """Store a document, unless it must be skipped."""
+        """Store a document, unless it must be skipped.
+
+        With a ComputeDomain, also store the claim template that NVIDIA's controller would create.
+        """
         resource = resource_of(document)
         metadata = map_at(document, "metadata")
         if resource is not None and _can_be_stored(metadata):
@@ -63,9 +67,10 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the version of the first document, or the preferred version if there is none.
+        """Return the version of the first document of `resource`.
 
-        Return None for an API of a later release of Grove if no document belongs to it.
+        Without one, return the preferred version, or None if `resource` is an API of a later
+        release of Grove to which no document belongs.
         """
         if resource in _LATER_APIS and resource not in self._later:
             return None
@@ -107,6 +112,7 @@ class DocumentObjects:
         return self._store(ref.resource, changed, ref.namespace or "")
 
     def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:
+        """Store `obj` with a new resourceVersion, and a uid if it has none, and return it."""
         number = next(self._versions)
         metadata = {"uid": f"document-{number}", **obj["metadata"], "resourceVersion": str(number)}
         if resource.namespaced:
@@ -143,8 +149,8 @@ def _is_of_design(resource: Resource, document: Object) -> bool:
 def _template_of_domain(domain: Object) -> Object | None:
     """Return the claim template that NVIDIA's controller creates for a ComputeDomain.
 
-    Return None if the ComputeDomain names no template, or is ours, because our webhooks create its
-    claims.
+    Return None if the ComputeDomain names no template. Return None also if it is ours: only
+    the claims of other ComputeDomains are looked up.
     """
     name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
     if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":

@@ -1,4 +1,4 @@
-"""Stores that watches keep up to date within a user's permissions, for the console and waiting."""
+"""Keep stores up to date as far as permissions allow, for the console and for `waiting/`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,20 +14,20 @@ from app.objects.resource import NAMESPACE
 from app.stores.stores import selection_of
 
 Scope = tuple[Row[Any], str | None]
-"""The objects of one watch, in one namespace or in all (None)."""
+"""The objects of one watch: a row, and one namespace or all (None)."""
 
 
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
-"""A pace at which each turn of the event loop takes few milliseconds, because a person is waiting.
+"""A pace at which each turn of the event loop takes a few milliseconds, because a person waits.
 
-Lists are read in pages, because only pages report the number of objects, for the progress.
+Lists are read in pages, because only pages report the number of objects, which a progress needs.
 """
 
 
 MOST_FOR_PEOPLE = 2**20
-"""The maximum JSON size of a kept object, in bytes.
+"""The maximum size of the facts about one object, in bytes of JSON.
 
-Large gangs have thousands of pods.
+A large gang has thousands of pods.
 """
 
 
@@ -35,19 +35,19 @@ class Namespaces(Value):
     """The namespaces to read one by one if the user may not read all namespaces at once."""
 
     names: Sequence[str] = ()
-    """The names. If there are none, all namespaces that can be listed are read."""
+    """The names of the namespaces. If there are none, the API server is asked for all names."""
     own: str = ""
     """The namespace of the context, which is read if namespaces can't be listed."""
     again: float = 60.0
-    """The seconds after which a forbidden list is retried."""
+    """The seconds after which a forbidden list is tried again."""
 
 
 class PermittedStores:
-    """A store for each of `rows`, or for each namespace that the user may read.
+    """A store for each of `rows`, or one for each namespace if only some can be read.
 
-    `discovery` tells which kinds the cluster serves. The caller runs it. At least `least` bytes of
-    an object are kept, or more if its row requires more. `stores` has a store for each readable
-    scope, and `denied` has the other scopes.
+    `discovery` says which kinds the cluster serves. The caller runs it. The facts about an object
+    are stored if they have at most `least` bytes, or at most the limit of their row if that is
+    higher. `stores` has a store for each scope that is read, and `denied` has forbidden scopes.
     """
 
     def __init__(
@@ -79,14 +79,17 @@ class PermittedStores:
 
     @property
     def ready(self) -> bool:
-        """Whether every list has been read or is forbidden."""
+        """Whether the list of every scope has been read or is forbidden."""
         known = {row for row, _ in (*self.denied, *self.stores)}
         return len(known) == len(self.rows) and all(
             store.synced or scope in self.denied for scope, store in self.stores.items()
         )
 
     def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
-        """Yield the reasons why stores or discovery are not up to date."""
+        """Yield the reasons why stores or discovery are not up to date, each with its last error.
+
+        The error is None if no call has failed.
+        """
         for store in self.stores.values():
             if store.problem:
                 yield store.problem, store.error
@@ -94,7 +97,7 @@ class PermittedStores:
             yield self._discovery.problem, self._discovery.error
 
     async def run(self) -> NoReturn:
-        """Read and watch everything until cancelled."""
+        """Read and watch the objects of all rows until cancelled."""
         await self._discovery.until_known()
         async with asyncio.TaskGroup() as tasks:
             for row in self.rows:
@@ -102,6 +105,10 @@ class PermittedStores:
         raise AssertionError("these tasks never end")
 
     async def _follow(self, row: Row[Any]) -> NoReturn:
+        """Keep the stores of a row up to date: one of all namespaces, or one for each.
+
+        If the list of all namespaces and the names of namespaces can't be read, try again later.
+        """
         everywhere = (row, None)
         while True:
             await self._keep(everywhere)
@@ -114,12 +121,13 @@ class PermittedStores:
             await self._deny(everywhere)
 
     async def _keep_trying(self, scope: Scope) -> NoReturn:
+        """Keep the store of a scope up to date. Try again later while its list is forbidden."""
         while True:
             await self._keep(scope)
             await self._deny(scope)
 
     async def _keep(self, scope: Scope) -> None:
-        """Keep a store up to date until its list is forbidden."""
+        """Keep the store of a scope up to date until its list is forbidden."""
         row, namespace = scope
         store: WatchStore[Any] = WatchStore(
             row.read, most=max(self._least, row.most), most_decoded=row.most_decoded
@@ -144,22 +152,24 @@ class PermittedStores:
             noted.cancel()
 
     async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
+        """Tell subscribers once the first list of a scope has been read."""
         await store.until_synced()
         self.denied.discard(scope)
         self._changed()
 
     async def _deny(self, scope: Scope) -> None:
+        """Record that a scope is forbidden, and wait until it can be tried again."""
         self.denied.add(scope)
         self._changed()
         await asyncio.sleep(self._namespaces.again)
 
     async def _served_changed(self) -> None:
-        """Report that the served kinds have changed, and wait for the next change of discovery."""
+        """Tell subscribers that a resource was not found, and wait for a change of discovery."""
         self._changed()
         await self._discovery.changed()
 
     async def _visible(self) -> tuple[str, ...]:
-        """Return the namespaces to read one by one."""
+        """Return the namespaces to read one by one, or () if none is known."""
         if self._names:
             return self._names
         try:

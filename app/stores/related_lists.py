@@ -1,6 +1,6 @@
-"""Read the lists that are needed to explain one object or one namespace.
+"""Read the lists that are needed to explain one object, or the pending workloads of a namespace.
 
-Each kind is listed once, never once for each workload.
+Each kind is listed once, not once for each workload.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ _OF_CLAIMS = (
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
 _OF_KUEUE = (kinds.KUEUE_WORKLOAD, kinds.KUEUE_QUEUE, kinds.CLUSTER_QUEUE)
 _OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
-"""The kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
+"""The kinds whose objects in other namespaces use capacity too, or come earlier in KAI's order."""
 
 _ONLY_FOR_ROOM = (NODE, kinds.RESOURCE_SLICE)
+"""The kinds that are needed only to find free capacity."""
 
 ASKED = {
     resource.kind: resource
@@ -49,16 +50,17 @@ ASKED = {
 
 
 async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> None:
-    """Read all objects of `resources` in the cluster."""
+    """Read the objects of `resources` in all namespaces."""
     await asyncio.gather(*map(reading.list_everywhere, resources))
 
 
 async def read_namespace(
     reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
-    """Read the facts that explain the pending workloads of `namespace`; "" means all namespaces.
+    """Read the facts that explain the pending workloads of `namespace`, or of all if it is "".
 
-    Without `room`, skip the nodes and the pods of other namespaces. With `asked`, also skip the
+    Without `room`, skip what is needed only to find free capacity: nodes, ResourceSlices, and the
+    pods, claims and PodGroups of other namespaces. If `asked` is a PodCliqueSet, also skip the
     PodCliques of other sets.
     """
 
@@ -76,7 +78,7 @@ async def read_namespace(
         await read(resource for resource in _OF_KUEUE if resource not in needed)
     if _names_volumes(reading):
         await reading.list_everywhere(kinds.VOLUME)
-    for elsewhere in sorted(_of_helpers(reading, namespace)):
+    for elsewhere in sorted(_scaling_namespaces(reading, namespace)):
         await reading.list(EVENT, elsewhere)
     if not room:
         reading.skip(ROOM)
@@ -85,6 +87,7 @@ async def read_namespace(
 async def _read(
     reading: Reading, resource: Resource, namespace: str, room: bool, asked: Ref | None
 ) -> None:
+    """Read the objects of `resource` that `read_namespace` needs."""
     if resource in _ONLY_FOR_ROOM and not room:
         return
 
@@ -100,17 +103,18 @@ async def _read(
 
 
 async def _cliques_of(reading: Reading, pcs: Ref) -> None:
-    """Read the PodCliques of a set by its label, because a namespace may have very many."""
+    """Read only the PodCliques of a set, by its label, because a namespace may have very many."""
     for selector in SET_SELECTORS:
         await reading.list(kinds.POD_CLIQUE, pcs.namespace, selector=selector.format(pcs.name))
         if reading.of("cliques"):
             return
 
 
-def _of_helpers(reading: Reading, namespace: str) -> set[str]:
-    """Return the other namespaces with KAI's scaling pods. Their events must be read too.
+def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
+    """Return the other namespaces that have KAI's scaling pods, whose events must be read too.
 
-    An autoscaler's event about a scaling pod counts for all pods that share GPUs.
+    Return none unless a pending pod of `namespace` shares a GPU: an autoscaler's event about a
+    scaling pod is about all of these pods.
     """
     pods = reading.of("pods")
     if not namespace or not any(
@@ -121,7 +125,7 @@ def _of_helpers(reading: Reading, namespace: str) -> set[str]:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield the resources that are needed only if pods have claims or volumes, or use Kueue."""
+    """Yield the resources of claims, volumes and Kueue, as far as workloads use these."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
@@ -135,11 +139,14 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     if of_kueue or (asked and _may_be_suspended(reading, asked)):
         yield from _OF_KUEUE
     elif asked is None:
-        yield kinds.KUEUE_WORKLOAD  # what it holds may have no pods and no events
+        yield kinds.KUEUE_WORKLOAD  # a workload that Kueue suspends may have no pods and no events
 
 
 def _names_volumes(reading: Reading) -> bool:
-    """Return whether the claims of pending pods have volumes, or wait for ones made by hand."""
+    """Return whether PersistentVolumes must be read.
+
+    They must be if a claim of a pending pod has a volume, or may get one that was created by hand.
+    """
     named = {
         (pod.namespace, name)
         for pod in reading.of("pods")
@@ -152,6 +159,6 @@ def _names_volumes(reading: Reading) -> bool:
 
 
 def _may_be_suspended(reading: Reading, asked: Ref) -> bool:
-    """Return whether Kueue may keep a workload from having pods: it has none."""
+    """Return whether `asked` is a workload without pods, which Kueue may have suspended."""
     is_workload = asked.kind in {resource.kind for resource in WORKLOAD_KINDS}
     return is_workload and not any(asked in pod.made_for for pod in reading.of("pods"))

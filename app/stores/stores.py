@@ -1,4 +1,4 @@
-"""A store for each row, which a watch keeps up to date."""
+"""Keep a store for each row up to date with a watch."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -42,7 +42,7 @@ class Stores:
         return iter(self._stores.items())
 
     def by_name(self) -> dict[str, WatchStore[Any]]:
-        """Return the stores by the plural of their resource."""
+        """Return the stores by the plural names of their resources."""
         return {row.resource.plural: store for row, store in self._stores.items()}
 
     async def until_synced(self) -> None:
@@ -52,19 +52,16 @@ class Stores:
 
 
 def fill(store: WatchStore[Any], objects: Iterable[Object]) -> None:
-    """Replace the content of `store` with `objects`."""
+    """Add `objects` to `store`, as if a list had delivered them, and mark it as synced."""
     store.begin_list()
     store.take_listed(objects)
     store.end_list("0")
 
 
-# Watches.
-
-
 async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
     """Run discovery, and keep `stores` up to date, until cancelled.
 
-    Errors of the API server are retried, and all other errors are raised.
+    After an error of the API server, try again. Raise all other errors.
     """
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(discovery.run(), name="discovery")
@@ -77,7 +74,7 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
     """Empty `stores`, which only the leader needs, and keep them up to date until cancelled.
 
-    They may be outdated, because another leader may have written objects since.
+    Their content from an earlier term as the leader would be outdated.
     """
     for _, store in stores:
         store.forget()
@@ -87,7 +84,10 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
 
 
 async def run_hints(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Keep `stores` up to date until cancelled. No part of the server waits for their lists."""
+    """Keep `stores`, which only warnings need, up to date until cancelled.
+
+    Discovery must run too. No part of the server waits for these lists.
+    """
     await discovery.until_known()
     async with asyncio.TaskGroup() as tasks:
         _follow_all(tasks, stores, client, discovery)
@@ -103,7 +103,11 @@ def _follow_all(
 async def follow(
     row: Row[Any], store: WatchStore[Any], client: Client, discovery: Discovery
 ) -> NoReturn:
-    """Keep the store of one row up to date until cancelled. List again if its CRD changes."""
+    """Keep the store of one row up to date until cancelled.
+
+    If the CRD of its resource changes, begin with a new list, because an open watch would continue
+    with the old schema.
+    """
     while True:
         watching = run_store(
             client,
@@ -118,7 +122,7 @@ async def follow(
 async def _until(
     watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]
 ) -> None:
-    """Run `watch` until `happened` returns. Raise errors of `watch`."""
+    """Run `watch` until `happened` returns. Raise the error of `watch` if it fails before."""
     watching = asyncio.create_task(watch)
     waiting = asyncio.create_task(happened)
     try:
