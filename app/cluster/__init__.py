@@ -1,4 +1,1 @@
-"""The facts of one cluster, and its MNNVL resources.
-
-The facts are cached, indexed, and read by webhooks and reconcilers.
-"""
+"""Cache the facts of one cluster for webhooks and reconcilers, and write its MNNVL resources."""

@@ -1,4 +1,4 @@
-"""One cluster: the stores of its facts, the readers of these stores, and its MNNVL resources."""
+"""Join what belongs to one cluster: its stores, their readers, and the writers for MNNVL."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -23,24 +23,23 @@ from app.rules.topology.coverage import Nodes
 from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
-"""The age from which a cache counts as stale. A watch gets an event or bookmark every minute."""
-
+"""The age from which a cache is stale. A watch gets an event or a bookmark every minute."""
 
 NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"
 
 
 def too_large(resource: str, number: int) -> Sample:
-    """Return the metric with the number of objects that are too large for a cache."""
+    """Return the sample with the number of objects of `resource` that are too large to cache."""
     text = "Objects that are too large to be cached in full."
     return gauge("cache_objects_too_large", text, number, resource=resource)
 
 
 class Cluster:
-    """The facts of one cluster.
+    """The facts of one cluster, and the readers and writers that use them.
 
     Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
     once. `client` reads individual objects and creates MNNVL resources. `discovery` is None if
-    there is no API server. `known` tells whether missing objects don't exist.
+    there is no API server. `known` says whether an object that the stores lack does not exist.
     """
 
     def __init__(
@@ -56,6 +55,7 @@ class Cluster:
         self.topology_name = settings.name
         self.stores = Stores(FOR_VERDICTS)
         self.hints = Stores(FOR_WARNINGS)
+        """The stores that only warnings need."""
         self.facts = ClusterView(
             client,
             self.stores,
@@ -87,12 +87,12 @@ class Cluster:
         return [*self.stores, *self.hints]
 
     def checks(self) -> Checks:
-        """Return the problem of each check, or None. Without problems, verdicts are possible."""
+        """Return the problem of discovery and of each cache that verdicts need, or None."""
         checks: dict[str, str | None] = {}
-        reason = "not asked yet"
+        reason = "not requested yet"
         if self.discovery is not None and not self.discovery.known:
             checks["discovery"] = self.discovery.problem or "the API server has not been asked yet"
-            reason = "waits for discovery"
+            reason = "discovery comes first"
         for name, store in self.stores.by_name().items():
             problem = (
                 None
@@ -103,7 +103,10 @@ class Cluster:
         return checks
 
     def notes(self) -> dict[str, str]:
-        """Return the version of each API in NEIGHBOURS, the dialect, and stale caches."""
+        """Return notes about the version of each API in NEIGHBOURS, the dialect, and stale caches.
+
+        There are none before the first discovery.
+        """
         if self.discovery is None or not self.discovery.known:
             return {}
         versions = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
@@ -160,9 +163,9 @@ class ForTemplates(Value):
     """The facts for verdicts on the Pod templates of workloads (`dry_run/templates`)."""
 
     facts: ClusterView
-    """The facts about nodes."""
+    """Reads the facts about nodes."""
     units: UnitOwners
-    """Finds rival claims and PodGroups."""
+    """Finds the rival claims and the PodGroups of templates."""
 
     @property
     def nvlink(self) -> NvlinkDomains:

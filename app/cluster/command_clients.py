@@ -1,4 +1,4 @@
-"""The API clients of commands that a person runs."""
+"""Open the clients with which commands that people run call the API server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -34,7 +34,8 @@ async def looking_client(
     """Yield a client for a command that a person runs. Its discovery has not begun.
 
     The default is the in-cluster configuration inside a Pod, otherwise kubectl's current context.
-    With `recorded` answers, there is no cluster. Raise ClusterError if there are no credentials.
+    If `recorded` is given, it answers the calls instead of a cluster. Raise ClusterError if there
+    are no credentials.
     """
     in_pod = is_of_pod(kubeconfig, context)
     if recorded is not None:
@@ -50,9 +51,10 @@ async def looking_client(
 async def reading_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
-    """Yield a client like `looking_client`'s that can only read `resources`.
+    """Yield a read-only client for `resources`, with the credentials of `looking_client`.
 
-    A single call finds out which of the resources the cluster serves.
+    Its discovery has finished, after a single call unless a resource has an unknown version
+    (`Discovery.assume`). Raise ClusterError if that fails.
     """
     async with looking_client(resources, kubeconfig, context) as client:
         await client.discovery.assume()
@@ -60,7 +62,7 @@ async def reading_client(
 
 
 def is_of_pod(kubeconfig: Path | None, context: str | None) -> bool:
-    """Return whether the in-cluster configuration is used."""
+    """Return whether commands with these options use the in-cluster configuration."""
     return is_in_cluster() and kubeconfig is None and context is None
 
 
@@ -72,13 +74,13 @@ def is_expired(problem: Exception | None) -> bool:
 
 
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """Return the command that renews the credentials, or "".
+    """Return the command that renews the credentials, if `problem` is about them.
 
-    Return "" unless they are missing or not accepted, and the kubeconfig names a command.
+    Return "" if it is not, or if the kubeconfig does not name a command.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""
-    # this loads kubernetes_asyncio, which a server in a Pod doesn't need
+    # imported here, because it loads kubernetes_asyncio, which a server in a Pod doesn't need
     from app.kube.kubeconfig import renewal_of
 
     return renewal_of(kubeconfig, context)

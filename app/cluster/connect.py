@@ -1,4 +1,4 @@
-"""API clients for the server."""
+"""Open the client with which the server calls the API server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -25,7 +25,7 @@ async def server_client(
     context: str | None,
     resources: Iterable[Resource],
 ) -> AsyncIterator[HttpClient]:
-    """Yield the client of a server.
+    """Yield the client of the server, for `resources`. Its discovery has not begun.
 
     Without `kubeconfig` and `context`, use the in-cluster configuration, and never kubectl's
     current context. Raise ClusterError if there are no credentials.
@@ -37,7 +37,7 @@ async def server_client(
 
 
 def limits(configuration: "Configuration") -> CallLimits:
-    """Return the client limits of `configuration`."""
+    """Return the limits of calls in the section `client` of `configuration`."""
     client = configuration.client
     return CallLimits(
         total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst

@@ -1,4 +1,4 @@
-"""Clusters whose stores are filled once: from documents, from lists, or from both.
+"""Make clusters whose stores are filled once: from documents, from lists, or from both.
 
 The server's own stores are kept up to date by watches (`stores/stores`).
 """
@@ -32,7 +32,7 @@ def cluster_of(
 
     If they lack the managed topology of the dialect in force, add one with the configured levels,
     as the leader would create it. If `is_whole` is true, objects that are not among the documents
-    do not exist. Otherwise nothing is known about them.
+    do not exist. Otherwise, nothing is known about them.
     """
     objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name
@@ -65,10 +65,10 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 async def cluster_around(
     documents: Sequence[Object], client: Client, configuration: Configuration
 ) -> tuple[Cluster, list[str]]:
-    """Return the facts of a cluster as if `documents` were stored in it.
+    """Return the cluster of `client`, read once, as if `documents` were stored in it.
 
     Also return the resources that could not be read, each with the reason. Resources that only
-    warnings need are omitted: verdicts are the same without them.
+    warnings need are omitted from these: verdicts are the same without them.
     """
     cluster = Cluster(client, configuration)
     listing = await read_into(cluster, client, configuration.levels, None)
@@ -92,10 +92,10 @@ class Listing(Value):
 async def read_into(
     cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
-    """Fill each store of `cluster` once (`stores/list_reader`).
+    """Fill each store of `cluster` that verdicts need once (`stores/list_reader`).
 
-    If the managed ClusterTopology doesn't exist although its API is in force, add one with
-    `levels`.
+    Read namespaced objects of `namespace` only, unless it is None. If the managed ClusterTopology
+    doesn't exist although Grove uses its API, add one with `levels`.
     """
     unread = await list_reader.read(cluster.stores, client, namespace)
     topologies = cluster.stores[TOPOLOGIES]

@@ -13,10 +13,10 @@ from app.rules.mnnvl.missing_claims import is_ending
 async def claims_held_in_deletion(
     client: Reader, claims: Iterable[Object]
 ) -> list[tuple[Object, list[str]]]:
-    """Return the claims that are being deleted while Pods use them, each with these Pods.
+    """Return the claims that are being deleted while Pods use them, each with the names of these.
 
-    Pods that are being deleted don't count, because they release the claim soon. Raise ClusterError
-    if a request fails.
+    Pods that have finished or are being deleted don't count, because they release the claim soon.
+    Raise ClusterError if a request fails.
     """
     held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
     lasting = {
@@ -28,6 +28,7 @@ async def claims_held_in_deletion(
 
 
 async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
+    """Return the names of the Pods that have not finished and are not being deleted."""
     return {
         pod["metadata"]["name"]
         async for page in pages(client, Selection(POD, namespace, form=PodForm))

@@ -22,9 +22,10 @@ from app.rules.mnnvl.missing_claims import clique_of_pod, runs_without_claim
 
 
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
-    """Return the Pods that request GPUs and have no claim, by namespace and PodClique.
+    """Return the names of the Pods that request GPUs but have no claim, by their PodClique.
 
-    Raise ClusterError if a request fails.
+    The keys are (namespace, name of the PodClique). Only Pods in `namespaces` are read. Raise
+    ClusterError if a request fails.
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
@@ -44,7 +45,7 @@ MOST_UNCHANGED_SECONDS = 600.0
 
 
 class _Used(Struct):
-    """The claims that the Pods of a namespace used in the last list."""
+    """The claims that Pods of one namespace used in the last list."""
 
     backoff: Backoff
     """The time for which the claims count as used, which grows as long as they don't change."""
@@ -76,7 +77,7 @@ class ClaimUsers(Struct):
     """The used claims, by namespace."""
 
     def forget(self) -> None:
-        """Forget the lists of an earlier term as the leader."""
+        """Forget all lists, because a new term as the leader begins."""
         self._used.clear()
 
     async def use_any(
@@ -100,6 +101,7 @@ class ClaimUsers(Struct):
         return not used.names.isdisjoint(names)
 
     async def _read(self, namespace: str, used: _Used, candidates: set[str]) -> None:
+        """Update `used` with a list of the Pods of `namespace`, as far as `candidates` go."""
         begun = self.clock()
         names: set[str] = set()
         async for page in pages(self.client, Selection(POD, namespace, form=PodForm)):

@@ -1,8 +1,8 @@
 """Create ComputeDomains and ResourceClaims, for webhooks and reconcilers.
 
-All races are handled: another writer has created the object first, it isn't ours, it is being
-deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and
-their preconditions.
+Four races with other writers are handled: another one has created the object first, the object
+isn't ours, it is being deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all writers
+of MNNVL resources and their preconditions.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
 
 class _Needed(Value):
+    """An object that a plan needs, and the cache in which to look for it."""
+
     resource: Resource
     store: WatchStore[MnnvlResource]
     name: str
@@ -39,8 +41,7 @@ class _Needed(Value):
 class NotOurs(Exception):
     """The resources can't be created, for the reason in the message.
 
-    An object with the same name exists that we didn't create or that won't stay, or the API isn't
-    installed.
+    For example, an object of the same name was not created by us, or the API isn't installed.
     """
 
 
@@ -59,10 +60,10 @@ class MnnvlResources:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan) -> bool:
-        """Return whether the caches show every resource that `plan` needs.
+        """Return whether the caches have every resource that `plan` needs.
 
-        Each must be ours, and its deletion must not have been requested. If it has owners, one of
-        them must exist. Raise Unavailable while a cache isn't ready.
+        Each must be ours and not be being deleted. If it has owners, one of them must exist. Raise
+        Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
@@ -73,13 +74,17 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches have an owner of `stored`, or it has none: then it is kept."""
+        """Return whether the caches have an owner of `stored`.
+
+        Return True also if it has no owners, because nothing collects it then.
+        """
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True
         return not stored.owners
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
+        """Return whether the caches have `owner`, and it is not about to be deleted."""
         if plan.is_of_pods:
             return owner.uid == plan.owner_uid
         cached: PodCliqueSet | StoredGang | None = None
@@ -92,9 +97,10 @@ class MnnvlResources:
         return not isinstance(cached, StoredGang) or not self._is_doomed(cached.set_uid, plan)
 
     def _is_doomed(self, set_uid: str, plan: Plan) -> bool:
-        """Return whether a PodGang of the set `set_uid` will be garbage-collected.
+        """Return whether a PodGang will be garbage-collected with its PodCliqueSet.
 
-        It will be if its PodCliqueSet was deleted and created again with the same name.
+        It will be if the set, whose uid is `set_uid`, was deleted and created again with the same
+        name. Return False if `set_uid` is "".
         """
         if not set_uid:
             return False
@@ -112,8 +118,9 @@ class MnnvlResources:
         """Create the missing resources of `plan`, which a review needs.
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
-        NotOurs if they can't be created, and Unavailable if the leader must create them. The latter
-        also happens if there is a `doubt` about the review.
+        NotOurs if they can't be created, and Unavailable if the leader must create them. `doubt` is
+        a reason, if any, why the review alone does not justify creating them: then Unavailable is
+        raised with it if one is missing.
         """
         self._check_served(plan)
         if plan.is_of_pods:
@@ -161,7 +168,7 @@ class MnnvlResources:
         if pcs.deleting:
             doubt = f'PodCliqueSet "{name}", which would own them, is being deleted'
         elif plan.owner_uid not in ("", pcs.uid):
-            doubt = _former_set(name)
+            doubt = _set_was_recreated(name)
         elif pcs.is_cut:
             parts = f"more than {MOST_PARTS} cliques and scaling groups"
             doubt = f'PodCliqueSet "{name}" has {parts}, so its template is not read'
@@ -172,13 +179,16 @@ class MnnvlResources:
         return await self._leave_to_leader(plan, doubt)
 
     async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
-        """Raise Unavailable with `doubt` if resources are missing, which the leader must create."""
+        """Return [] if no resource is missing. Otherwise, raise Unavailable with `doubt`."""
         if await self._ensure_all(plan, dry_run=True):
             raise Unavailable(doubt)
         return []
 
     async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
-        """Create the missing resources, and raise an error if an existing one can't be used."""
+        """Create the missing resources and return them. On a dry run, only return them.
+
+        Raise NotOurs or Unavailable if an existing one can't be used.
+        """
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
@@ -194,18 +204,19 @@ class MnnvlResources:
 
             _check_is_ours(needed, stored, plan)
             if stored.deleting:
-                raise _former(plan, f"{needed} is being deleted")
+                raise _deletion_error(plan, f"{needed} is being deleted")
             if not await self._owner_lives(stored, plan):
                 problem = "belongs to an owner that is gone, and will be collected with it"
-                raise _former(plan, f"{needed} {problem}")
+                raise _deletion_error(plan, f"{needed} {problem}")
         return created
 
     async def restore(self, plan: Plan) -> list[Object]:
-        """Create the missing resources of `plan`, whose owner exists, and return them.
+        """Create the missing resources of `plan`, whose owner must exist, and return them.
 
-        Existing resources are not changed. If one is being deleted, or its owner is gone, it is
-        restored after it is gone. Raise NotOurs if another object has the name, and Unavailable if
-        a later call may succeed, for example because the owner is gone and only the cache has it.
+        Existing resources are not changed, even if one is being deleted or its owner is gone: a
+        call after its deletion restores it. Raise NotOurs if another object has the name, and
+        Unavailable if a later call may succeed, for example because only the cache still has the
+        owner.
         """
         self._check_served(plan)
         created: list[Object] = []
@@ -230,9 +241,11 @@ class MnnvlResources:
             raise error(f'{plan.owner.kind} "{plan.owner_name}", which would own them, is gone')
 
     async def _find_owner(self, plan: Plan) -> str:
-        """Return the uid of the set that will own the resources.
+        """Return the uid of the object that will own the resources of `plan`.
 
-        If the cache lacks the set, use the owner reference of the PodClique.
+        It is the uid in `plan` for a unit of Pods, and if the cache lacks the PodCliqueSet.
+        Otherwise, it is the uid of the set. Raise Unavailable if the set does not exist, is being
+        deleted, or was created again.
         """
         if plan.is_of_pods:
             return plan.owner_uid
@@ -244,16 +257,16 @@ class MnnvlResources:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner_name}", which would own them, {state}')
         if plan.owner_uid and plan.owner_uid != pcs.uid:
-            raise Unavailable(_former_set(pcs.name))
+            raise Unavailable(_set_was_recreated(pcs.name))
         return pcs.uid
 
     async def _create_or_read(
         self, needed: _Needed, plan: Plan, *, dry_run: bool = False
     ) -> Object | MnnvlResource:
-        """Create an object and return it, or return the existing resource of the name.
+        """Create an object and return it, or return the existing resource with its name.
 
         On a dry run, return the object that would be created. Raise Unavailable if the existing
-        resource is gone again.
+        resource was deleted before it could be read.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         if not plan.is_of_pods:
@@ -275,17 +288,22 @@ class MnnvlResources:
         return created
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
+        """Return whether an owner of `stored` exists, by the caches or else by the API server."""
         if self._owner_is_known(stored, plan):
             return True
         is_cached = self._facts.cached_set(plan.namespace, plan.owner_name) is not None
         if not is_cached and plan.owner_uid in {owner.uid for owner in stored.owners} - {""}:
-            # it was created with the owner reference of the PodClique, as `_find_owner` does
+            # it was created with the uid in the PodClique's owner reference, by `_find_owner`
             return True
         if plan.is_of_pods:
             return False
         return any([await self._exists(owner, plan) for owner in stored.owners])
 
     async def _exists(self, owner: OwnerRef, plan: Plan) -> bool:
+        """Return whether the API server has `owner`, and will keep it.
+
+        Owners of unknown kinds are assumed to exist.
+        """
         resource = _OWNERS.get(owner.kind)
         if resource is None:
             return True
@@ -302,18 +320,22 @@ class MnnvlResources:
 async def read_current(
     client: Objects, ref: ObjectRef, store: WatchStore[MnnvlResource]
 ) -> MnnvlResource | None:
-    """Read the resource from the API server into `store`. Return it, or None if it is gone."""
+    """Read the resource from the API server and return it, or None if it is gone.
+
+    Also store it in `store` if it is managed by us.
+    """
     obj = await find(client, ref)
     if obj is None:
         return None
     stored = read_mnnvl_resource(obj)
-    # the watch selects only managed ones, and would never remove another one from the store
+    # the watch selects only managed resources, so it would never remove another one
     if stored.managed:
         store.note(obj)
     return stored
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
+    """Raise NotOurs if we didn't create `stored`, the object of `needed`, for `plan`."""
     if not _is_ours(stored, plan):
         of = f"unit of {plan.owner.kind}" if plan.is_of_pods else "PodCliqueSet replica"
         raise NotOurs(
@@ -323,14 +345,14 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Return whether we created `stored` for the place of `plan`.
+    """Return whether we created `stored` for the unit of `plan`.
 
-    The place is the same replica of the same PodCliqueSet and scaling group.
+    For PodCliques, that is the same replica of the same PodCliqueSet and scaling group.
     """
     return stored.managed and plan.is_at(stored.place, stored.owners)
 
 
-def _former(plan: Plan, problem: str) -> Exception:
+def _deletion_error(plan: Plan, problem: str) -> Exception:
     """Return the error about an existing resource that will be deleted.
 
     The claims of a Pod never change, so a Pod must not be created while the template of the old
@@ -341,5 +363,6 @@ def _former(plan: Plan, problem: str) -> Exception:
     return Unavailable(problem)
 
 
-def _former_set(name: str) -> str:
+def _set_was_recreated(name: str) -> str:
+    """Return the message that a PodClique belongs to a deleted PodCliqueSet."""
     return f'the PodClique belongs to a previous PodCliqueSet "{name}", which was created again'

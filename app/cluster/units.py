@@ -1,6 +1,6 @@
-"""Find the owners of units of Pods.
+"""Find the owners of units: of the groups of Pods that share a ComputeDomain.
 
-They are read from the API server, because anybody can write any owner into a Pod.
+Owners are read from the API server, because anybody can write any owner into a Pod.
 """
 
 import contextlib
@@ -40,7 +40,10 @@ MOST_CLAIMS = 32
 
 
 class UnitOwners:
-    """A reader of the owners of units. `known` tells whether missing objects don't exist."""
+    """A reader of the owners of units, and of the other objects that their Pods name.
+
+    `known` says whether an object that `client` does not find does not exist.
+    """
 
     def __init__(self, client: Objects, known: Known = WHOLE) -> None:
         self._client = client
@@ -50,8 +53,9 @@ class UnitOwners:
     async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
         """Return the plan of a Pod with the owner that the Pod names, and the Pod's controllers.
 
-        The owner must be one of these controllers, or an existing PodGroup of Kubernetes. Otherwise
-        the plan is None. Raise ClusterError if a request fails.
+        The owner must be one of these controllers, or an existing PodGroup of Kubernetes, for which
+        no controllers are read. Otherwise, the plan is None. Raise ClusterError if a request fails,
+        such as NotGiven if the owner may exist outside of the known documents.
         """
         named = plan.member.named
         controller = plan.member.controller
@@ -78,7 +82,7 @@ class UnitOwners:
         return None, []
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
-        """Return a finding if `pod` has another claim for the channel.
+        """Return a finding if `pod` has another claim for the NVLink channel, otherwise None.
 
         Raise ClusterError if a request fails.
         """
@@ -88,9 +92,10 @@ class UnitOwners:
     async def find_rival_of_set(
         self, pcs: JsonMap, namespace: str, names: Collection[str]
     ) -> list[FieldError]:
-        """Return findings about cliques of `names` that have their own claim for the channel.
+        """Return findings about cliques of `pcs` that have their own claim for the NVLink channel.
 
-        `pcs` is a PodCliqueSet in `namespace`. Raise ClusterError if a request fails.
+        `pcs` is a PodCliqueSet in `namespace`. Only the cliques with these `names` are examined.
+        Raise ClusterError if a request fails.
         """
         at = FieldPath("spec.template.cliques")
         found = []
@@ -103,7 +108,7 @@ class UnitOwners:
         return found
 
     async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
-        """Return the position of a claim other than `own` for the channel.
+        """Return the position in `claims` of one for the NVLink channel other than `own`, or None.
 
         Raise ClusterError if a request fails.
         """
@@ -121,23 +126,25 @@ class UnitOwners:
         return None
 
     async def own_group(self, pod: JsonMap, namespace: str) -> OwnGroup | None:
-        """Return the KAI PodGroup that `pod` names, or None if it names none."""
+        """Return the KAI PodGroup that `pod` names, or None if it names none.
+
+        If the PodGroup does not exist or can't be read, its `levels` are None.
+        """
         name = name_of_own_group(pod)
         if not name:
             return None
         stored = None
         if is_subdomain(name):
-            with contextlib.suppress(
-                ClusterError
-            ):  # the user's PodGroup, which the server may not be permitted to read
+            # the server may have no permission to read a PodGroup that a user created
+            with contextlib.suppress(ClusterError):
                 stored = await find(self._client, ObjectRef(POD_GROUP, name, namespace))
         return OwnGroup(name, None) if stored is None else read_own_group(pod, stored)
 
     async def has_unit(self, domain: JsonMap) -> bool:
         """Return whether the owner of a stored ComputeDomain exists and its spec has the unit.
 
-        The result is False if its owner is not of a kind that owns units.
-        Raise ClusterError if a request fails.
+        Return False also if the owner is not of a kind that owns units. Raise ClusterError if a
+        request fails.
         """
         owner = controller_of(domain)
         resource = owner and await self._find_kind(owner.api_version, owner.kind)
@@ -157,7 +164,8 @@ class UnitOwners:
     async def _find_kind(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of a kind in CONTROLLERS, or None for other kinds.
 
-        The resource has the served version, because the version in an owner reference may be gone.
+        Its version is a served one, because the version in an owner reference may no longer be
+        served.
         """
         if not is_kind(api_version, kind):
             return None
@@ -180,6 +188,7 @@ def not_owned(plan: Plan) -> FieldError:
 
 
 def _rival(pod_spec: FieldPath, position: int) -> FieldError:
+    """Return the finding about the claim at `position` of a Pod's claims."""
     detail = (
         "it also requests the only NVLink channel of the node: remove this claim, and the"
         " ComputeDomain that was created for it"

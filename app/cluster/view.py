@@ -1,4 +1,4 @@
-"""The facts of a cluster, as webhooks and reconcilers read them from the stores."""
+"""Read the facts of a cluster from the stores, for webhooks and reconcilers."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -28,14 +28,14 @@ from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100
-"""The maximum number of groupings with cached counts."""
+"""The maximum number of groupings (sets of label keys) with cached counts."""
 
 
 class NodeGroups:
-    """The numbers of nodes with equal labels, for each requested grouping.
+    """The numbers of nodes with equal labels, for each requested set of label keys.
 
-    They follow the stores of nodes and of the GPUs in ResourceSlices, so that neither a verdict nor
-    a change has to read thousands of nodes.
+    The numbers follow changes of the stores of nodes and of the GPUs in ResourceSlices, so that
+    neither a verdict nor a change has to read thousands of nodes.
     """
 
     def __init__(self, store: WatchStore[NodeLabels], slices: WatchStore[SliceGpus]) -> None:
@@ -83,7 +83,10 @@ class NodeGroups:
             self._move(old, self._seen(name, labels))
 
     def _seen(self, name: str, labels: NodeLabels | None) -> NodeLabels | None:
-        """Return the labels of a node, with the GPUs in its slices if its status has no GPUs."""
+        """Return the labels of the node `name`, as they are counted, or None if it has none.
+
+        If the status of the node has no GPUs, the number in its ResourceSlices is added.
+        """
         gpus = self._gpus.get(name)
         if labels is None or gpus is None or GPUS in labels.keys:
             return labels
@@ -106,7 +109,7 @@ class NodeGroups:
 
 
 def names_in(store: WatchStore[str]) -> Collection[str]:
-    """Return the names of the cluster-scoped objects in `store`. The result follows its changes."""
+    """Return the names of the cluster-scoped objects in `store`. The result is kept up to date."""
     names: set[str] = set(store.values())
 
     def follow(key: Key, _: str | None, after: str | None) -> None:
@@ -123,7 +126,7 @@ def names_in(store: WatchStore[str]) -> Collection[str]:
 
 
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
-"""All dialects, latest first. If the cluster serves the signs of several, the first is used."""
+"""All dialects, latest first. If the cluster serves the `sign` of several, the first is used."""
 
 LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
 """The dialects of the releases after `design`."""
@@ -140,14 +143,14 @@ def dialect_of(client: Objects) -> Dialect:
 OWNER_RULES: Mapping[str, OwnerRule] = {
     rule.kind: rule for rule in (POD_GANG_OWNS, POD_CLIQUE_SET_OWNS)
 }
-"""The rules by the values of `mnnvl.owner` in the configuration, except `auto`."""
+"""The owner rule for each value of `mnnvl.owner` in the configuration, except `auto`."""
 
 
 # All facts.
 
 
 class TopologyMissing(Unavailable, NoTopology):
-    """The managed ClusterTopology does not exist, or not yet."""
+    """The managed ClusterTopology does not exist yet, or it has no levels."""
 
 
 class NotGiven(TopologyMissing):
@@ -163,11 +166,17 @@ class Known(Value):
     """Whether the facts tell the release of Grove."""
 
     def reads_groups(self, dialect: Dialect) -> bool:
-        """Whether Grove reads `grove.io/mnnvl-group`, or may do so if its release is not known."""
+        """Return whether Grove reads `grove.io/mnnvl-group`.
+
+        Return True also if the release of Grove is not known, because it may read the annotation.
+        """
         return dialect.reads_groups or not self.names_grove
 
     def check(self, resource: Resource, name: str, hint: str = "") -> None:
-        """Raise NotGiven if a missing object may exist."""
+        """Raise NotGiven if the object `name`, which the facts lack, may exist.
+
+        `hint` ends the first part of the message, with another way to provide the object.
+        """
         if not self.is_whole:
             raise NotGiven(
                 f'add {resource.kind} "{name}" to the documents{hint}: the verdict depends on it'
@@ -178,11 +187,11 @@ WHOLE = Known()
 
 
 class ClusterView:
-    """A reader of the facts in `stores`, with those that a dialect's rules need (`TopologyFacts`).
+    """A reader of the facts in `stores`. It implements `TopologyFacts` for the rules of dialects.
 
-    `client` is used for discovery, and for PodCliqueSets that the store lacks. A method raises
-    Unavailable while the cache that it needs isn't ready, except for facts about nodes and those in
-    `hints`, which only warnings need.
+    `client` tells what the cluster serves, and reads PodCliqueSets that the store lacks. A method
+    raises Unavailable while the cache that it needs isn't ready, except for facts about nodes and
+    facts in `hints`, which only warnings need.
     """
 
     def __init__(
@@ -203,7 +212,7 @@ class ClusterView:
         self._sets = stores[rows.SETS]
         self._device_classes = stores[rows.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[rows.QUEUE_NAMES])
-        """The names of KAI's Queues. The set is empty while they are not known."""
+        """The names of KAI's Queues. It is empty until they have been read."""
         self._node_groups = NodeGroups(stores[rows.NODES], hints[rows.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled
@@ -222,7 +231,10 @@ class ClusterView:
         self.known.check(CLUSTER_TOPOLOGY_BINDING, name)
 
     def topology(self) -> ClusterTopology:
-        """Return the managed topology. Raise TopologyMissing if it should exist but does not."""
+        """Return the managed topology, which is disabled if topology support is.
+
+        Raise TopologyMissing if it should exist but does not, or has no levels.
+        """
         name = self._topology_name
         if not self._topology_enabled:
             return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
@@ -241,9 +253,9 @@ class ClusterView:
         return stored
 
     def bindings(self) -> LevelsByName:
-        """Return the levels of each binding.
+        """Return the levels of each ClusterTopologyBinding, by its name.
 
-        Raise Unavailable also if discovery has found their API but they have not been listed yet.
+        Raise Unavailable also if discovery has found the API but bindings have not been listed yet.
         """
         store = self._stores[rows.BINDINGS].ready("ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
@@ -256,19 +268,25 @@ class ClusterView:
         return self._stores[rows.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
+        """Return the PodCliqueSets that use a ClusterTopologyBinding."""
         sets = self._sets.ready("PodCliqueSets").by_index(rows.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: pcs.key)
 
     def nodes(self) -> Nodes:
+        """Return the nodes, grouped by the labels of all levels and of GPUs."""
         return self.nodes_with((*self.level_keys(), GPU_COUNT, GPUS, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
+        """Return the nodes, grouped by their labels with `keys`.
+
+        Return no nodes if they have not been listed yet.
+        """
         return self._node_groups.by(keys) if self._stores[rows.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Return the problems of each topology that workloads can use, by its name.
 
-        The result is empty while they are not known.
+        The result is empty if the topologies have not been read yet.
         """
         try:
             topologies = self.dialect().in_use(self)
@@ -279,7 +297,7 @@ class ClusterView:
         }
 
     def level_keys(self) -> tuple[str, ...]:
-        """Return the node labels of all levels in use."""
+        """Return the label keys of the levels of the managed topology and of all bindings."""
         try:
             managed = self.topology().keys
         except Unavailable:
@@ -293,26 +311,30 @@ class ClusterView:
         return self._client.served_version(resource) is not None
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
-        """Return the cached sets of `namespace` with MNNVL groups of Grove."""
+        """Return the cached PodCliqueSets of `namespace` that use Grove's MNNVL groups."""
         sets = self._sets.ready("PodCliqueSets").by_index(rows.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
-        """Return a set from the cache, or None. With a `uid`, only a set with this uid."""
+        """Return a PodCliqueSet from the cache, or None if the cache lacks it.
+
+        With a `uid`, return only a set with this uid.
+        """
         cached = self._sets.ready("PodCliqueSets").get(namespace, name)
         return cached if cached is not None and uid in ("", cached.uid) else None
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
+        """Return the cached PodCliqueSets with a constraint on one of these topology domains."""
         sets = self._sets.ready("PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: pcs.key)
 
     async def read_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
-        """Return a set from the cache, or from the API server if the cache lacks it.
+        """Return a PodCliqueSet from the cache, or from the API server if the cache lacks it.
 
-        With a `uid`, a cached set with another uid may be outdated, and is read again. Return None
-        if the set doesn't exist. An invalid name is not looked up, because any client may send a
-        review with a name of several megabytes.
+        If the cached set has another uid than `uid`, it may be outdated, so it is read again: the
+        result may have yet another uid. Return None if the set doesn't exist. An invalid name is
+        not requested, because any client may send a review with a name of several megabytes.
         """
         cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):
@@ -321,9 +343,9 @@ class ClusterView:
         return None if stored is None else read_bounded_set(stored)
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
-        """Return the cached facts for a PodClique of the set `name`.
+        """Return the cached facts for a PodClique of the PodCliqueSet `name`.
 
-        `uid` is the uid of the set, or "" if the PodClique does not name it.
+        `uid` is the set's uid in the PodClique's owner reference, or "" if it has none.
         """
         return CliqueFacts(
             self.cached_set(namespace, name, uid),

@@ -113,10 +113,10 @@ async def test_checks_say_what_a_cache_waits_for() -> None:
         assert ("discovery" in checks) is not client.discovery.known
         return {reason for name, reason in checks.items() if name != "discovery"}
 
-    assert reasons() == {begin + "waits for discovery"}
+    assert reasons() == {begin + "discovery comes first"}
     async with in_background(client.discovery.run()):
         await client.discovery.until_known()
-    assert reasons() == {begin + "not asked yet"}
+    assert reasons() == {begin + "not requested yet"}
     cluster.stores.by_name()["nodes"].problem = "nodes: 403"
     assert cluster.checks()["cache/nodes"] == begin + "nodes: 403"
 
