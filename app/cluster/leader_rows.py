@@ -1,6 +1,7 @@
-"""The cached objects that only the leader needs, and the rows of their stores.
+"""Define the cached objects that only the leader needs, and the rows of their stores.
 
-Reading them needs rules about claims and Workloads. `WorkloadCaches` joins the caches of Workloads.
+They are not in `facts/`, because reading them needs rules about claims and Workloads.
+`WorkloadCaches` joins the caches of Workloads.
 """
 
 from app.base.json import from_json, to_json
@@ -41,60 +42,59 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 
 class Stored(Value):
-    """A cached object."""
+    """A cached object of which more than a few fields are needed."""
 
     namespace: str
-    """Its namespace, or ""."""
+    """The namespace of the object, or "" if it is cluster-scoped."""
     name: str
-    """Its name."""
+    """The name of the object."""
     content: bytes
-    """JSON with its metadata and, except for Pods, its apiVersion and spec."""
+    """JSON with the metadata of the object and, except for Pods, its apiVersion and spec."""
 
     def view(self) -> Object:
-        """Return the decoded content."""
+        """Return the object, decoded from `content`."""
         content: Object = from_json(self.content)
         return content
 
 
 class StoredPod(Stored):
-    """A Pod that names a group.
+    """A cached Pod that names the group of a Workload.
 
-    A Pod that has opted out is kept only as long as it has the mark for KAI's podgrouper.
+    A Pod that has opted out of Workloads is cached only while it is `marked`.
     """
 
     uid: str
-    """Its uid."""
     ref: GroupRef
-    """The group that it names."""
+    """The group that the Pod names."""
     controller: OwnerRef | None
-    """Its controller."""
+    """The owner reference to the controller of the Pod, or None."""
     pod_group: str
-    """Its annotation `pod-group-name`, or ""."""
+    """The KAI PodGroup in the Pod's annotation `pod-group-name`, or ""."""
     marked: bool
-    """Whether it has the annotation that makes KAI's own podgrouper skip it."""
+    """Whether the Pod has the annotation that makes KAI's own podgrouper skip it."""
 
     opted_out: bool
-    """Whether its own annotation opts out of Workloads."""
+    """Whether the Pod's own annotation opts out of Workloads."""
 
     bound: bool
-    """Whether it has a node."""
+    """Whether the Pod has a node."""
 
     ending: bool
-    """Whether it has finished or is being deleted."""
+    """Whether the Pod has finished or is being deleted."""
 
     priority_class: str
-    """Its priority class, or ""."""
+    """The priority class of the Pod, or ""."""
 
     @property
     def settled_group(self) -> str:
-        """Its `pod-group-name` if it is marked too, otherwise ""."""
+        """The KAI PodGroup in the Pod's annotation if the Pod is also marked, otherwise ""."""
         return self.pod_group if self.marked else ""
 
 
 def read_stored_pod(obj: Object) -> StoredPod | None:
-    """Return the facts of a Pod, or None.
+    """Return the facts of a Pod that names a group of a Workload.
 
-    Return None if it names no group, or if it has opted out and is not marked.
+    Return None if it names none, or if it has opted out and is not marked.
     """
     annotations = annotations_of(obj)
     marked = annotations.get(SKIP_PODGROUPER) == "true"
@@ -122,7 +122,7 @@ def read_stored_pod(obj: Object) -> StoredPod | None:
 
 
 def _stored(obj: Object) -> tuple[str, str, bytes]:
-    """Return the fields of `Stored`."""
+    """Return the namespace, name and content of an object: the fields of `Stored`."""
     metadata = only(obj["metadata"], _METADATA)
     content = to_json(
         {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_at(obj, "spec")}
@@ -131,10 +131,10 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
 
 
 class StoredWorkload(Stored):
-    """A Workload."""
+    """A cached Workload of scheduling.k8s.io."""
 
     basic: frozenset[str]
-    """The names of its groups with the basic policy."""
+    """The names of the Workload's groups that have the basic policy."""
 
 
 def read_stored_workload(obj: Object) -> StoredWorkload:
@@ -145,20 +145,23 @@ def read_stored_workload(obj: Object) -> StoredWorkload:
 
 
 class StoredInstance(Stored):
-    """A PodGroup of scheduling.k8s.io."""
+    """A cached PodGroup of scheduling.k8s.io, which is an instance of a Workload's template."""
 
     workload: str
-    """The Workload from which it was created, or ""."""
+    """The name of the Workload from which the PodGroup was created, or ""."""
     template: str
-    """The template in that Workload, or ""."""
+    """The name of the template in that Workload, or ""."""
     basic: bool
-    """Whether it has the basic policy."""
+    """Whether the PodGroup has the basic policy."""
     composite: str
-    """The CompositePodGroup that it belongs to, or ""."""
+    """The name of the CompositePodGroup to which the PodGroup belongs, or ""."""
 
     @property
     def shared_key(self) -> str:
-        """The key of its group if its policy is basic, or "" without a Workload."""
+        """The key that all instances of its template share if they have the basic policy.
+
+        It is "" if the PodGroup was not created from a Workload.
+        """
         return shared_key(self.workload, self.template)
 
 
@@ -174,14 +177,12 @@ def read_stored_instance(obj: Object) -> StoredInstance:
 
 
 class StoredPodGroup(Versioned, Stored):
-    """A KAI PodGroup that grove-admission has created."""
+    """A cached KAI PodGroup that grove-admission has created."""
 
     uid: str
-    """Its uid."""
     group_keys: tuple[str, ...]
-    """The keys that its group can have."""
+    """The keys (`GroupRef.key`) that the group of this PodGroup can have."""
     resource_version: str
-    """Its resourceVersion."""
 
 
 def read_stored_pod_group(obj: Object) -> StoredPodGroup:
@@ -205,9 +206,9 @@ Index of KAI PodGroups: (namespace, each key that their group can have).
 """
 
 BY_SHARED = "shared group"
-"""Index of Pods and of PodGroups of Kubernetes.
+"""Index of Pods and of PodGroups of Kubernetes: (namespace, shared key).
 
-A key is (namespace, key of their group if its policy is basic).
+The shared key is the key of their group if that has the basic policy.
 """
 
 BY_WORKLOAD = "workload"
@@ -234,8 +235,9 @@ CLIQUES: Row[StoredClique] = Row(
 
 
 def read_unit_pod(obj: Object) -> ClaimedMember | None:
-    """Return the claim of a Pod that is in no PodClique. Return None without our claim, or if
-    ending.
+    """Return the facts of a Pod that is in no PodClique and has our claim.
+
+    Return None if it does not have our claim, has finished, or is being deleted.
     """
     if is_ending(obj):
         return None
@@ -250,7 +252,10 @@ UNIT_PODS = Row(
     form=PodForm,
     most_decoded=MOST_OF_POD,
 )
-"""The Pods with the claim of a unit. The watch selects them by a label that our webhook sets."""
+"""The Pods outside of PodCliques that have our claim.
+
+The watch selects them by a label that our webhook sets.
+"""
 
 WORKLOADS = Row(kinds.WORKLOAD, read_stored_workload)
 INSTANCES: Row[StoredInstance] = Row(
@@ -270,7 +275,7 @@ POD_GROUPS: Row[StoredPodGroup] = Row(
 
 
 class TopologyStatus(Value):
-    """The status of a ClusterTopology or a ClusterTopologyBinding."""
+    """The cached status of a ClusterTopology or a ClusterTopologyBinding."""
 
     name: str
     """The name of the topology."""
@@ -279,7 +284,10 @@ class TopologyStatus(Value):
     content: bytes
     """JSON with the parts of the status that the leader writes."""
     is_managed: bool
-    """Whether it has the condition Ready, which the leader writes only into the managed one."""
+    """Whether the status has the condition Ready.
+
+    The leader writes this condition only into the managed ClusterTopology.
+    """
 
 
 _OUR_CONDITIONS = (READY, LEVELS_COVERED)
@@ -299,8 +307,7 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""The cached statuses. They have their own caches, so that a status change reconciles no PodGang.
-"""
+"""The rows of statuses. These have their own caches, so that their changes reconcile no PodGang."""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The queue names in the object that admission policies get as their parameter."""
@@ -329,11 +336,8 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
     )
 
 
-# Caches of Workloads.
-
-
 class WorkloadCaches:
-    """The caches for the PodGroups of Workloads.
+    """The caches for the KAI PodGroups that are created for Workloads.
 
     They contain Workloads, PodGroups of Kubernetes (`instances`) and of KAI (`pod_groups`), the
     names of PriorityClasses, and the Pods of `scheduler_name` that name a group.
@@ -353,17 +357,18 @@ class WorkloadCaches:
 
     @property
     def synced(self) -> bool:
-        """Whether all caches are filled."""
+        """Whether all caches, including `topologies`, are filled."""
         return self.topologies.synced and all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Return the namespace of `pod` and the key of its group.
+        """Return (namespace, key of the group) of `pod`.
 
         All replicas of a group with the basic policy share one key.
         """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
     def _shared_key(self, namespace: str, ref: GroupRef) -> str:
+        """Return the shared key of the group `ref` if it has the basic policy, otherwise ""."""
         if not ref.pod_group:
             workload = self.workloads.get(namespace, ref.workload)
             basic = workload is not None and ref.group in workload.basic
@@ -389,6 +394,6 @@ class WorkloadCaches:
         )
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
-        """Return the Pods in `index` if their `key_of` is `key`. They all name the same group."""
+        """Return the Pods with `value` in `index`, which name one group, if its key is `key`."""
         pods = self.pods.by_index(index, value)
         return pods if pods and self.key_of(pods[0]) == key else []

@@ -1,7 +1,6 @@
 """Write the owners of MNNVL resources by the rule in force, for webhooks and reconcilers.
 
-`app/reconcilers/MNNVL.md` lists all writers of MNNVL resources
-and their preconditions.
+`app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and their preconditions.
 """
 
 import asyncio
@@ -55,10 +54,10 @@ TRIES = 3
 
 
 class MnnvlOwners:
-    """A writer of the owners of the resources in `stores`.
+    """A writer of the owner references of MNNVL resources, which it finds in `stores`.
 
-    `configured` is the rule that is used instead of the dialect's, or None. `discovery` is None if
-    there is no API server.
+    `configured` is the owner rule from the configuration, or None for the rule of the dialect.
+    `discovery` is None if there is no API server.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class MnnvlOwners:
         self._discovery = discovery
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
-        """Return an equal writer with another `client`."""
+        """Return a writer like this one that writes with `client`."""
         return MnnvlOwners(
             client=client,
             facts=self._facts,
@@ -89,7 +88,7 @@ class MnnvlOwners:
 
     @property
     def rule(self) -> OwnerRule:
-        """The rule in force."""
+        """The rule in force, which says whether PodGangs or PodCliqueSets own the resources."""
         return self._configured or self._facts.dialect().owner
 
     @property
@@ -115,9 +114,9 @@ class MnnvlOwners:
         return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
     def states_of(self, gang: SlimPodGang) -> Mapping[State, list[MnnvlResource]]:
-        """Return the cached resources of `gang` by their states under the rule in force.
+        """Return the cached resources of `gang` by their states, such as "adoptable" or "foreign".
 
-        Raise Unavailable while a cache isn't ready.
+        The rule in force decides on the states. Raise Unavailable while a cache isn't ready.
         """
         rule = self.rule
         names = rule.base_names(gang)
@@ -141,10 +140,10 @@ class MnnvlOwners:
         return cached
 
     async def _read_gang(self, gang: GangIdentity) -> Object | None:
-        """Read a cached PodGang from the API server. Return None if it is gone.
+        """Read a cached PodGang from the API server.
 
-        The cache may lag. A PodGang that is gone would take the resources from its successor, and
-        the garbage collector would delete them.
+        Return None if it is gone, although the cache may still have it. If it became the owner, its
+        successor would lack the resources, and the garbage collector would delete them.
         """
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         if obj is None:
@@ -157,11 +156,12 @@ class MnnvlOwners:
     async def adopt(self, gang: SlimPodGang, *, dry_run: bool) -> list[Object]:
         """Make the cached PodGang `gang` the owner of adoptable resources, and return these.
 
-        These are its first IN_A_STEP adoptable resources. Adopt nothing in these cases:
+        Only the first IN_A_STEP resources are adopted. On a dry run, write nothing, and return all
+        adoptable resources as they would be. Adopt nothing in these cases:
 
         - The PodGang is gone from the API server, or its PodCliqueSet is gone or was created again.
-        - It lacks the annotation. The webhook for deletions is called only for PodGangs with the
-          annotation, so it must be written first.
+        - The PodGang lacks our annotation, and this is not a dry run. The webhook for deletions is
+          called only for PodGangs with the annotation, so it must be written first.
         - The API server already serves the API of a later Grove. Another replica that knows this
           gives adopted resources back, and Grove then deletes the PodGang.
 
@@ -179,18 +179,19 @@ class MnnvlOwners:
         return await _all(adopted)
 
     async def _may_adopt(self, gang: GangIdentity, *, dry_run: bool) -> bool:
+        """Return whether `gang` may adopt resources, for the reasons in `adopt`."""
         obj = await self._read_gang(gang)
         if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return False
-        if await self._is_of_former_set(gang):
+        if await self._has_lost_set(gang):
             return False
         # Discovery may have found a later Grove during the reads.
         return not self.gives_back and not (self.may_be_late and await self.later_dialect())
 
-    async def _is_of_former_set(self, gang: GangIdentity) -> bool:
-        """Return whether the set of `gang` is gone, or was deleted and created again.
+    async def _has_lost_set(self, gang: GangIdentity) -> bool:
+        """Return whether the PodCliqueSet of `gang` is gone, or was deleted and created again.
 
-        The garbage collector will delete `gang` with everything that it owns.
+        If so, the garbage collector will delete `gang` with everything that it owns.
         """
         if not gang.set_uid:
             return False
@@ -202,9 +203,9 @@ class MnnvlOwners:
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
         """Return the cached PodCliqueSet to which `stored` must be given, or None.
 
-        Return None if the PodCliqueSet is being deleted or not known. Return None also if the
-        owning PodGang belongs to a deleted set of the same name: it is garbage-collected with that
-        set.
+        Return None if no change is needed, or if the PodCliqueSet is being deleted or not known.
+        Return None also if an owning PodGang belongs to a deleted set of the same name: the
+        resource is garbage-collected with that PodGang.
         """
         if not self.rule.is_given_back(stored):
             return None
@@ -222,16 +223,16 @@ class MnnvlOwners:
         return True
 
     async def give_back(self, stored: MnnvlResource, pcs: PodCliqueSet) -> Object | None:
-        """Make `pcs` the only owner of `stored`.
+        """Make the PodCliqueSet `pcs` the only owner of `stored`.
 
-        Return the changed object, or None if no change is needed any more. If `stored` is outdated,
-        read it again. Raise Conflict if it keeps changing.
+        Return the changed object, or None if it must not be changed any more. If `stored` is
+        outdated, read it again. Raise Conflict if it keeps changing.
         """
         reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
         of_set = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
         current = stored
         for _ in range(TRIES):
-            # a resource without owner was orphaned by its set, which the cache may still have
+            # a resource without owner may be left from a deleted set that the cache still has
             if not current.owners and not await find_living(self._client, of_set, pcs.uid):
                 return None
             try:
@@ -280,13 +281,14 @@ class MnnvlOwners:
         return changed
 
     def _is_outdated(self, owner: OwnerRef) -> bool:
+        """Return whether `owner` names a version other than the one that the cluster serves."""
         group, _, version = owner.api_version.rpartition("/")
         resource = _OWNERS.get((group, owner.kind))
         served = resource and self._client.served_version(resource)
         return served not in (None, version)
 
     def _served(self, resource: Resource) -> Resource:
-        """Return `resource` in the served version, in which the garbage collector finds owners."""
+        """Return `resource` in its served version, the only one in which owners are found."""
         return resource.in_version(self._client.served_version(resource))
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
@@ -305,10 +307,10 @@ class MnnvlOwners:
         return await _all(self.give_back(resource, pcs) for resource in owned)
 
     async def _read_owned(self, gang: SlimPodGang, pcs: PodCliqueSet) -> list[MnnvlResource]:
-        """Read the resources of `pcs` that `gang` owns and that must be returned.
+        """Read the resources of `pcs` that `gang` owns and that must be given to `pcs`.
 
         A 404 is an error, because a proxy may return it while an API server restarts, and discovery
-        may be late after an upgrade of Kubernetes.
+        may be out of date after an upgrade of Kubernetes.
         """
         labels = {MNNVL_MANAGED: "true", PCS_NAME: pcs.name, **_replica_of(gang, pcs)}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -351,6 +353,10 @@ class MnnvlOwners:
         return read if read is not None and read.uid == gang.uid else None
 
     async def _write(self, stored: MnnvlResource, reference: JsonMap) -> Object:
+        """Make `reference` the only owner of `stored`, and return the changed object.
+
+        Raise Conflict if the object has changed since it was read.
+        """
         resource = _resource_of(stored)
         patch = {"metadata": _owned(stored, reference)["metadata"]}
         del patch["metadata"]["name"], patch["metadata"]["namespace"]
@@ -389,9 +395,9 @@ def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
 
 
 async def _all(calls: Iterable[Awaitable[Object | None]]) -> list[Object]:
-    """Await all `calls`, AT_ONCE of them at a time, and return their results without None.
+    """Await all `calls`, AT_ONCE of them at a time, and return their results that are not None.
 
-    After all of them have ended, raise the first error.
+    If any raised a ClusterError, raise the first one after all have ended.
     """
     waiting = enumerate(calls)
     results: dict[int, Object | None] = {}
