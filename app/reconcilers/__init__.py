@@ -1,4 +1,4 @@
-"""Reconcilers, which run only on the leader.
+"""Keep the cluster consistent. Reconcilers run only on the leader.
 
-Each reads the caches, computes the desired state by a rule, and writes the difference.
+Each reads the caches, computes the desired state by a rule, and writes what differs.
 """

@@ -1,8 +1,8 @@
-"""The reconciler of the managed ClusterTopology or ClusterTopologyBinding.
+"""Reconcile the managed topology, which is a ClusterTopology or a ClusterTopologyBinding.
 
-It creates the topology and corrects its levels. If topology support is disabled, it deletes a
-ClusterTopology, but leaves a ClusterTopologyBinding to administrators. `rules/README.md` has the
-rules.
+The reconciler creates the topology and corrects its levels. If topology support is disabled, it
+deletes a ClusterTopology, but leaves a ClusterTopologyBinding to administrators. `rules/README.md`
+has the rules.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ logger = logging.getLogger(__name__)
 
 
 class CreationFailed(Exception):
-    """The managed ClusterTopology could not be created within the configured time."""
+    """The managed ClusterTopology could not be created or updated within the configured time."""
 
 
 class BeingDeleted(Conflict):
-    """The managed topology is being deleted, and its finalizers keep it."""
+    """The managed topology is being deleted, so it can't be written. Its finalizers keep it."""
 
 
 class ClusterTopologyReconciler(Struct):
-    """A reconciler of one key, the managed topology.
+    """A reconciler with one key, the managed topology.
 
-    Levels that the rules of the webhooks reject are never written.
+    It never writes levels that the rules of the webhooks reject.
     """
 
     name = "clustertopology"
@@ -66,7 +66,7 @@ class ClusterTopologyReconciler(Struct):
     _last: Dialect | None = None
     """The dialect of the last step."""
     _left_over: frozenset[str] = frozenset()
-    """The uids of the reported ClusterTopologies that were managed under an earlier name."""
+    """The uids of the ClusterTopologies that `_report_left_over` has reported."""
 
     def all_keys(self) -> list[Key]:
         return [("", self.topology_name)]
@@ -117,9 +117,13 @@ class ClusterTopologyReconciler(Struct):
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Create, correct or delete the topology, and report what changed around it."""
+        """Create, correct or delete the topology.
+
+        Also record events about a change of the dialect, and about topologies that are no longer
+        managed. Raise BeingDeleted if the topology can't be corrected because of its deletion.
+        """
         dialect = self.topology.dialect()
-        self._report(dialect)
+        self._report_dialect(dialect)
         self._report_left_over()
         try:
             stored = await self.writing.client.get(ObjectRef(dialect.resource, self.topology_name))
@@ -146,7 +150,7 @@ class ClusterTopologyReconciler(Struct):
         levels = self.configured or ()
         return desired_levels(levels if dialect.owns_topology else levels_for_kai(levels))
 
-    def _report(self, dialect: Dialect) -> None:
+    def _report_dialect(self, dialect: Dialect) -> None:
         """Record an event on the CRD of the topology if the dialect has changed."""
         previous = self._last
         self._last = dialect
@@ -161,10 +165,10 @@ class ClusterTopologyReconciler(Struct):
         self.writing.events.record(regarding, "Normal", "DialectChanged", note)
 
     def _report_left_over(self) -> None:
-        """Report ClusterTopologies that were managed before `clusterTopology.name` changed.
+        """Record an event on each ClusterTopology that was managed under another configured name.
 
-        They are not deleted. They are recognized by their status, so a client with permission to
-        write a status could otherwise have any ClusterTopology deleted.
+        They are not deleted, because they are recognized by their status: anyone with permission to
+        write a status could then get any ClusterTopology deleted.
         """
         left = {
             status.uid: status
@@ -183,6 +187,7 @@ class ClusterTopologyReconciler(Struct):
         self._left_over = frozenset(left)
 
     async def _create(self, dialect: Dialect) -> float | None:
+        """Create the topology. Return the seconds until the next attempt if the rules reject it."""
         desired: Object = {
             "metadata": {"name": self.topology_name},
             "spec": {"levels": self._levels(dialect)},
@@ -207,11 +212,15 @@ class ClusterTopologyReconciler(Struct):
         return bool(verdict.findings)
 
     def _note(self, dialect: Dialect, stored: Object) -> None:
+        """Add a written ClusterTopology to the cache. The cache has no ClusterTopologyBindings."""
         if dialect.owns_topology:
             self.topologies.note(stored)
 
     async def _update(self, dialect: Dialect, stored: Object) -> float | None:
-        """Write the levels, unless another writer keeps changing them."""
+        """Write the levels, unless another writer keeps changing them or the rules reject them.
+
+        In these cases, return the seconds until the next attempt.
+        """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (

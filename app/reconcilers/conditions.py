@@ -1,7 +1,7 @@
-"""Two conditions that the leader writes.
+"""Write the conditions TopologyConstraintSatisfied and LevelsCovered.
 
-TopologyConstraintSatisfied on PodCliqueSets tells whether their constraints use existing levels.
-LevelsCovered on topologies tells whether the nodes have labels for all levels, and whether these
+TopologyConstraintSatisfied of a PodCliqueSet says whether its constraints use existing levels.
+LevelsCovered of a topology says whether the nodes have labels for all levels, and whether these
 labels form a tree.
 """
 
@@ -30,7 +30,7 @@ SETTLE_SECONDS = 10.0
 class ConstraintStatusReconciler(Value):
     """A reconciler of the condition TopologyConstraintSatisfied of PodCliqueSets.
 
-    Conditions of other writers stay. A PodCliqueSet with too many parts for the cache gets no
+    Other writers' conditions are kept. A PodCliqueSet with too many parts for the cache gets no
     condition.
     """
 
@@ -52,22 +52,23 @@ class ConstraintStatusReconciler(Value):
         pcs = self.sets.get(*key)
         if pcs is None or pcs.deleting or pcs.is_cut or pcs.condition == self._desired(pcs):
             return None
-        with contextlib.suppress(NotFound):  # deleted meanwhile
+        with contextlib.suppress(NotFound):  # it was deleted meanwhile
             ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
             await self._write(await self.client.get(ref))
         return None
 
     def _desired(self, pcs: PodCliqueSet) -> Condition | None:
+        """Return the condition that `pcs` should have, or None if it should have none."""
         known: ClusterTopology | None = None
         with contextlib.suppress(Unavailable):
             known = self.topology.topology()
         return self.topology.dialect().condition(pcs, known)
 
     async def _write(self, stored: Object) -> None:
-        """Write the condition of `stored`, which may be newer than the cached object.
+        """Write the condition if `stored`, which may be newer than the cached set, lacks it.
 
-        Raise Conflict if the object has changed since it was read: a merge patch replaces the whole
-        list of conditions.
+        Raise Conflict if the object has changed since it was read, because the patch replaces the
+        whole list of conditions.
         """
         pcs = read_pod_clique_set(stored)
         desired = self._desired(pcs)
@@ -82,7 +83,7 @@ class ConstraintStatusReconciler(Value):
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconcile a PodCliqueSet after it changes, and all of them after the topology changes."""
+    """Reconcile a PodCliqueSet after it changes, and all after the managed topology changes."""
 
     managed = ("", topology_name)
     stores[SETS].subscribe(loop.add)
@@ -95,7 +96,7 @@ class LevelCoverageReconciler(Value):
     """A reconciler of the condition LevelsCovered of topologies.
 
     Depending on the dialect, these are the managed ClusterTopology or the ClusterTopologyBindings
-    in use. Conditions of other writers stay. If another writer keeps changing this condition, the
+    in use. Other writers' conditions are kept. If another writer keeps changing this condition, the
     reconciler backs off.
     """
 
@@ -108,7 +109,7 @@ class LevelCoverageReconciler(Value):
     events: Recorder
     """Records the event LevelsNotCovered."""
     rewrites: Rewrites
-    """Counts the writes of each topology."""
+    """Counts the writes of the condition of each topology."""
     now: Now = utc_now
     """Returns the wall clock's time in UTC."""
 
@@ -123,7 +124,7 @@ class LevelCoverageReconciler(Value):
             return None
         dialect = self.topology.dialect()
         ref = ObjectRef(dialect.resource, key[1])
-        with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
+        with contextlib.suppress(NotFound):  # it was deleted meanwhile, or its CRD has no status
             stored = await self.client.get(ref)
             levels = dialect.read_levels(stored)
             problems = coverage_problems(levels, self.topology.nodes_with)
@@ -133,9 +134,10 @@ class LevelCoverageReconciler(Value):
     async def _write(
         self, ref: ObjectRef, stored: Object, problems: list[LevelProblem]
     ) -> float | None:
-        """Write the condition if it differs.
+        """Write the condition if it differs, with an event if it is False.
 
-        Return the seconds until the next attempt if another writer keeps changing it, else None.
+        If another writer keeps changing it, write nothing, and return the seconds until the next
+        attempt. Otherwise, return None.
         """
         metadata = stored["metadata"]
         status = stored.get("status") or {}
@@ -159,7 +161,7 @@ class LevelCoverageReconciler(Value):
             )
 
         patch = status_patch(stored, {"conditions": conditions})
-        with contextlib.suppress(Rejected):  # the event reports the problem
+        with contextlib.suppress(Rejected):  # the event above reports the problem anyway
             await self.client.patch(ref, patch, subresource="status")
         return None
 

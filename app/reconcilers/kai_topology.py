@@ -1,7 +1,7 @@
-"""The reconciler of the KAI Topology of the managed ClusterTopology.
+"""Reconcile the KAI Topology of the managed ClusterTopology.
 
-It keeps the levels of the KAI Topology equal to the ClusterTopology's, and writes the condition
-Ready of the ClusterTopology.
+The reconciler keeps the levels of the KAI Topology equal to those of the ClusterTopology, and
+writes the condition Ready of the ClusterTopology.
 """
 
 import contextlib
@@ -33,18 +33,18 @@ _NO_STATUS = (
 
 
 class Outcome(Value):
-    """The result of a step."""
+    """The result of syncing the KAI Topology with the ClusterTopology."""
 
     problem: str | None = None
-    """Why the KAI Topology differs from the ClusterTopology, or None if it matches."""
+    """The reason why the KAI Topology differs from the ClusterTopology, or None if it matches."""
     pending: bool = False
     """Whether the problem resolves without intervention."""
     again: float | None = None
-    """The time until the next step in seconds, or None if no step is needed."""
+    """The seconds until the next step, or None if none is needed."""
 
 
 class KaiTopologyReconciler(Struct):
-    """A reconciler of one key, the managed ClusterTopology.
+    """A reconciler with one key, the managed ClusterTopology.
 
     It does nothing in dialects in which Grove itself creates the KAI Topology.
     """
@@ -100,6 +100,7 @@ class KaiTopologyReconciler(Struct):
     # The KAI Topology.
 
     async def _sync(self, topology: Object) -> Outcome:
+        """Create the KAI Topology of `topology`, or correct its levels."""
         levels = DESIGN.read_levels(topology)
         if not levels:
             return Outcome("the ClusterTopology has no levels that KAI could use")
@@ -118,6 +119,7 @@ class KaiTopologyReconciler(Struct):
         return await self._compare(topology, stored, desired)
 
     async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
+        """Replace the KAI Topology `stored` if its levels differ and `topology` controls it."""
         name = self.topology_name
         uid = topology["metadata"]["uid"]
         if not kai.is_owned(stored, uid):
@@ -141,9 +143,10 @@ class KaiTopologyReconciler(Struct):
         return await self._replace(topology, stored, desired)
 
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
-        """Delete and create the KAI Topology, because its levels are immutable.
+        """Delete the KAI Topology and create it again, because its levels are immutable.
 
-        If this is interrupted, the next step creates it.
+        If this is interrupted after the deletion, the next step creates it. If another writer keeps
+        changing it, do nothing until later.
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
@@ -187,9 +190,10 @@ class KaiTopologyReconciler(Struct):
     # The status.
 
     async def _report(self, topology: Object, outcome: Outcome) -> float | None:
-        """Write the status if it differs, unless another writer keeps changing it.
+        """Write the status of `topology` for `outcome` if it differs, and record events.
 
-        Return the seconds until the next attempt, or None if none is needed.
+        If another writer keeps changing it, write nothing, and return the seconds until the next
+        attempt. Otherwise, return None. Raise NotFound if `topology` no longer exists.
         """
         generation = topology["metadata"].get("generation", 0)
         condition = kai.ready_condition(
@@ -239,7 +243,7 @@ class KaiTopologyReconciler(Struct):
         return None
 
     async def _write_status(self, topology: Object, status: Object) -> str | None:
-        """Write `status`. Return the reason if it can't be written, otherwise None.
+        """Write `status`. Return the problem if it can't be written, otherwise None.
 
         Raise NotFound if the ClusterTopology no longer exists.
         """
@@ -248,7 +252,7 @@ class KaiTopologyReconciler(Struct):
             await self.writing.client.patch(
                 ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), patch, subresource="status"
             )
-        except NotFound:  # of the object or of its status: the API server answers both with 404
+        except NotFound:  # there is no object, or its CRD has no status: both are a 404
             await self.writing.client.get(
                 ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), metadata_only=True
             )
@@ -258,6 +262,7 @@ class KaiTopologyReconciler(Struct):
         return None
 
     def _status(self, topology: Object, condition: Condition) -> Object:
+        """Return the status that `topology` should have, with `condition`."""
         stored = topology.get("status") or {}
         now = timestamp(self.now())
         return {

@@ -1,4 +1,4 @@
-"""The leader: its life cycle, its metrics, and the table of its loops.
+"""Run the work of the leader: its life cycle, its metrics, and the table of its loops.
 
 A row of the table has a reconciler and the changes that trigger it.
 """
@@ -64,54 +64,57 @@ CLAIM_WORKERS = 4
 MANY_RESTORES = 20
 """The maximum number of times that the same MNNVL resources are restored within two minutes.
 
-If they are missing again after that, another writer keeps deleting them.
+If they are missing once more, another writer keeps deleting them.
 """
 
 
 MANY_REPAIRS = 3
-REPAIR_SECONDS = 300.0
-"""How often, within this number of seconds, the claim of one PodClique may be restored.
+"""The maximum number of times that the claim of one PodClique is restored in REPAIR_SECONDS.
 
-If it is missing again after that, another writer keeps removing it.
+If it is missing once more, another writer keeps removing it.
 """
+
+REPAIR_SECONDS = 300.0
+"""The time in which the restorations of a PodClique's claim are counted."""
 
 
 class Work(Value, kw_only=True):
     """A row of the table of loops."""
 
     reconciler: Reconciler
-    """Does the steps of the loop."""
+    """Reconciles the keys of the loop."""
     changes: Callable[[Loop], None]
     """Subscribes the loop to the changes of objects that its keys depend on."""
     workers: int = WORKERS
-    """The number of keys that are reconciled at once."""
+    """The maximum number of keys that are reconciled at once."""
     begin: Callable[[], None] = lambda: None
-    """Called at the start of each term as the leader."""
+    """A function that is called at the start of each term as the leader."""
 
 
 class Duty(Protocol):
     """Work of the leader that another package provides."""
 
     async def run(self) -> NoReturn:
-        """Work until cancelled."""
+        """Do the work until cancelled."""
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the metrics of this work."""
+        """Yield the samples of the work's metrics."""
 
 
 class Leader(Part):
     """The part of the server that runs the reconcilers while this process is the leader.
 
-    The reconcilers read the caches of `cluster` and write through `client`. `observe` is called
-    after each step. Without leader election, this process leads from the start.
+    The reconcilers read the caches of `cluster` and write with `client`. `observe` is called after
+    each step. Without leader election, this process always leads.
 
     When this process becomes the leader, it fills the caches that only the leader needs from
-    scratch, and reconciles the managed topology. Then it runs `loops`. All of them end before
-    another process can lead. This part has no readiness checks, because a replica that doesn't lead
-    can answer webhooks too.
+    scratch, and reconciles the managed topology. Then it runs `loops` and `duties`. All of them end
+    before another process can lead. This part has no readiness checks, because a replica that
+    doesn't lead can answer webhooks too.
     """
 
     _working = False
+    """Whether this process is doing the work of the leader now."""
 
     def __init__(
         self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
@@ -120,10 +123,12 @@ class Leader(Part):
         """The holder identity of this process in the Lease, different for every process."""
         self._elector = _elector(client, configuration.leader_election, self.identity)
         self.duties: list[Duty] = []
+        """More work, which other packages add before the start."""
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES, TOPOLOGY_STATUSES, BINDING_STATUSES))
         self._only_here = [self._own]
+        """All stores that are filled only while this process is the leader."""
         self._configuration = configuration
         self._client = client
         self._topology = configuration.cluster_topology
@@ -149,21 +154,23 @@ class Leader(Part):
 
     @property
     def leading(self) -> bool:
+        """Whether this process is the leader."""
         return self._working if self._elector is None else self._elector.leading
 
     @property
     def holder(self) -> str:
-        """The identity of the leader as of the last read of the Lease, or "" if there is none."""
+        """The identity of the leader in the last known Lease, or "" if there is none."""
         return "" if self._elector is None else self._elector.holder
 
     async def run(self) -> None:
-        """Lead whenever possible, until cancelled. Raise an error that ends the work."""
+        """Lead whenever this process has the Lease, until cancelled. Raise errors of the work."""
         if self._elector is None:
             await self._work()
         else:
             await self._elector.lead(self._work)
 
     async def _work(self) -> None:
+        """Do the work of the leader until cancelled. Raise the first error that ends a part."""
         self._working = True
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -214,7 +221,7 @@ class Leader(Part):
     def _too_large(self) -> Counter[str]:
         """Return the number of objects that are too large for the leader's own caches, by resource.
 
-        Numbers are added per resource, because two caches have Pods.
+        The numbers of caches of the same resource are added: two caches have Pods.
         """
         counts: Counter[str] = Counter()
         for stores in self._only_here:
@@ -223,9 +230,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield all stores with their rows, first the stores of every replica, then the
-        leader's.
-        """
+        """Yield the stores that every replica fills, then the leader's, each with its row."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores
@@ -256,7 +261,7 @@ class Leader(Part):
 
         def coverage_changes(loop: Loop) -> None:
             conditions.subscribe_coverage(loop, stores)
-            # delayed like changes of nodes, so that many changes lead to one step
+            # delayed like changes of nodes, so that many changes cause one step
             for row in (TOPOLOGY_STATUSES, BINDING_STATUSES):
                 self._own[row].subscribe(
                     lambda key, before, after: loop.add_after(key, conditions.SETTLE_SECONDS)
@@ -304,7 +309,11 @@ class Leader(Part):
         return table
 
     def _topology_changes(self, loop: Loop) -> None:
-        """Reconcile the managed topology, which is the only key, after a change of it."""
+        """Subscribe `loop`, whose only key is the managed topology, to changes of topologies.
+
+        These are changes of the managed topology and its KAI Topology, of the status of any
+        ClusterTopology, and of the versions in which the cluster serves their kinds.
+        """
         managed = ("", self._topology.name)
 
         def installed(resource: Resource, version: str | None) -> None:
@@ -319,7 +328,7 @@ class Leader(Part):
         rows: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for row in rows:
             self._stores[row].subscribe(changed)
-        # every status, because a ClusterTopology that was managed under another name is reported
+        # every status: a ClusterTopology that was managed under another name is reported too
         self._own[TOPOLOGY_STATUSES].subscribe(lambda key, before, after: loop.add(managed))
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
@@ -347,7 +356,7 @@ class Leader(Part):
         )
 
     def _workloads(self) -> Work:
-        """Return the loop that maps Workloads to PodGroups. Its caches exist only on the leader."""
+        """Return the row that maps Workloads to PodGroups, and create its caches."""
         settings = self._configuration.workloads
         client = self._client
         caches = WorkloadCaches(settings.scheduler_name, self._stores[KAI_TOPOLOGIES])
@@ -369,6 +378,7 @@ class Leader(Part):
     def _writing(
         self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
     ) -> Writing:
+        """Return what the reconciler `name` writes with. Its contested writes get a metric."""
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
         return Writing(self._client, self.events, self._rewrites[name])
 

@@ -1,4 +1,4 @@
-"""The reconciler that restores MNNVL claims in stored PodCliques that request MNNVL but have none.
+"""Restore MNNVL claims in stored PodCliques that request MNNVL but have no claim.
 
 The leader does not write the claim itself. It sends an empty patch. The API server calls our own
 webhook for it as for every other write, and the webhook injects the claim. If the webhook is not
@@ -33,18 +33,15 @@ from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.stores.stores import Stores
 
-# Pods.
-
-
 WAIT_SECONDS = 5.0
 """The delay between a repair and the listing of Pods."""
 
 
 class Repaired(Struct):
-    """The repaired PodCliques of one PodCliqueSet."""
+    """The repaired PodCliques of one PodCliqueSet, whose Pods have not been listed yet."""
 
     cliques: set[str]
-    """The names of the PodCliques that have their claim again."""
+    """The names of the PodCliques that got their claim back."""
     at: float
     """The time of the last repair."""
 
@@ -59,7 +56,7 @@ class Listed(Value):
 
 
 class PodsWithoutClaim(Struct):
-    """A reporter of Pods that run without the claim that their PodClique has again."""
+    """A reporter of Pods that run without a claim after the PodClique's claim was restored."""
 
     writing: Writing
     """Lists Pods and records the events."""
@@ -69,25 +66,27 @@ class PodsWithoutClaim(Struct):
     """The last result of listing Pods, by namespace."""
 
     def clear(self) -> None:
+        """Forget all PodCliqueSets and lists."""
         self._repaired.clear()
         self._listed.clear()
 
     def forget(self, key: Key) -> None:
-        """Stop looking for Pods of the set `key`."""
+        """Stop looking for Pods of the PodCliqueSet `key`."""
         self._repaired.pop(key, None)
         if not self._repaired:
             self._listed.clear()
 
     def expect(self, key: Key, cliques: list[str]) -> None:
-        """Look for Pods of `cliques`, PodCliques of the set `key`, after `WAIT_SECONDS`."""
+        """Look for Pods of `cliques`, repaired PodCliques of the set `key`, after WAIT_SECONDS."""
         repaired = self._repaired.setdefault(key, Repaired(set(), 0.0))
         repaired.cliques.update(cliques)
         repaired.at = _now()
 
     async def report(self, key: Key, regarding: Regarding) -> float | None:
-        """Record an event on the set `key` if some of its Pods run without the claim.
+        """Record an event on the set `key` if Pods of its repaired PodCliques lack the claim.
 
-        Return the seconds until the Pods should be listed, or None if nothing is left to report.
+        Return the seconds until the Pods can be listed, or None if they have been, or if no
+        PodClique was repaired. Raise ClusterError if a request fails.
         """
         repaired = self._repaired.get(key)
         if repaired is None:
@@ -117,9 +116,6 @@ class PodsWithoutClaim(Struct):
         return None
 
 
-# PodCliques.
-
-
 SETTLE_SECONDS = 1.0
 """The delay between a change and its step.
 
@@ -127,12 +123,12 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The time until the next attempt in a namespace where the webhook was not called or failed."""
+"""The least time until the next attempt in a namespace where the webhook failed or isn't called."""
 
 TRIES_PER_SECOND = 5.0
 """The maximum number of such attempts per second in the cluster.
 
-With many namespaces, each one waits longer.
+If this concerns many namespaces, each one waits longer.
 """
 
 REFUSED_SECONDS = 60.0
@@ -149,7 +145,7 @@ would cause another event.
 """
 
 _SHOWN = 5
-
+"""The maximum number of names in a note."""
 
 OFF = (
     f"{LACKING}: the webhook that injects it is not called in this namespace. Pods that start now"
@@ -163,7 +159,7 @@ class Pause(Value):
     until: float
     """The time of the next attempt."""
     note: str
-    """The reason if it concerns all PodCliques of the namespace, otherwise ""."""
+    """The note for every PodCliqueSet of the namespace, or "" if the reason was in only one."""
 
 
 class Repairs(Struct):
@@ -174,7 +170,7 @@ class Repairs(Struct):
     rejections: list[str] = []
     """The messages of rejections."""
     in_vain: bool = False
-    """Whether a write succeeded and added no claim, so that the webhook was not called."""
+    """Whether a write succeeded without adding the claim: the webhook was not called."""
 
 
 class MnnvlClaimsReconciler(Struct):
@@ -233,11 +229,16 @@ class MnnvlClaimsReconciler(Struct):
         return await self._repair(pcs, lacking)
 
     def _lacks(self, clique: Unclaimed, pcs: PodCliqueSet | None) -> bool:
+        """Return whether `clique`, a PodClique of `pcs` without our claim, must have it."""
         return lacks_claim(clique, pcs, reads_groups=self.facts.dialect().reads_groups)
 
     # Repair.
 
     async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
+        """Restore the claims of the PodCliques `lacking`, except those that another writer removes.
+
+        Return the seconds until the next step.
+        """
         paused = self.writing.rewrites.pause
         contested = [name for name in lacking if paused((pcs.namespace, name)) is not None]
         repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
@@ -247,8 +248,7 @@ class MnnvlClaimsReconciler(Struct):
         return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
 
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
-        """Send an empty patch for each of the PodCliques `names`: the first alone, then several at
-        once.
+        """Send an empty patch for each of the PodCliques `names`, the first one alone.
 
         Stop if the webhook is not called. Raise ClusterError if a later call may succeed.
         """
@@ -277,6 +277,10 @@ class MnnvlClaimsReconciler(Struct):
         return repairs
 
     async def _try(self, pcs: PodCliqueSet, name: str, repairs: Repairs) -> None:
+        """Send an empty patch for the PodClique `name`, and add the result to `repairs`.
+
+        Raise ClusterError if a later call may succeed.
+        """
         try:
             obj = await self.writing.client.patch(ObjectRef(POD_CLIQUE, name, pcs.namespace), {})
         except NotFound:
@@ -298,7 +302,7 @@ class MnnvlClaimsReconciler(Struct):
             self.writing.rewrites.count((pcs.namespace, name))
 
     def _pause(self, namespace: str, note: str) -> None:
-        """Pause the writes in `namespace`, because of `note`."""
+        """Pause the writes in `namespace`. `note` is as in `Pause`."""
         now = _now()
         for name in [name for name, pause in self._pauses.items() if pause.until <= now]:
             del self._pauses[name]
@@ -310,6 +314,10 @@ class MnnvlClaimsReconciler(Struct):
     def _report(
         self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
     ) -> None:
+        """Store how many PodCliques of `pcs` still lack their claim, and record an event on `pcs`.
+
+        `_try` has already recorded it if the webhook was not called.
+        """
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
         if repairs.in_vain:
@@ -336,7 +344,7 @@ def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
-    """Reconcile a PodCliqueSet soon after it or one of its PodCliques without our claim changes."""
+    """Reconcile a PodCliqueSet soon after a change of it or of a PodClique without our claim."""
 
     def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
         for clique in unclaimed_in((before, after)):

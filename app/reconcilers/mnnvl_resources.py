@@ -1,8 +1,8 @@
-"""The reconciler of MNNVL resources, which are ComputeDomains and ResourceClaims.
+"""Reconcile MNNVL resources, which are ComputeDomains and ResourceClaims.
 
-In dialects where the PodCliqueSet should own them, it gives it the resources that PodGangs own. It
-creates missing resources that stored PodCliques or Pods need, and deletes resources that no
-PodClique or Pod needs any more.
+The reconciler creates missing resources that stored PodCliques or Pods need, and deletes resources
+that no PodClique or Pod needs any more. In dialects where PodCliqueSets should own resources, it
+gives them those that PodGangs own.
 
 `MNNVL.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -60,7 +60,10 @@ IN_USE_SECONDS = 30.0
 
 
 class MnnvlResourcesReconciler(Struct):
-    """A reconciler of the ComputeDomain and the claim of one base name at a time."""
+    """A reconciler of one ComputeDomain and its claim at a time.
+
+    A key is (namespace, base name): the names of both begin with the base name.
+    """
 
     name = "mnnvl-resources"
 
@@ -83,19 +86,19 @@ class MnnvlResourcesReconciler(Struct):
     users: ClaimUsers
     """Finds the claims that Pods use."""
     collect_after: float
-    """The seconds after which resources that nothing needs are deleted, or 0 for never."""
+    """The seconds after which resources that nothing needs are deleted. 0 stands for never."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-    """For each key, since when and which of its resources have been unneeded.
+    """The time since when resources of a key have been unneeded, and their kinds, by key.
 
-    A new leader starts with none.
+    A new leader starts without any.
     """
 
     def begin(self) -> None:
         """Forget the state of an earlier term as the leader.
 
-        PodCliques may have needed the resources since.
+        PodCliques may have needed the resources between the terms.
         """
         self._unneeded_since.clear()
         self.users.forget()
@@ -116,7 +119,7 @@ class MnnvlResourcesReconciler(Struct):
         }
 
     async def reconcile(self, key: Key) -> float | None:
-        # first, because Grove may delete the PodGang at any moment
+        # this comes first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
         for resource in self._stored(key):
             await self.owners.name_as_served(resource)
@@ -128,7 +131,8 @@ class MnnvlResourcesReconciler(Struct):
             self.writing.notices.forget(key)
 
         pause = await self._restore(key, demands) if demands else None
-        # The API of PodCliques may just be installed again, and their list still be incomplete.
+        # Without a list of PodCliques, their resources are kept: their API may just have been
+        # installed again.
         if not (self.cliques.served or any(stored.place.unit for stored in self._stored(key))):
             return pause
 
@@ -151,6 +155,7 @@ class MnnvlResourcesReconciler(Struct):
     # Give back.
 
     async def _give_back(self, key: Key) -> None:
+        """Give the resources of `key` to their PodCliqueSet, if the rule in force requires it."""
         for resource in self._stored(key):
             pcs = self.owners.set_of(resource)
             if pcs is None:
@@ -166,9 +171,11 @@ class MnnvlResourcesReconciler(Struct):
     # Restore.
 
     async def _restore(self, key: Key, demands: list[ClaimedMember]) -> float | None:
-        """Create the needed resources that are missing in the caches.
+        """Create the resources of `key` that `demands` need and that the caches lack.
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
+        Return the seconds until the next attempt, or None if none is needed. Raise ClusterError if
+        a request fails.
         """
         plan = self._planned(key, demands) or await self._planned_unit(key, demands)
         if plan is None:
@@ -208,8 +215,9 @@ class MnnvlResourcesReconciler(Struct):
     def _planned(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
         """Return the plan of the resources that PodCliques among `demands` need, if any do.
 
-        Two PodCliqueSets may have the same base name: a replica of the set "a-0-b", and a replica
-        of the group "b" of the set "a". The set that owns one of the resources comes first.
+        Two PodCliqueSets may need the same base name: a replica of the set "a-0-b", and a replica
+        of the scaling group "b" of the set "a". The set for which a resource was created comes
+        first.
         """
         having = {resource.place.pcs for resource in self._stored(key)}
         names = {demand.place.pcs for demand in demands}
@@ -221,9 +229,9 @@ class MnnvlResourcesReconciler(Struct):
         return None
 
     async def _planned_unit(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
-        """Return the plan of a missing ComputeDomain that Pods among `demands` need.
+        """Return the plan of a missing ComputeDomain that Pods among `demands` need, if any do.
 
-        A Pod needs none if its owner is not the owner that it names.
+        A Pod counts only if the owner that it names is its owner.
         """
         if self._stored(key):
             return None
@@ -258,10 +266,14 @@ class MnnvlResourcesReconciler(Struct):
         return await self._delete_all(key, unneeded)
 
     async def _delete_all(self, key: Key, unneeded: list[tuple[Resource, str]]) -> float | None:
+        """Delete the resources `unneeded`, unless they turn out to be needed after all.
+
+        Return the seconds until the next check, or None if none is needed.
+        """
         deleted: list[Object] = []
         for resource, name in unneeded:
             current = await self._read(resource, key[0], name)
-            # Listing the Pods of a large namespace takes seconds: a PodClique may have arrived.
+            # A PodClique may have arrived while the Pods of a large namespace were listed.
             if current is None or (resource, name) not in self._unneeded(key):
                 continue
             if is_reserved(current):
@@ -297,12 +309,14 @@ class MnnvlResourcesReconciler(Struct):
         return since + self.collect_after - self.clock()
 
     def _later(self) -> float:
+        """Return the seconds until the next check of a resource that a pod uses."""
         return min(IN_USE_SECONDS, self.collect_after)
 
     def _unneeded(self, key: Key) -> list[tuple[Resource, str]]:
-        """Return the cached resources of `key` that are not needed and not being deleted.
+        """Return the kind and name of each cached resource of `key` that is not needed.
 
-        The claim comes first, because pods reserve it.
+        Resources that are being deleted are omitted. The claim comes first, because pods reserve
+        it.
         """
         namespace, base = key
         modes = {demand.mode for demand in self._demands(key)}
@@ -320,7 +334,7 @@ class MnnvlResourcesReconciler(Struct):
         ]
 
     def _claims_in(self, namespace: str) -> set[str]:
-        """Return the names of the claims with which Pods of `namespace` use cached resources."""
+        """Return the names of all claims and templates through which Pods use cached resources."""
         stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
         bases = {
             resource.base_name
@@ -330,8 +344,9 @@ class MnnvlResourcesReconciler(Struct):
         return {name for base in bases for name in claim_names([COMPUTE_DOMAIN], base)}
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Read the object. Return None if it is gone, is being deleted, or was not
-        created by us.
+        """Read the object from the API server.
+
+        Return None if it is gone, is being deleted, or was not created by us.
         """
         current = await find(self.writing.client, ObjectRef(resource, name, namespace))
         if (
@@ -343,6 +358,7 @@ class MnnvlResourcesReconciler(Struct):
         return current
 
     def _report_collected(self, deleted: list[Object]) -> None:
+        """Record an event on the controller of the deleted objects, if they have one."""
         owner = controller_of(deleted[0])
         if owner is not None:
             note = f"deleted {names_of(deleted)}, because nothing needs them and no pod uses them"
@@ -393,12 +409,13 @@ def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> 
         resource = after or before
         if resource is not None and resource.base_name:
             loop.add_after((key[0], resource.base_name), SETTLE_SECONDS)
-        # asks the rule and not the caches, which may not have the PodCliqueSet yet
+        # ask the rule instead of the caches, which may not have the PodCliqueSet yet
         if after is not None and owners.rule.is_given_back(after):
             loop.add((key[0], after.base_name))
 
     def gang_changed(key: Key, before: object, after: object) -> None:
-        # its resources may be given back once it no longer belongs to a deleted PodCliqueSet
+        # once the PodGang no longer belongs to a deleted PodCliqueSet, its resources may be given
+        # back
         domains = stores[DOMAINS].by_index(OF_GANG, key)
         for owned in (*domains, *stores[CLAIMS].by_index(OF_GANG, key)):
             resource_changed(owned.key, None, owned)

@@ -1,4 +1,4 @@
-"""Record events on objects that are too large for the caches, so that their owners learn of it."""
+"""Record events on objects that are too large for the caches, so that users learn about it."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ AGAIN_SECONDS = 1800.0
 """The interval between two events on the same object. API servers keep events for an hour."""
 
 MOST_OBJECTS = 50
-"""The maximum number of objects of one cache that get an event. The metric counts all of them."""
+"""The maximum number of objects of a cache that get an event. A metric counts all of them."""
 
 _NOTE = (
     "this object, or all of its kind in this namespace, is too large for the caches of"
@@ -47,7 +47,7 @@ class TooLargeReconciler(Struct):
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _said: dict[tuple[Resource, Key, str], float] = {}
-    """The time of the last event on each object: (resource, key, uid)."""
+    """The time of the last event on each object, by (resource, key, uid)."""
 
     def begin(self) -> None:
         """Forget the events of an earlier term as the leader."""

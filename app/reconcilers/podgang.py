@@ -1,12 +1,12 @@
-"""The reconciler of PodGangs.
+"""Reconcile PodGangs.
 
-It keeps their topology constraints consistent with their PodCliqueSet and the ClusterTopology. In
-the dialect `design`, it also makes PodGangs the owners of their MNNVL resources.
+The reconciler keeps their topology constraints consistent with their PodCliqueSet and the
+ClusterTopology. In the dialect `design`, it also makes PodGangs the owners of their MNNVL
+resources.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
-reconciler does the rest: it acts on changes of the levels and of PodCliqueSets, completes PodGangs
-that the webhook could not complete, and sets owners, for which it needs the uid of a stored
-PodGang.
+reconciler acts on changes of the levels and of PodCliqueSets, completes PodGangs that the webhook
+could not complete, and sets owners, which needs the uid of a stored PodGang.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,9 +38,10 @@ UNTIL_GIVEN_BACK_SECONDS = 1.0
 """The time until the next step for a PodGang whose annotation can't be removed yet."""
 
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
+"""The path of the annotation that makes API servers call our webhook before a deletion."""
 
 CONTESTED_SECONDS = 1.0
-"""The time until the next step if another writer has changed the written fields."""
+"""The time until the next step if another writer, such as a webhook, has changed the patch."""
 
 
 class CurrentGang(Value):
@@ -49,13 +50,16 @@ class CurrentGang(Value):
     gang: OpenGang
     """The PodGang."""
     states: Mapping[State, list[MnnvlResource]]
-    """Its MNNVL resources, by the state of their ownership."""
+    """The MNNVL resources of the PodGang, by the state of their ownership."""
     adopted: Any
-    """The desired value of its annotation, or ABSENT."""
+    """The value that the annotation MNNVL_ADOPTED should have, or ABSENT."""
 
     @property
-    def is_marked_in_vain(self) -> bool:
-        """Whether it has the annotation although all its resources are gone or being deleted."""
+    def has_needless_annotation(self) -> bool:
+        """Whether the PodGang has the annotation although it should not.
+
+        It should not have it if it has no resources, or owns none in later dialects.
+        """
         return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 
 
@@ -65,9 +69,9 @@ class PodGangReconciler(Struct):
     It first sets the owners of the PodGang's resources, and then writes all other differences in
     one patch.
 
-    Unknown facts remove nothing. If the ClusterTopology is not known, or the PodCliqueSet has too
-    many parts to be read, constraints stay. If the PodCliqueSet is not known, only preferred
-    constraints are written.
+    Unknown facts never remove a constraint. If the ClusterTopology is not known, or the
+    PodCliqueSet has too many parts to be read, constraints are not changed. If the PodCliqueSet is
+    not known, only preferred constraints are written.
     """
 
     name = "podgang"
@@ -81,10 +85,10 @@ class PodGangReconciler(Struct):
     owners: MnnvlOwners
     """Finds and sets the owners of MNNVL resources."""
     gives_back: Callable[[], bool] = lambda: False
-    """Whether resources of other PodGangs must still be given to their PodCliqueSets.
+    """Returns whether resources of other PodGangs must still be given to their PodCliqueSets.
 
-    Until then, no annotation is removed, because removing it takes calls, and Grove may delete
-    those PodGangs at any moment.
+    While it returns True, no annotation is removed: that takes calls, and Grove may delete the
+    other PodGangs at any moment.
     """
 
     def all_keys(self) -> list[Key]:
@@ -101,7 +105,7 @@ class PodGangReconciler(Struct):
         if "adoptable" in current.states:
             adopted = await self._adopt(current.gang)
             current = self._current(key)
-        if current is not None and current.is_marked_in_vain and self.owners.gives_back:
+        if current is not None and current.has_needless_annotation and self.owners.gives_back:
             if self.gives_back():
                 return UNTIL_GIVEN_BACK_SECONDS
             await self._give_back(current.gang)
@@ -109,7 +113,7 @@ class PodGangReconciler(Struct):
 
         if current is None:
             return None
-        # a step adopts only some of very many resources, so that other PodGangs get their turn
+        # a step adopts at most IN_A_STEP resources, so that other PodGangs get their turn
         pause = 0.0 if "adoptable" in current.states and adopted else None
         return soonest(pause, await self._write(current))
 
@@ -126,7 +130,7 @@ class PodGangReconciler(Struct):
     # Ownership.
 
     async def _adopt(self, gang: SlimPodGang) -> bool:
-        """Let `gang` adopt resources. Return whether it has adopted any."""
+        """Make `gang` the owner of adoptable resources. Return whether there were any."""
         adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {names_of(adopted)}"
@@ -145,6 +149,7 @@ class PodGangReconciler(Struct):
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
+        """Record an event about the resources of `gang` that another object controls."""
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
@@ -159,20 +164,21 @@ class PodGangReconciler(Struct):
     # Constraints.
 
     async def _constraints(self, gang: OpenGang) -> list[Edit]:
-        """Return the changes to the constraints of `gang`."""
+        """Return the edits to the constraints of `gang`, or [] if needed facts are not known."""
         pcs = await self.facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
         if pcs is not None and pcs.is_cut:
             return []
         try:
             return self.facts.dialect().podgang_changes(gang.view, pcs, self.facts)
         except Unavailable:
-            return []  # once the managed topology is known, every PodGang is reconciled
+            return []  # every PodGang is reconciled again once the managed topology is known
 
     async def _write(self, current: CurrentGang) -> float | None:
         """Write the constraints and the annotation if they differ.
 
-        Raise Conflict if the PodGang has changed since it was cached. If the stored PodGang differs
-        from the patch, another writer has changed it, and it is reconciled again soon.
+        Raise Conflict if the PodGang has changed since it was cached. Return the seconds until the
+        next attempt if another writer changes these fields: before that, nothing is written, or the
+        result of this patch already differs from it. Otherwise, return None.
         """
         gang = current.gang
         changes = await self._constraints(gang)
@@ -227,14 +233,14 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
 
 
 def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[StoredClique]) -> None:
-    """Reconcile a PodGang after its resources change, or a PodClique that requests them."""
+    """Reconcile a PodGang after a change of its resources or of a PodClique that requests them."""
 
     def resource_changed(
         key: Key, before: MnnvlResource | None, after: MnnvlResource | None
     ) -> None:
         for resource in (before, after):
             if resource is not None:
-                for name in _gangs_near(resource, cliques):
+                for name in _gangs_of(resource, cliques):
                     loop.add((key[0], name))
 
     def clique_changed(key: Key, before: object, after: StoredClique | None) -> None:
@@ -246,7 +252,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
     cliques.subscribe(clique_changed)
 
 
-def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
+def _gangs_of(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
     """Return the names of the PodGangs that own `resource` or should own it.
 
     A resource of a whole replica belongs to the base PodGang of the replica. Any other resource
@@ -259,8 +265,8 @@ def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> s
     base = f"{place.pcs}-{place.replica}"
     if resource.base_name == base:
         return names | {base}
-    near = cliques.by_index(BY_BASE, (resource.namespace, resource.base_name))
-    return names | {clique.place.podgang for clique in near}
+    requesting = cliques.by_index(BY_BASE, (resource.namespace, resource.base_name))
+    return names | {clique.place.podgang for clique in requesting}
 
 
 def _regarding(gang: SlimPodGang) -> Regarding:

@@ -19,7 +19,7 @@ from app.kube.store import WatchStore
 from app.objects.time import Clock
 
 NAME = "grove-admission"
-"""The name of the object that has the Queues' names."""
+"""The name of the object that lists the names of Queues."""
 
 PAUSE_SECONDS = 3.0
 """The minimum time between two writes, even if many Queues are created at once."""
@@ -29,7 +29,7 @@ MOST_BYTES = 1_300_000
 
 _KEY = ("", NAME)
 _QUOTES = 6
-"""The number of JSON characters around each name."""
+"""The number of characters that each name adds to the JSON, such as its quotes."""
 
 
 def listable(names: Iterable[str]) -> frozenset[str]:
@@ -43,7 +43,7 @@ def listable(names: Iterable[str]) -> frozenset[str]:
 
 
 class QueueNamesReconciler(Struct):
-    """A reconciler of the object that has the names of all Queues.
+    """A reconciler of the object that lists the names of all Queues.
 
     It does nothing unless the CRD of that object is installed.
     """
@@ -53,9 +53,9 @@ class QueueNamesReconciler(Struct):
     client: Client
     """Writes the object."""
     queues: WatchStore[str]
-    """The names of the Queues."""
+    """The names of the cached Queues."""
     listed: WatchStore[frozenset[str]]
-    """The names that the object has."""
+    """The cached object with the names that it lists."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _next_write: float = 0.0

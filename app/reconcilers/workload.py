@@ -1,9 +1,8 @@
-"""The reconciler of the KAI PodGroups of Workload groups.
+"""Reconcile the KAI PodGroups of the groups that Workloads define.
 
-It maintains a PodGroup for each group, and annotates the Pods of the group with its name.
-
-A key identifies one group. If its PodGroup can't be created yet, its Pods are marked, so that KAI
-does not schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
+The reconciler maintains a PodGroup for each group, and annotates the Pods of the group with its
+name. If the PodGroup can't be created yet, the Pods are marked, so that KAI does not schedule them
+alone. A PodGroup is deleted after its last Pod, and for no other reason.
 """
 
 import contextlib
@@ -42,8 +41,9 @@ from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desire
 NOT_SYNCED_SECONDS = 0.5
 """The time until the next attempt if the caches are not synced yet."""
 TAKEN_SECONDS = 30.0
-"""The time until the next attempt if another writer's PodGroup, which is not watched,
-has the name.
+"""The time until the next attempt if another writer's PodGroup has the name.
+
+Such PodGroups are not watched.
 """
 
 FRESHEST_SECONDS = 0.1
@@ -53,11 +53,13 @@ A Pod that is created after its top owner opted out must not be grouped by its W
 """
 
 OWNERS_SECONDS = 5.0
-OWNERS_PER_SECOND = 100
-"""How often the top owners of pending Pods are read again, and the maximum rate.
+"""The minimum time after which the top owners of pending Pods are read again.
 
 Owners of any kind may opt out while their Pods are pending, and they are not watched.
 """
+
+OWNERS_PER_SECOND = 100
+"""The maximum number of such reads per second. With more Pods, the time is longer."""
 
 EMPTY_SECONDS = 2.0
 """The time for which a PodGroup without Pods is kept.
@@ -80,14 +82,14 @@ class Members(Value):
     waiting: list[StoredPod]
     """The Pods that are not annotated with the PodGroup yet."""
     top_owners: TopOwners
-    """The top owners that were read."""
+    """The top owners of the first Pod, and of the Pods without an existing PodGroup."""
 
 
 class WorkloadReconciler:
     """A reconciler of one group and its KAI PodGroup at a time.
 
-    `pod_rewrites` and `group_rewrites` count the writes of each Pod and of each KAI PodGroup.
-    `clock` is monotonic, in seconds.
+    A key is (namespace, key of the group). `pod_rewrites` and `group_rewrites` count the writes of
+    each Pod and of each KAI PodGroup. `clock` is monotonic, in seconds.
     """
 
     name = "workload"
@@ -119,8 +121,8 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """For each cached PodGroup, by uid, the time since when it has had no Pods."""
-        caches.pod_groups.subscribe(self._forget_former)
+        """The time since when a cached PodGroup has had no Pods, by uid."""
+        caches.pod_groups.subscribe(self._forget_deleted)
 
     def all_keys(self) -> list[Key]:
         of_pods = (self._caches.key_of(pod) for pod in self._caches.pods.values())
@@ -170,6 +172,11 @@ class WorkloadReconciler:
         return soonest(pause, await self._settle(key, group, members))
 
     async def _settle(self, key: Key, group: DefinedGroup, members: Members) -> float | None:
+        """Write the PodGroup of `group`, and annotate the Pods that still lack it.
+
+        If the PodGroup can't be written, only mark the Pods. Return the seconds until the next
+        step, or None if none is needed. Raise ClusterError if a request fails.
+        """
         sources = self._sources(members)
         desired = desired_pod_group(group, sources, self._conventions)
         try:
@@ -199,9 +206,9 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     def _settled(self, pods: Iterable[StoredPod], name: str) -> set[str]:
-        """Return the uids of the Pods that are annotated with an existing PodGroup `name`.
+        """Return the uids of the marked Pods that are annotated with the existing PodGroup `name`.
 
-        If `name` is "", because the Workload is missing, a PodGroup with any name counts.
+        If `name` is "", because the group is not defined, any existing PodGroup counts.
         """
         return {
             pod.uid
@@ -216,7 +223,7 @@ class WorkloadReconciler:
         """Return the top owners that may opt out, and the seconds until they must be read again.
 
         They are not read for bound Pods in `settled`, which stay in their PodGroup. The second
-        value is None if no Pod is pending that has a top owner.
+        value is None unless a pending Pod has a controller. Raise ClusterError if a request fails.
         """
         often = max(OWNERS_SECONDS, len(self._caches.pods) / OWNERS_PER_SECOND)
         pending = [pod for pod in pods if pod.uid in settled and not pod.bound]
@@ -240,10 +247,11 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _release(self, key: Key, pods: list[StoredPod], whose: str) -> float | None:
-        """Let KAI's podgrouper group `pods`. `whose` names the owner that opts out of Workloads.
+        """Let KAI's podgrouper group `pods`. `whose` names the object that opts out of Workloads.
 
         Bound Pods are not changed. Pods in another writer's PodGroup are not changed either,
-        because they need the mark to stay in it.
+        because they need the mark to stay in it. Return the seconds until the next step, or None if
+        none is needed.
         """
         releasable = [
             pod
@@ -253,9 +261,9 @@ class WorkloadReconciler:
         return await self._pods.release(key, releasable, whose)
 
     async def _is_in_foreign_group(self, pod: StoredPod) -> bool:
-        """Return whether `pod` names an existing PodGroup that grove-admission did not create.
+        """Return whether `pod` is annotated with an existing PodGroup of another writer.
 
-        It is read from the API server, because such PodGroups are not watched.
+        The PodGroup is read from the API server, because such PodGroups are not watched.
         """
         ours = self._caches.pod_groups.get(pod.namespace, pod.pod_group)
         if ours is not None or not is_subdomain(pod.pod_group):
@@ -267,9 +275,9 @@ class WorkloadReconciler:
         return True
 
     async def _top_owners(self, pods: Iterable[StoredPod], fresh_seconds: float) -> TopOwners:
-        """Return the top owners of `pods`, at most `fresh_seconds` old.
+        """Return the top owners of `pods`. A cached one is at most `fresh_seconds` old.
 
-        The owners of each controller are read once.
+        The top owner of each controller is read once. Raise ClusterError if a request fails.
         """
         namespaces = {pod.controller: pod.namespace for pod in pods}
         return {
@@ -284,7 +292,7 @@ class WorkloadReconciler:
         }
 
     def _sources(self, members: Members) -> Sources:
-        """Return the sources of the PodGroup's fields. If Pods differ, the first one counts."""
+        """Return the objects from which fields of the PodGroup are set, by the first Pod."""
         first = members.first
         owner = members.top_owners[first.controller]
         uids = {
@@ -310,7 +318,7 @@ class WorkloadReconciler:
         """Delete the PodGroups of the group of `key` that have had no Pods for EMPTY_SECONDS.
 
         With `annotated_only`, Pods that name the group and lack the annotation don't count, because
-        they have opted out.
+        they have opted out. Return the seconds until the next check, or None if none is needed.
         """
         pauses = [
             await self._collect_empty(stored, annotated_only)
@@ -319,6 +327,7 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _collect_empty(self, stored: StoredPodGroup, annotated_only: bool) -> float | None:
+        """Delete one PodGroup for `_collect`, unless it has Pods or was empty only for a moment."""
         annotated = (stored.namespace, stored.name)
         if (
             self._caches.pods.by_index(BY_POD_GROUP, annotated)
@@ -341,15 +350,16 @@ class WorkloadReconciler:
 
         return None
 
-    def _forget_former(
+    def _forget_deleted(
         self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
     ) -> None:
+        """Forget since when a PodGroup was empty, once it is deleted or created again."""
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)
 
 
 class _Changes(Value):
-    """The handlers of changes, which add the keys of the groups concerned to a loop."""
+    """Handlers of changes, which add the keys of the groups concerned to a loop."""
 
     loop: Loop
     """The loop of the groups."""
@@ -393,8 +403,8 @@ class _Changes(Value):
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
     """Reconcile a group after a change of its Pods, its Workload or its PodGroups.
 
-    Reconcile all groups after a change of a PriorityClass or a KAI Topology, and after KAI was
-    installed or removed.
+    Reconcile all groups with Pods after a change of a PriorityClass or a KAI Topology, and after
+    KAI was installed or removed.
     """
     changes = _Changes(loop, caches)
     caches.pods.subscribe(changes.pod_changed)
@@ -411,7 +421,7 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
 def _is_opted_out(pod: StoredPod, top_owners: TopOwners) -> bool:
     """Return whether the top owner of `pod` was read and opts out of Workloads.
 
-    It has no effect on a bound Pod that is annotated with a PodGroup.
+    Return False for a bound Pod that is annotated with a PodGroup: it stays in it.
     """
     if pod.bound and pod.settled_group:
         return False
@@ -420,6 +430,7 @@ def _is_opted_out(pod: StoredPod, top_owners: TopOwners) -> bool:
 
 
 def _reference(obj: Object) -> Object:
+    """Return a reference to `obj`, with its uid."""
     metadata = obj["metadata"]
     return {
         "apiVersion": obj["apiVersion"],

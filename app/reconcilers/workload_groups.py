@@ -1,4 +1,4 @@
-"""Look up the group that a Pod names, in the caches."""
+"""Find the group that a Pod names in the caches."""
 
 from msgspec.structs import replace
 
@@ -9,10 +9,10 @@ from app.rules.workload.kai_podgroup import Remark
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
-    """Return the group that `pod` names, or the reason why it has none yet.
+    """Return the group that `pod` names, or a remark for its event if there is no such group.
 
-    For a PodGroup of scheduling.k8s.io, its Workload must exist too. The Workload may name the
-    queue, which is written only when the KAI PodGroup is created.
+    If a PodGroup of scheduling.k8s.io names a Workload, that must exist too: it may name the queue,
+    which is written only when the KAI PodGroup is created.
     """
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 

@@ -1,7 +1,7 @@
-"""The writes of KAI PodGroups and of the annotations of their Pods.
+"""Write KAI PodGroups, and two annotations of their Pods.
 
 One annotation has the name of the KAI PodGroup, and the other makes KAI's podgrouper skip the Pod.
-If another writer keeps changing them back, the writer records an event and backs off.
+If another writer keeps changing them back, an event reports that, and writes are made less often.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, forms, is_of_group
 
 INVALID = 422
-"""The status code of an object that the schema of its CRD rejects."""
+"""The HTTP status if the schema of its CRD rejects an object."""
 AT_ONCE = 8
 """The number of Pods that are written at once."""
 IN_A_STEP = 64
@@ -38,7 +38,7 @@ class PodGroupWriter(Value):
     client: Client
     """Sends the writes."""
     caches: WorkloadCaches
-    """The stored PodGroups. Written PodGroups are added at once."""
+    """Has the stored PodGroups. Written PodGroups are added at once."""
     notices: Notices
     """Records events, without repeating them."""
     keys: LabelKeys
@@ -49,11 +49,12 @@ class PodGroupWriter(Value):
     async def put(
         self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
-        """Create or correct the PodGroup of `group`, so that it equals `desired`.
+        """Create or correct the PodGroup of `group`, so that it has the fields of `desired`.
 
-        Return the stored PodGroup and, if another writer keeps changing it, the seconds until the
-        next attempt. The first value is None if a PodGroup with that name exists that was not
-        created for `group`.
+        If an old CRD rejects a field, write an older form of it. Return the PodGroup as it was
+        before a correction and, if another writer keeps changing it, the seconds until the next
+        attempt. The first value is None if a PodGroup with that name exists that was not created
+        for `group`.
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}
@@ -81,7 +82,7 @@ class PodGroupWriter(Value):
         return stored, await self._correct(stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
-        """Create the PodGroup. Return it, or the existing PodGroup with the same name."""
+        """Create the PodGroup and return it, or return the existing PodGroup with the same name."""
         try:
             stored = await self.client.create(POD_GROUP, desired, namespace)
         except Conflict as conflict:
@@ -94,7 +95,7 @@ class PodGroupWriter(Value):
         return stored
 
     async def _correct(self, stored: Object, version: str, patch: Object) -> float | None:
-        """Write `patch` if the PodGroup still has the resourceVersion `version`.
+        """Write `patch` if the PodGroup still has the resourceVersion `version`, and return None.
 
         Raise Conflict if it has changed. If another writer keeps undoing the patch, write nothing,
         and return the seconds until the next attempt.
@@ -120,9 +121,10 @@ class PodGroupWriter(Value):
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Record an event with `remark` on the stored PodGroup, unless it is the last recorded one.
+        """Record an event with `remark` on the PodGroup `stored`, unless it was already recorded.
 
-        None means that the last remark on `subject` no longer holds.
+        A remark replaces the last one with the same `subject`. None means that the last one no
+        longer holds.
         """
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
@@ -134,22 +136,23 @@ class PodGroupWriter(Value):
 
 
 class PodWriter(Value):
-    """A writer of annotations of Pods. It sends a patch for each Pod, up to AT_ONCE at a time."""
+    """A writer of the annotations of Pods. It patches up to AT_ONCE Pods at a time."""
 
     client: Client
     """Sends the patches."""
     caches: WorkloadCaches
-    """Gets the written Pods at once."""
+    """Has the cached Pods. Written Pods are added at once."""
     notices: Notices
     """Records events, without repeating them."""
     rewrites: Rewrites
     """Counts the writes of each Pod."""
 
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
-        """Annotate `pods` with the name of their PodGroup.
+        """Annotate `pods` with the name of their PodGroup, and make KAI's podgrouper skip them.
 
-        If another writer keeps changing some of them back, or not all are written yet, return the
-        seconds until the next attempt. An error is raised only after IN_A_STEP Pods were tried.
+        At most IN_A_STEP Pods are written. If some are left, or another writer keeps changing some
+        back, return the seconds until the next attempt, otherwise None. If a ClusterError occurs,
+        raise the first one after all of these Pods were tried.
         """
         return await self._write(
             key,
@@ -161,7 +164,7 @@ class PodWriter(Value):
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
         """Make KAI's podgrouper skip `pods`, so that KAI does not schedule each of them alone.
 
-        Return the same as `assign`.
+        Return and raise the same as `assign`.
         """
         unmarked = [pod for pod in pods if not pod.marked]
         return (
@@ -173,8 +176,8 @@ class PodWriter(Value):
     async def release(self, key: Key, pods: Sequence[StoredPod], whose: str) -> float | None:
         """Remove both annotations of `pods`, so that KAI's podgrouper groups them.
 
-        `whose` names the object whose annotation opts out of Workloads, for the event. Return the
-        same as `assign`.
+        `whose` names the object whose annotation opts out of Workloads, for the event. Return and
+        raise the same as `assign`.
         """
         if not pods:
             return None
@@ -190,6 +193,7 @@ class PodWriter(Value):
         return pause
 
     def _is_marked(self, pod: StoredPod) -> bool:
+        """Return whether the cached Pod, which `pod` may be older than, is marked."""
         stored = self.caches.pods.get(pod.namespace, pod.name)
         return stored is not None and stored.uid == pod.uid and stored.marked
 
@@ -206,7 +210,7 @@ class PodWriter(Value):
     async def _patch_all(
         self, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
     ) -> None:
-        """Patch `pods`, and raise the first error afterwards."""
+        """Patch `pods`, and raise the first ClusterError afterwards, if any."""
         waiting = iter(pods)
         workers = (
             self._patch_each(waiting, annotations, purpose) for _ in range(min(AT_ONCE, len(pods)))
@@ -218,7 +222,7 @@ class PodWriter(Value):
     async def _patch_each(
         self, pods: Iterator[StoredPod], annotations: JsonMap, purpose: str
     ) -> list[ClusterError]:
-        """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
+        """Patch the remaining `pods`, an iterator that workers share, and return the errors."""
         failures: list[ClusterError] = []
         for pod in pods:
             ref = ObjectRef(POD, pod.name, pod.namespace)
@@ -233,6 +237,7 @@ class PodWriter(Value):
         return failures
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
+        """Record an event on the first of `contested`, whose annotations another writer changes."""
         subject = (key[0], f"{key[1]}/annotations")
         if not contested:
             self.notices.forget(subject)
@@ -250,6 +255,6 @@ def _counted(pod: StoredPod, purpose: str) -> Key:
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
-    """Return the first of `pods` by name. They get the event that concerns all of them."""
+    """Return references to the first MOST_EVENTS `pods` by name, for an event about all of them."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
     return [Regarding.to(POD, pod.name, pod.namespace, pod.uid) for pod in first]

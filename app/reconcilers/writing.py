@@ -1,4 +1,4 @@
-"""The means by which reconcilers write: a client, events, and a limit for contested writes."""
+"""Provide what reconcilers write with: a client, events, and a limit for contested writes."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -14,7 +14,7 @@ from app.kube.events import Notices, Recorder, Regarding
 
 
 class Writing(Value, dict=True):
-    """The means by which one reconciler writes."""
+    """What one reconciler writes with."""
 
     client: Client
     """Sends the writes."""
@@ -25,7 +25,7 @@ class Writing(Value, dict=True):
 
     @cached_property
     def notices(self) -> Notices:
-        """The last event on each object, so that it is not repeated."""
+        """Records warnings as events, each only once while its problem lasts."""
         return Notices(self.events)
 
 
@@ -40,5 +40,5 @@ def names_of(objects: Iterable[Object]) -> str:
 
 
 def regarding_set(pcs: PodCliqueSet) -> Regarding:
-    """Return the reference with which an Event regards `pcs`."""
+    """Return the reference to `pcs` for an Event about it."""
     return Regarding.to(POD_CLIQUE_SET, pcs.name, pcs.namespace, pcs.uid)
