@@ -1,1 +1,1 @@
-"""Certificates: creation, checks, rotation, serving, and the caBundles of the webhooks."""
+"""Create, check, rotate and serve certificates, and publish their CAs to the webhooks."""

@@ -15,6 +15,7 @@ from app.objects.shape import JsonMap
 from app.objects.time import Clock
 
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+"""The kinds of both webhook configurations."""
 
 INJECTED = ("inject-ca-from", "inject-ca-from-secret", "inject-apiserver-ca")
 """The annotations `cert-manager.io/...` that make cert-manager's cainjector write the caBundles."""
@@ -28,12 +29,12 @@ logger = logging.getLogger(__name__)
 class CaBundles:
     """The caBundles of the webhooks that call `service`, in both configurations `name`.
 
-    `problems` are the reasons why the last `publish` did not write a configuration. `clock` returns
-    the monotonic time in seconds.
+    Webhooks that call a URL are ours too. `clock` returns the monotonic time in seconds.
     """
 
     def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
         self.problems: list[str] = []
+        """The reasons why the last `publish` did not write a configuration, for people."""
         self._client = client
         self._name = name
         self._service = service
@@ -56,7 +57,7 @@ class CaBundles:
     def seconds_trusted(self, ca: bytes) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is PEM. Return None if a webhook does not trust it.
+        `ca` is normalized PEM. Return None if a webhook does not trust it.
         """
         return self._trust.seconds(ca, self._clock())
 
@@ -67,8 +68,8 @@ class CaBundles:
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Write `bundle_pem` to the configurations that have another caBundle.
 
-        Each write succeeds only if the resourceVersion is still the one that was read. Try both
-        configurations, and return the last error.
+        A write fails with a Conflict if the configuration has changed since it was read. Try both
+        configurations, and return the last error, or None.
         """
         self.problems = []
         failed = None
@@ -83,6 +84,10 @@ class CaBundles:
     async def _publish_in(
         self, resource: Resource, configuration: Object, bundle_pem: bytes
     ) -> Object:
+        """Write `bundle_pem` to one configuration if it differs, and return the configuration.
+
+        If it must not be written, add the reason to `problems`.
+        """
         webhooks = with_ca_bundle(configuration, self._service, bundle_pem)
         if webhooks == (configuration.get("webhooks") or []):
             return configuration
@@ -110,6 +115,7 @@ class CaBundles:
         )
 
     def _track(self) -> None:
+        """Record which CAs the webhooks trust now."""
         self._trust.see(self._bundles(), self._clock())
 
     def _bundles(self) -> list[frozenset[bytes]]:
@@ -121,17 +127,17 @@ class CaBundles:
 
 
 class Trust(Struct):
-    """The CAs that all webhooks trust, each with the time since which they have trusted it.
-
-    Times are monotonic seconds.
+    """The CAs that all webhooks trust, and for how long they have trusted each of them.
 
     API servers get a changed configuration with a delay. So it matters how long a CA has been in
     every caBundle without interruption. Without webhooks there are no clients, and every CA counts
-    as trusted.
+    as trusted. Times are monotonic, in seconds.
     """
 
     _since: dict[bytes, float] = {}
+    """The time since which all webhooks trust a CA, by CA."""
     _has_clients: bool = True
+    """Whether there is a webhook."""
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
         """Record the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
@@ -142,7 +148,8 @@ class Trust(Struct):
     def seconds(self, ca: bytes, at: float) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is PEM. Return None if a webhook does not trust it.
+        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if one of them
+        does not trust it.
         """
         if not self._has_clients:
             return math.inf
@@ -194,6 +201,7 @@ def _client(webhook: JsonMap) -> JsonMap:
 
 
 def _cas(client: JsonMap) -> frozenset[bytes]:
+    """Return the CAs in the caBundle of a webhook's clientConfig, or none if it is invalid."""
     try:
         return frozenset(split_bundle(base64.b64decode(client.get("caBundle") or "")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""One certificate: its fields, checks whether it can serve, and its creation.
+"""Create certificates, read their fields, and check whether a server can use them.
 
 Names and times (with a time zone) are arguments. No clock and no files are read.
 
@@ -28,6 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from app.base.value import Value
 
 _CHAIN_LIMIT = 8
+"""The maximum number of certificates in a chain that is followed."""
 
 
 class Pair(Value):
@@ -47,19 +48,19 @@ class CertificateInfo(Value):
     """The fields of a certificate."""
 
     subject: str
-    """The subject, as in RFC 4514."""
+    """The subject in the format of RFC 4514."""
     issuer: str
-    """The issuer, as in RFC 4514."""
+    """The issuer in the format of RFC 4514."""
     names: tuple[str, ...]
     """The DNS names, followed by the IP addresses."""
     not_before: datetime
-    """The time at which it becomes valid."""
+    """The time at which the certificate becomes valid."""
     not_after: datetime
-    """The time at which it expires."""
+    """The time at which the certificate expires."""
     is_ca: bool
-    """Whether it can sign other certificates."""
+    """Whether the certificate can sign other certificates."""
     fingerprint: str
-    """Its SHA-256 digest in hex."""
+    """The SHA-256 digest of the certificate in hex."""
 
 
 def inspect(pem: bytes) -> CertificateInfo:
@@ -78,20 +79,20 @@ def split_bundle(pem: bytes) -> tuple[bytes, ...]:
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     """Return whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
 
-    Raise ValueError if one is missing.
+    Raise ValueError if one of them has no certificate.
     """
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
 
 def renewal_time(info: CertificateInfo) -> datetime:
-    """Return the time to replace a certificate, which is after two thirds of its validity."""
+    """Return the time at which to replace a certificate: after two thirds of its validity."""
     return info.not_before + (info.not_after - info.not_before) * (2 / 3)
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
     """Return all certificates in `pem`.
 
-    Raise ValueError if `pem` is not a list of certificates, or has a key of an unknown type.
+    Raise ValueError if there is none, or if one can't be parsed or has a key of an unknown type.
     """
     try:
         # cryptography warns about the serial number 0, which the CAs of many operators have
@@ -120,9 +121,10 @@ def plainly(error: Exception) -> str:
 def check_pair(
     pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
-    """Return all reasons why `pair` cannot serve `names` at `now`.
+    """Return all reasons why a server can't use `pair` for `names` at `now`.
 
-    They are the reasons of `check_certificate`, and a mismatch of certificate and key.
+    In addition to `check_certificate`, the private key must be readable and belong to the
+    certificate.
     """
     findings = check_certificate(pair.cert_pem, ca_bundle, names, now)
     try:
@@ -138,8 +140,8 @@ def check_certificate(
     """Return all reasons why a client does not trust `cert_pem` for `names` at `now`.
 
     `cert_pem` is PEM, with or without intermediates. With a `ca_bundle` (PEM), the certificate must
-    be signed by one of its CAs, directly or through intermediates. A name is a DNS name or an IP
-    address.
+    be signed by one of its CAs, directly or through intermediates. Without one, signatures are not
+    checked. A name is a DNS name or an IP address.
     """
     try:
         leaf, *intermediates = load_certificates(cert_pem)
@@ -236,6 +238,7 @@ def _check_issuer(
 def _issuer_among(
     candidates: list[x509.Certificate], certificate: x509.Certificate, now: datetime
 ) -> x509.Certificate | None:
+    """Return the first CA in `candidates` that is valid now and signed `certificate`, or None."""
     for candidate in candidates:
         info = _info(candidate)
         if (
@@ -308,7 +311,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Return the key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
+    """Return the key in `key_pem`, a CA's. Raise ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
@@ -316,7 +319,10 @@ def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Return the AuthorityKeyIdentifier of certificates that `issuer` signs."""
+    """Return the AuthorityKeyIdentifier for certificates that `issuer` signs.
+
+    Raise ExtensionNotFound if `issuer` has no SubjectKeyIdentifier.
+    """
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
@@ -328,7 +334,10 @@ _COMMON_NAME_LIMIT = 64
 
 
 def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
-    """Return a self-signed CA that can sign serving certificates, but no other CAs."""
+    """Return a new self-signed CA that can sign serving certificates, but no other CAs.
+
+    It is valid from `begin` to `end`.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(common_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -346,10 +355,11 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
-    """Return a serving certificate for `names`, signed by `ca`.
+    """Return a new serving certificate for `names`, signed by `ca`.
 
-    Names are DNS names and IP addresses. Raise ValueError if there is no name, if a name is not
-    allowed in a certificate, or if the certificate would expire after its CA.
+    It is valid from `begin` to `end`. Names are DNS names and IP addresses. Raise ValueError if
+    there is no name, if a name is not allowed in a certificate, or if `end` is after the end of the
+    CA.
     """
     dns_names = [name for name in names if address_of(name) is None]
     addresses = [address for name in names if (address := address_of(name)) is not None]
@@ -419,9 +429,9 @@ def _subject(common_name: str) -> x509.Name:
 
 
 def _fitting(names: Sequence[str]) -> str:
-    """Return the first name that is short enough for a common name.
+    """Return the first name with at most 64 characters, the limit for a common name.
 
-    A common name has at most 64 characters. Clients read only the alternative names.
+    If there is none, return another text, because clients read only the alternative names.
     """
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 

@@ -1,9 +1,10 @@
-"""The groups for TLS key exchange: X25519 and P-256, and none with finite fields (ffdhe).
+"""Restrict TLS key exchange to the groups X25519 and P-256.
 
-A ClientHello with a key share for ffdhe8192 costs the server 158 ms and its client nothing. Up to
-3.14, Python can restrict a context to a single group only. A list of groups must be in a
-configuration file of OpenSSL, which reads it when it is loaded. So this module must be imported
-before `ssl`, and imports no module that loads OpenSSL.
+Groups with finite fields (ffdhe) are excluded, because a ClientHello with a key share for ffdhe8192
+costs the server 158 ms and its client nothing. Up to 3.14, Python can restrict a context to a
+single group only. A list of groups must be in a configuration file, which OpenSSL reads when it is
+loaded. So `configure_openssl` must be called before `ssl` is imported, and this module imports no
+module that loads OpenSSL.
 """
 
 import os
@@ -21,7 +22,10 @@ _LIBRARIES = {"_ssl", "_hashlib"}
 
 
 def configure_openssl() -> None:
-    """Make OpenSSL read our configuration file, unless it is already loaded or has another one."""
+    """Make OpenSSL read our configuration file when it is loaded.
+
+    Do nothing if OpenSSL is already loaded, or if OPENSSL_CONF names another file.
+    """
     if not _LIBRARIES & sys.modules.keys():
         os.environ.setdefault(_VARIABLE, _FILE)
 

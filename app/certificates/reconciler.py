@@ -1,4 +1,4 @@
-"""The reconciler of self-managed certificates.
+"""Reconcile self-managed certificates.
 
 All replicas share a certificate in a Secret. Its CAs are in the caBundles of both webhook
 configurations.
@@ -12,12 +12,12 @@ from reverting each other's writes, even if a replica ends between any two calls
 - The configurations are read before the Secret, and written only with the resourceVersion that was
   read. Each caBundle was in the Secret earlier, so the Secret that is read afterwards is not older.
   Therefore, a caBundle is never replaced by an older one.
-- A replica uses a certificate only after all our caBundles trust its CA. If the current certificate
-  is valid, the replica waits until they have trusted the CA for `settleSeconds`, because API
-  servers get a changed configuration with a delay.
+- A replica uses a certificate only after all our caBundles have its CA. If the current certificate
+  is valid, the replica waits until they have had the CA for `settleSeconds`, because API servers
+  get a changed configuration with a delay.
 
-A reconcile makes at most one step of a rotation (`certificates.rotate`), and the next reconcile
-publishes it.
+A reconcile makes at most one step of a rotation (`certificates/rotation.py`), and the next
+reconcile publishes it.
 """
 
 import asyncio
@@ -54,19 +54,20 @@ from app.objects.resource import SECRET
 from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
-"""The labels of the Secret. A Secret without them is never overwritten."""
+"""The labels of the Secret. A Secret with content but without them is never overwritten."""
 LOOK_SECONDS = 600.0
 """The maximum time between two reconciles."""
 RETRY_SECONDS = 5.0
 """The time until the next reconcile after a problem."""
 _PLACEHOLDER_LIFE = timedelta(days=365)
+"""The validity of the certificate that is served before the Secret has been read."""
 
 Step = tuple[str, Holdings]
 """A reason and the new content of the Secret.
 
-The reason is a step of `certificates.rotate`, `restore` (the Secret is missing or broken, and this
-replica knows its previous content), or `trust` (the Secret lacks the CA of the certificate that
-this replica uses).
+The reason is a `Reason` of `certificates/rotation.py`, `restore` (the Secret is missing or broken,
+and this replica knows its previous content), or `trust` (the Secret lacks the CA of the certificate
+that this replica uses).
 """
 
 logger = logging.getLogger(__name__)
@@ -110,8 +111,11 @@ class CertificateReconciler(CertificateSource):
         self._secret = ObjectRef(SECRET, settings.secret_name, settings.namespace)
         self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
-        self._shown: Holdings | None = None  # with the serving certificate
+        """The last usable content of the Secret."""
+        self._shown: Holdings | None = None
+        """The content of the Secret with the certificate that this replica serves."""
         self._problems: list[str] = []
+        """The problems of the current reconcile, for people."""
         self._watched: dict[str, WatchStore[str]] = {}
         self._loop = Loop(self, observe=observe)
 
@@ -124,6 +128,7 @@ class CertificateReconciler(CertificateSource):
             tasks.create_task(self._loop.run(), name=self.name)
 
     async def _watch(self, ref: ObjectRef) -> None:
+        """Reconcile after each change of one object, until cancelled."""
         store = self._watched[ref.resource.plural] = WatchStore(
             lambda obj: str(obj["metadata"].get("resourceVersion"))
         )
@@ -148,7 +153,12 @@ class CertificateReconciler(CertificateSource):
         return [(self.settings.namespace, self.settings.secret_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Compare the Secret and the configurations, and write at most one difference."""
+        """Read the Secret and the configurations, and bring them closer to the desired state.
+
+        This publishes the caBundles, serves the certificate if that is safe, and makes at most one
+        step of a rotation. Return the seconds until the next reconcile. Raise ClusterError if a
+        request fails.
+        """
         self._problems = []
         try:
             return await self._look()
@@ -161,7 +171,7 @@ class CertificateReconciler(CertificateSource):
             self._note("certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
-        await self._bundles.read()  # before the Secret, see the module docstring
+        await self._bundles.read()  # this must come before the Secret: see the module docstring
         secret = await find(self.client, self._secret)
         holdings = self._usable(secret)
         failed = None
@@ -172,7 +182,7 @@ class CertificateReconciler(CertificateSource):
             self._show(holdings)
 
         step = self._step(secret, holdings)
-        if step is not None and await self._taken(secret, *step):
+        if step is not None and await self._take_step(secret, *step):
             return 0.0
         if failed:
             raise failed
@@ -180,6 +190,7 @@ class CertificateReconciler(CertificateSource):
         return self._next_look(holdings)
 
     def _usable(self, secret: Object | None) -> Holdings | None:
+        """Return the content of the Secret, or None, with a problem, if it can't be used."""
         if secret is None or not secret.get("data"):
             if self._holdings:
                 self._problems.append(f"Secret {self._place} is gone or empty")
@@ -191,6 +202,7 @@ class CertificateReconciler(CertificateSource):
             return None
 
     def _show(self, holdings: Holdings) -> None:
+        """Serve the certificate in `holdings` if it is not served yet and clients trust it."""
         if self._is_shown(holdings) or not self._is_timely(holdings):
             return
 
@@ -209,9 +221,10 @@ class CertificateReconciler(CertificateSource):
         self._shown = holdings
 
     def _is_timely(self, holdings: Holdings) -> bool:
-        """Return whether the certificate and its CA are valid now by the clock of this replica.
+        """Return whether the certificate in `holdings` can be served at this time.
 
-        The replica that created them may have a different clock.
+        It can't be if it has expired. If it or its CA is not valid yet, because the replica that
+        created it has another clock, it is served only if there is no better certificate.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
@@ -225,9 +238,11 @@ class CertificateReconciler(CertificateSource):
         return now <= infos[0].not_after
 
     def _is_shown(self, holdings: Holdings) -> bool:
+        """Return whether this replica serves the certificate in `holdings`."""
         return self._shown is not None and self._shown.leaf.cert_pem == holdings.leaf.cert_pem
 
     def _serves_well(self) -> bool:
+        """Return whether the served certificate has not expired and all webhooks trust its CA."""
         shown = self._shown
         return (
             shown is not None
@@ -236,12 +251,19 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """Return the CA of the certificate that we use, if the Secret's bundle lacks it."""
+        """Return the CA of the served certificate if the Secret's bundle lacks it, otherwise ().
+
+        Return () also if the CA has expired, or if the Secret is not ours.
+        """
         if not self._shown or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)
 
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
+        """Return the step that is due for the Secret, or None if none is.
+
+        `holdings` are its content, or None if it can't be used.
+        """
         now = self._now()
         if not holdings:
             if self._holdings:
@@ -265,8 +287,11 @@ class CertificateReconciler(CertificateSource):
             else (reason, rotated(reason, holdings, self.names, now, self.terms))
         )
 
-    async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
-        """Write the Secret. Return False if it must not be written."""
+    async def _take_step(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
+        """Write `holdings` to the Secret and return True.
+
+        If the Secret must not be written, add the problem and return False.
+        """
         if _is_foreign(secret):
             label = f"{MANAGED_BY}={MANAGER}"
             self._problems.append(
@@ -290,6 +315,10 @@ class CertificateReconciler(CertificateSource):
         return True
 
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
+        """Create the Secret, or write it if it has not changed since it was read.
+
+        Raise Conflict if another replica was faster.
+        """
         data = written_holdings(holdings)
         if secret is None:
             metadata = {"name": self.settings.secret_name, "labels": OUR_LABELS}
@@ -300,6 +329,7 @@ class CertificateReconciler(CertificateSource):
         await self.client.patch(self._secret, {"metadata": metadata, "data": data})
 
     def _next_look(self, holdings: Holdings | None) -> float:
+        """Return the seconds until the next reconcile."""
         if not holdings or self._problems:
             return RETRY_SECONDS
 
@@ -334,8 +364,8 @@ def self_managed_source(
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 
-    It starts with a certificate that no API server trusts. Probes don't verify certificates, so
-    they get the reason why the server is not ready until the Secret has been read.
+    Until the Secret has been read, it serves a certificate that no API server trusts. Probes don't
+    verify certificates, so they can learn why the server is not ready.
     """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
     now = utc_now()

@@ -1,4 +1,4 @@
-"""The rotation of certificates: which step is due when, and its result.
+"""Decide which step of a rotation of certificates is due, and return its result.
 
 Times are arguments with a time zone. No clock is read.
 
@@ -6,9 +6,9 @@ A CA is replaced in two steps, so that clients trust it before they get a certif
 signed:
 
 1. The new CA becomes the first one in the bundle. The serving certificate is still signed by the
-  previous CA.
+   previous CA.
 2. Once the new CA is `settled`, which means that it has been in every caBundle for long enough, it
-  signs a new serving certificate.
+   signs a new serving certificate.
 
 The previous CA remains in the bundle until it expires.
 """
@@ -38,11 +38,11 @@ _MOST_SKEW = timedelta(minutes=5)
 
 
 class Terms(Value):
-    """The validity periods of certificates. A certificate is replaced after two thirds of its
-    period.
+    """The validity periods of certificates.
 
-    The period of a CA must be at least three times the period of a serving certificate. Otherwise,
-    the end of the CA would shorten the validity of a serving certificate.
+    A certificate is replaced after two thirds of its period. The period of a CA must be at least
+    three times the period of a serving certificate. Otherwise, the end of the CA would shorten the
+    validity of a serving certificate.
     """
 
     ca_life: timedelta = timedelta(days=365)
@@ -54,7 +54,7 @@ class Terms(Value):
     def skew(self) -> timedelta:
         """The tolerated difference between clocks.
 
-        Certificates become valid earlier by this time, and CAs are trusted longer.
+        Certificates become valid earlier by this time, and CAs stay in the bundle longer.
         """
         return min(_MOST_SKEW, self.leaf_life / 10)
 
@@ -67,15 +67,15 @@ def due(
     *,
     settled: bool = False,
 ) -> Reason | None:
-    """Return the step that is due at `now`, or None.
+    """Return the step that is due at `now`, or None if none is.
 
-    `names` are the names that the serving certificate must have. `settled` tells whether clients
+    `names` are the names that the serving certificate must have. `settled` says whether clients
     trust the signing CA, so that it can sign a new serving certificate.
     """
     if now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
     if now >= inspect(holdings.leaf.cert_pem).not_after:
-        return "leaf"  # no client accepts the expired one, so there is nothing to wait for
+        return "leaf"  # no client accepts the expired one, so don't wait until the CA is settled
     if holdings.issuer() == holdings.ca.cert_pem:
         reason = _due_under_one_ca(holdings, names, now)
         if reason is not None:
@@ -93,8 +93,8 @@ def due(
 def early(holdings: Holdings, now: datetime) -> Reason | None:
     """Return the step that replaces a certificate that is not valid yet, or None.
 
-    It was created by a replica whose clock was ahead. Clients reject it like an expired
-    certificate.
+    Such a certificate was created by a replica whose clock was ahead. Clients reject it like an
+    expired one.
     """
     if now < inspect(holdings.ca.cert_pem).not_before:
         return "issue"
@@ -118,7 +118,7 @@ def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime)
 
 
 def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
-    """Return the next time at which the result of `due` may change, or None."""
+    """Return the next time at which the result of `due` may change, or None if it won't."""
     ca = inspect(holdings.ca.cert_pem)
     leaf = inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
@@ -129,7 +129,10 @@ def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None
 def new_holdings(
     names: Sequence[str], now: datetime, terms: Terms, previous: Iterable[bytes] = ()
 ) -> Holdings:
-    """Return new holdings. Their bundle also has the CAs in `previous`, as PEM."""
+    """Return holdings with a new CA and a new serving certificate for `names`.
+
+    Their bundle also has the CAs in `previous` (PEM) that have not expired.
+    """
     ca = _new_ca(now, terms)
     return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(previous, now, terms))
 
@@ -155,12 +158,12 @@ def rotated(
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
-    """Return the CAs in `cas` that have not expired, without duplicates."""
+    """Return the CAs in `cas` (PEM) that expired at most `terms.skew` ago, without duplicates."""
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
 
 def is_own_ca(ca: bytes) -> bool:
-    """Return whether `ca` has the name of our own CAs."""
+    """Return whether the name of `ca` (PEM) is that of a CA which we created."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
 
 
@@ -171,6 +174,9 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 
 
 def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
-    """Return a new serving certificate for `names`, signed by `ca`."""
+    """Return a new serving certificate for `names`, signed by `ca`.
+
+    It expires with `ca`, or earlier if `terms` say so.
+    """
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

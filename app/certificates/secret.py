@@ -1,4 +1,4 @@
-"""The content of the certificate Secret.
+"""Decode and encode the content of the certificate Secret.
 
 - `ca.crt`: the bundle of trusted CAs, which is the signing CA followed by the retired CAs
 - `ca.key`: the key of the signing CA
@@ -48,7 +48,7 @@ class Holdings(Value):
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """Return the CA in the bundle that signed the serving certificate.
+        """Return the CA in the bundle, as PEM, that signed the serving certificate.
 
         Raise BrokenHoldingsError if none of them did.
         """
@@ -61,7 +61,7 @@ class Holdings(Value):
 def read_holdings(data: JsonMap) -> Holdings:
     """Return the holdings in the `data` of a Secret (base64). Certificates may have expired.
 
-    Raise BrokenHoldingsError with all problems.
+    Raise BrokenHoldingsError if they can't be used.
     """
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:

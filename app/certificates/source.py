@@ -1,4 +1,4 @@
-"""The serving certificate, which can be replaced while the server runs, and its source in files.
+"""Serve a certificate that can be replaced while the server runs, and load it from files.
 
 A source provides the certificate, and its readiness and metrics. The files are a mounted Secret, or
 a development certificate and its CA, which the first start creates in a directory. The client CAs
@@ -39,6 +39,7 @@ LOOK_SECONDS = 10.0
 _CA_NAME = "grove-admission development CA"
 _TERMS = Terms(timedelta(days=3650), timedelta(days=365))
 _SPARE = timedelta(days=7)
+"""The time for which a development certificate must still be valid to be kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,12 @@ class BrokenPairError(ValueError):
 class ServingCertificate:
     """A server-side SSL context whose certificate can be replaced between two handshakes.
 
-    Every handshake uses the context of the newest valid pair. If pairs were loaded into the same
-    context, it would have two certificates after a change of the key type, and a mismatched pair
-    after an error.
+    Every handshake uses the context of the newest valid pair. Each pair gets a new context, because
+    one into which several were loaded would have two certificates after a change of the key type,
+    and a mismatched pair after an error.
 
-    With `client_cas` (PEM), a client may present a certificate that one of them signed. The app
-    decides whether it must. Raise ValueError if `client_cas` are invalid.
+    With `client_cas` (PEM), a client may present a certificate that one of them signed. The
+    application decides whether it must. Raise ValueError or SSLError if `client_cas` are invalid.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
@@ -67,11 +68,12 @@ class ServingCertificate:
         certificate, and it can resume only sessions of the same context.
         """
         self.info: CertificateInfo | None = None
+        """The fields of the loaded certificate, or None if none is loaded yet."""
         self._pair: Pair | None = None
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Use `pair` from the next handshake on.
+        """Use `pair` from the next handshake on, and return the fields of its certificate.
 
         If it can't be used, change nothing, and raise BrokenPairError.
         """
@@ -104,7 +106,10 @@ class ServingCertificate:
     def _hand_over(
         self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
     ) -> int | None:
-        """Choose the certificate of a handshake, as its `sni_callback`."""
+        """Give the newest context to a handshake, as its `sni_callback`.
+
+        Return None, or the TLS alert that ends the handshake if no certificate is loaded yet.
+        """
         if self._newest is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
@@ -112,6 +117,7 @@ class ServingCertificate:
 
 
 def _context_of(pair: Pair, client_cas: bytes) -> ssl.SSLContext:
+    """Return a new context that serves `pair`. Raise SSLError or ValueError if it is unusable."""
     context = _server_context(client_cas)
     with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -119,6 +125,10 @@ def _context_of(pair: Pair, client_cas: bytes) -> ssl.SSLContext:
 
 
 def _server_context(client_cas: bytes) -> ssl.SSLContext:
+    """Return a new context without a certificate.
+
+    Raise ValueError or SSLError if `client_cas` are invalid.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -137,7 +147,10 @@ def _no_password() -> str:
 
 
 def _reasons(pair: Pair) -> list[str]:
-    """Return the reasons why OpenSSL rejected `pair`, which are never its validity period."""
+    """Return the reasons why OpenSSL may have rejected `pair`.
+
+    Its validity period is not examined, because OpenSSL accepts an expired certificate here.
+    """
     try:
         now = inspect(pair.cert_pem).not_before
     except ValueError:
@@ -149,8 +162,8 @@ def _reasons(pair: Pair) -> list[str]:
 def _as_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with `content`, because the ssl module reads keys only from files.
 
-    If the system supports it, the file is in memory. Keys are then not written to a disk, and the
-    root file system can be read-only.
+    If the system supports it, the file is in memory. Then no key is written to a disk, and the root
+    file system can be read-only.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:
@@ -166,22 +179,24 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 class CertificateSource(Part, ABC):
-    """A source of `certificate` that keeps it up to date while `run` runs.
+    """A source that keeps `certificate` up to date while `run` runs.
 
-    `rotations` counts replacements by reason, and `failures` counts failed checks. `last_error` is
-    the reason why the last check failed, or None. `now` returns the time with a time zone.
+    `now` returns the time with a time zone.
     """
 
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
+        """The number of replacements, by reason."""
         self.failures = 0
+        """The number of failed checks."""
         self.last_error: str | None = None
+        """The reason why the last check failed, or None if it succeeded."""
         self._now = now
 
     @abstractmethod
     async def run(self) -> None:
-        """Run until it is cancelled."""
+        """Keep the certificate up to date until cancelled."""
 
     @property
     def not_after(self) -> datetime | None:
@@ -195,7 +210,7 @@ class CertificateSource(Part, ABC):
     def healthy(self) -> bool:
         """Return whether a certificate of this source is loaded and has not expired.
 
-        A failed check does not change that.
+        Return True also if only a later check has failed.
         """
         return self.not_after is not None and self._now() <= self.not_after
 
@@ -232,7 +247,10 @@ class CertificateSource(Part, ABC):
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, until)
 
     def _note(self, what: str, problem: str) -> None:
-        """Count `problem`, and log it if it is new. "" means that there is no problem."""
+        """Count `problem`, and log it if it is new. "" stands for no problem.
+
+        `what` begins the log message.
+        """
         if problem:
             self.failures += 1
         if problem and problem != self.last_error:
@@ -243,11 +261,9 @@ class CertificateSource(Part, ABC):
         self.last_error = problem or None
 
     def _problem(self) -> str:
+        """Return why the readiness check fails."""
         state = "is not loaded yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
-
-
-# Files.
 
 
 class FileSource(CertificateSource):
@@ -255,8 +271,8 @@ class FileSource(CertificateSource):
 
     It compares the content of the files, so that it does not matter how they are replaced. A pair
     that is invalid, mismatched (because it was read during a change) or not valid now is not
-    loaded, and is retried at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
-    counts reloads, and `failures` counts checks that found an unusable pair.
+    loaded, and is tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
+    counts reloads, and `failures` counts checks that found no usable pair.
     """
 
     def __init__(
@@ -279,7 +295,7 @@ class FileSource(CertificateSource):
     def poll(self) -> bool:
         """Check the files once, and return whether a new pair was loaded.
 
-        Unusable files are logged and counted, and raise no error.
+        If the files are unusable, log and count that, and return False.
         """
         try:
             is_new = self._load_changes()
@@ -299,6 +315,10 @@ class FileSource(CertificateSource):
             return None
 
     def _load_changes(self) -> bool:
+        """Load the files if they have changed, and return whether they have.
+
+        Raise OSError or BrokenPairError if they are unusable.
+        """
         pair = Pair(
             read_mounted(self._directory / "tls.crt"), read_mounted(self._directory / "tls.key")
         )
@@ -316,10 +336,10 @@ class FileSource(CertificateSource):
 
 
 def file_source(directory: Path, client_cas: bytes) -> FileSource:
-    """Return the source of the files in `directory`.
+    """Return the source of the files in `directory`, which has loaded them.
 
-    If there is no `tls.crt`, create a development certificate. If it is a development certificate,
-    renew it when needed. Raise OSError if there is no usable certificate.
+    If there is no `tls.crt`, create a development certificate first. If there is a development
+    certificate, renew it if necessary. Raise OSError if there is no usable certificate.
     """
     if not (directory / "tls.crt").exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, utc_now())
@@ -334,9 +354,9 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
     """Ensure that `directory` has a serving certificate (tls.crt, tls.key) for `names`.
 
     The CA in the directory (ca.crt, ca.key) signs it. A certificate that is valid for 7 more days
-    and covers the names is kept. Otherwise a new one is created, with a new CA if the CA expires
-    within 7 days. A name is a DNS name or an IP address. Raise FileExistsError if the directory has
-    other certificates, which are not overwritten.
+    and covers the names is kept. Otherwise, a new one is created, with a new CA if the CA expires
+    within 7 days or is unusable. A name is a DNS name or an IP address. Raise FileExistsError if
+    the directory has other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -353,8 +373,9 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 def is_development(directory: Path) -> bool:
     """Return whether the certificates in `directory` are development certificates of this program.
 
-    The result is also True if a crash left only some of their files. A ca.key alone does not prove
-    it, because the command `grove-admission certs make` creates one too.
+    Return True also for a ca.key without a valid ca.crt, which a crash may leave. If both exist,
+    the subject of the CA decides, because the command `grove-admission certs make` creates these
+    files too.
     """
     ca = _read(directory, "ca")
     if not ca:
@@ -376,10 +397,12 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _is_bad(pair: Pair, ca_bundle: bytes | None, names: Sequence[str], now: datetime) -> bool:
+    """Return whether `pair` can't serve `names` now, or can't in _SPARE."""
     return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
 
 
 def _read(directory: Path, name: str) -> Pair | None:
+    """Return the content of `<name>.crt` and `<name>.key`, or None if one is missing."""
     try:
         return Pair(
             read_mounted(directory / f"{name}.crt"), read_mounted(directory / f"{name}.key")
@@ -389,15 +412,16 @@ def _read(directory: Path, name: str) -> Pair | None:
 
 
 def write_pair(pair: Pair, directory: Path, name: str) -> None:
-    """Write or replace the files `<name>.key` and `<name>.crt`.
+    """Write or replace the files `<name>.key` and `<name>.crt`, in this order.
 
-    If the process crashes in between, the next start detects and corrects the mismatch.
+    If the process crashes between the two, the next start detects and corrects the mismatch.
     """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
+    """Write a file so that readers get either the old or the new content."""
     # mkstemp creates the file with mode 0600, so that nobody else can ever read a key
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -412,16 +436,13 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock `directory`, because two processes may start at the same time."""
+    """Lock `directory` during the block, because two processes may start at the same time."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
-
-
-# Client CAs.
 
 
 def read_client_cas(path: Path) -> bytes:
@@ -435,7 +456,7 @@ def read_client_cas(path: Path) -> bytes:
 
 
 class ClientCas(Part):
-    """The updater of the client CAs of `certificate` from the file `path`.
+    """A part that keeps the client CAs of `certificate` equal to those in the file `path`.
 
     An unusable file never replaces usable CAs. `changed` is called after each change, because
     connections must end if the client presented a certificate of a removed CA.
@@ -457,7 +478,10 @@ class ClientCas(Part):
             self.poll()
 
     def poll(self) -> bool:
-        """Check the file once, and return whether other CAs were loaded."""
+        """Check the file once, and return whether other CAs were loaded.
+
+        If it is unusable, log that, and return False.
+        """
         try:
             pem = read_client_cas(self._path)
             if pem != self._loaded:
@@ -485,6 +509,7 @@ class ClientCas(Part):
         yield gauge("client_ca_expiry_timestamp_seconds", text, min(ends))
 
     def _note_failure(self, problem: str) -> None:
+        """Record why the file is unusable, and log it if that is new."""
         if problem != self._problem:
             logger.error("client CAs not loaded, the previous ones stay in use: %s", problem)
         self._problem = problem
