@@ -1,6 +1,6 @@
 """Report gangs whose pods KAI evicted: an event for each gang, and a counter by cause.
 
-KAI writes its event before it deletes the pod. Therefore a gang that still has enough pods is
+KAI writes its event before it deletes the pod. Therefore, a gang that still has enough pods is
 checked again for a while. Pods that end later have another cause.
 """
 
@@ -23,7 +23,7 @@ from app.waiting.overdue import workload_of
 from app.waiting.reporter import RESOURCES
 
 PLACEMENT_LOST = "PlacementLost"
-"""The reason of our events about evictions."""
+"""The `reason` of the events that we write about evictions."""
 
 CAUSES: Mapping[str, str] = {
     "preempt": "was preempted by higher priority workload",
@@ -32,24 +32,25 @@ CAUSES: Mapping[str, str] = {
     "stalegangeviction": "doesn't meet the minimum required number of pods",
     "other": "",
 }
-"""KAI's words about an eviction, by the action that evicts.
+"""Words in KAI's message about an eviction, by the action of KAI that evicts.
 
 Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. KAI's releases since 0.4 use the
 same words. Annotations of the event name the action too, except where KAI combines several events.
 """
 
 RECENT = 120.0
-"""Seconds for which an eviction counts as the cause. Pods that end later may have another cause."""
+"""The age, in seconds, up to which an eviction is reported."""
 APART = 10.0
-"""Seconds within which KAI evicts all pods that it wants of a gang: an event and a
-deletion each.
+"""The time, in seconds, in which KAI evicts all the pods of a gang that it chose.
+
+It writes an event and deletes the pod, one pod after the other. Later evictions are reported again.
 """
 
 
 class Evictions:
-    """The evictions that have been reported.
+    """A reporter of evictions, which reports each only once.
 
-    `counts` are the numbers of evictions that this leader has reported, by cause.
+    `counts` has the number of evictions that this process has reported, by cause.
     """
 
     def __init__(self, client: Client, events: Recorder) -> None:
@@ -57,17 +58,18 @@ class Evictions:
         self._client = client
         self._events = events
         self._settled: dict[str, float] = {}
-        """When each gang was last evicted, for evictions that were reported or that the gang
-        survived.
+        """The time of the last eviction that needs no report, by gang (namespace/name).
+
+        It has been reported, or the gang still had enough pods APART seconds later.
         """
 
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if any is left. Evictions of background pods are not reported, because
-        these pods are meant to be evicted.
+        Return False if a write must be tried again. Evictions of background pods are not reported,
+        because these pods are meant to be evicted.
         """
-        self._follow(index.facts)
+        self._note_reported(index.facts)
         everything_told = True
         for group in index.facts.pod_groups:
             for event in [*filter(is_of_kai, index.events_about(group.namespace, group.uid))][:1]:
@@ -78,7 +80,10 @@ class Evictions:
         return everything_told
 
     async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
-        """Report an eviction unless the gang still has enough pods. Return False if that failed."""
+        """Report an eviction at `time` unless the gang still has enough pods.
+
+        `said` is KAI's message. Return False if the write must be tried again.
+        """
         pods = index.pods_of_group[group.key]
         name = f"{group.namespace}/{pods[0].place.podgang or group.name}"
         if time - self._settled.get(name, 0.0) <= APART:
@@ -94,8 +99,8 @@ class Evictions:
         self._settled[name] = time
         return True
 
-    def _follow(self, facts: Snapshot) -> None:
-        """Remember what has been reported, also by previous leaders, and forget old evictions."""
+    def _note_reported(self, facts: Snapshot) -> None:
+        """Note the evictions in our events, even a previous leader's, and forget old evictions."""
         recent = facts.now - RECENT - APART
         self._settled = {name: at for name, at in self._settled.items() if at > recent}
         for event in facts.events:
@@ -107,7 +112,10 @@ class Evictions:
                     self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event with this time unless it exists already. Return False if that failed."""
+        """Write an event about `ref` with this time, unless it already exists, and count it.
+
+        Return False if the write must be tried again.
+        """
         try:
             obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
             event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)

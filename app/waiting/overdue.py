@@ -23,13 +23,13 @@ _AGE = re.compile(
 )
 
 UNEXPLAINED = "Unexplained"
-"""The reason shown for a gang that no reason explains."""
+"""The reason shown for a gang if no reason of the table holds."""
 NOT_KNOWN = "NotKnown"
-"""The reason shown for a gang about which facts are missing, so that an unchecked
-reason may hold.
+"""The reason shown for a gang if none holds, but some were not checked because facts are missing.
 """
 
 MOST_MESSAGE = 1000
+"""The maximum length of a message, in characters."""
 
 _ORDER = {rule.id: (rule.id in EFFECTS, position) for position, rule in enumerate(RULES)}
 _LAST = (True, len(RULES))
@@ -41,17 +41,20 @@ _HELPERS: Mapping[Who, str] = {
 
 
 class Blocked(Value):
-    """Why a gang or a workload is pending."""
+    """A gang or a workload that has been pending for too long, and the first reason."""
 
     ref: Ref
+    """The gang or the workload."""
     since: float
-    """When it became pending, in seconds since 1970."""
+    """The time at which it became pending, in seconds since 1970."""
     reason: str
     """The id of a reason of the table, UNEXPLAINED or NOT_KNOWN."""
     message: str
+    """The reason as text for people."""
     who: str
-    """The party that can act, or "" if it is not known."""
+    """The party that can act (a `Who`), or "" if it is not known."""
     queue: str
+    """The name of the gang's KAI queue, or "" if it has no PodGroup."""
 
 
 class Overdue(Value):
@@ -59,20 +62,24 @@ class Overdue(Value):
 
     gangs: tuple[Blocked, ...] = ()
     workloads: tuple[Blocked, ...] = ()
-    """The workloads of the `gangs`, longest pending first."""
+    """The workloads of `gangs`, longest pending first."""
     next_at: float | None = None
-    """When the next gang will be overdue, in seconds since 1970, or None if no other is pending."""
+    """The time at which the next gang will be overdue, in seconds since 1970.
+
+    It is None if no other gang is pending.
+    """
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
-    """When gangs without any pod were first seen."""
+    """The times at which gangs without pending pods were first seen, in seconds since 1970."""
 
 
 def overdue(
     index: Index, after: float, first_seen: Mapping[Ref, float], told: Collection[Ref] = frozenset()
 ) -> Overdue:
-    """Return the gangs that have been pending for more than `after` seconds.
+    """Return the gangs that have been pending for at least `after` seconds.
 
-    `first_seen` comes from the last answer. An earlier leader has reported the `told` workloads.
-    They stay overdue while they are pending, although this leader does not know since when.
+    `first_seen` is that of the previous result. `told` are the workloads that have been reported,
+    perhaps by an earlier leader. They stay overdue while they are pending, although this leader may
+    not know since when.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -81,7 +88,7 @@ def overdue(
     next_at: float | None = None
 
     for gang, workload in waiting_gangs(index):
-        # a second more: rounding must not take a gang back that has just waited long enough
+        # a second earlier, so that rounding can't make a reported gang too young
         first = now - after - 1 if workload in told else now
         since = _since(gang, first_seen, seen, first)
         if now - since < after:
@@ -99,7 +106,7 @@ def overdue(
 def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
-    Most gangs of a cluster can't be pending, and are skipped.
+    Only the PodCliqueSets with such pods are examined, because most gangs are not pending.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
@@ -121,7 +128,7 @@ def _waits(pod: Pod) -> bool:
 
 
 def _incomplete(index: Index) -> Iterator[Key]:
-    """Yield the sets that have no PodGang, or PodCliques with fewer pods than they should have."""
+    """Yield the keys of sets without PodGangs, and of sets with PodCliques that lack pods."""
     for pcs in index.facts.sets:
         if not index.gangs_of_set.get(pcs.key):
             yield pcs.key
@@ -131,7 +138,10 @@ def _incomplete(index: Index) -> Iterator[Key]:
 
 
 def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
-    """Yield the KAI PodGroups of pods, and pods for KAI that are in none."""
+    """Yield the gangs of `pods` that KAI schedules, each with its workload.
+
+    These are their KAI PodGroups, and the pods that are in no PodGroup.
+    """
     of_kai = (
         pod
         for pod in pods
@@ -142,7 +152,7 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
 
 
 def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
-    """Return the PodCliqueSet or the Workload that a pod names, or `alone` if there is none."""
+    """Return the existing PodCliqueSet or Workload that a pod names, otherwise `alone`."""
     pcs = index.sets.get((pod.namespace, pod.place.pcs))
     if pcs:
         return pcs.ref
@@ -153,9 +163,10 @@ def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
 def _since(
     gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
 ) -> float:
-    """Return when the oldest pending pod was created, or when a gang without pods was first seen.
+    """Return the time since when `gang` is pending, in seconds since 1970.
 
-    If the gang is seen for the first time now, that is `first`.
+    This is the creation of its oldest pending pod. Without pending pods, it is the time at which
+    the gang was first seen, which is also added to `seen`: the one in `first_seen`, or `first`.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
@@ -165,6 +176,7 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
+    """Return `gang` with the first reason that holds."""
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""
@@ -174,18 +186,17 @@ def _blocked(gang: Gang, since: float) -> Blocked:
         why = (first.id, message(first), first.who)
     elif examined.unknown:
         needs = sorted({need for unknown in examined.unknown for need in unknown.needs})
-        why = (NOT_KNOWN, f"Not known: {needs}", "")
+        why = (NOT_KNOWN, f"Facts are missing: {', '.join(needs)}", "")
 
     queue = gang.pod_group.queue if gang.pod_group else ""
     return Blocked(gang.ref, since, *why, queue)
 
 
 def message(reason: Reason) -> str:
-    """Return a reason as text for people: what blocks the placement, how to fix it, and who can
-    act.
+    """Return `reason` as text for people: what blocks the gang, the remedy, and who can act.
 
-    The text contains no ages and no names of gangs ahead of this gang. Both would soon be wrong, or
-    change the stored text again and again.
+    The text contains no ages, and no names of gangs ahead of this gang. Both would soon be wrong,
+    or change the stored text again and again.
     """
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
@@ -196,7 +207,10 @@ def message(reason: Reason) -> str:
 
 
 def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
-    """Return the workload with the first reason of its gangs, in the order of the table."""
+    """Return a workload with the reason of its `gangs` that comes first in the table.
+
+    It has been pending as long as the oldest of the gangs.
+    """
     in_order = sorted(gangs, key=lambda blocked: (blocked.since, blocked.ref))
     first = min(in_order, key=lambda blocked: _ORDER.get(blocked.reason, _LAST))
     return Blocked(ref, in_order[0].since, first.reason, first.message, first.who, first.queue)

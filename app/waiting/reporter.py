@@ -1,9 +1,8 @@
 """Write why workloads are pending: the condition PlacementBlocked of PodCliqueSets, and events.
 
-Grove's operators keep the conditions of other writers: they change the list that they have read,
-and the API server rejects an update of an outdated version. Our writes work in the same way. A
-Workload has no status, so it gets only events, and so do PodGroups that belong to no other
-workload.
+Grove's operators keep other writers' conditions: they change the list that they have read, and the
+API server rejects an update of an outdated version. Our writes work in the same way. Workloads have
+no status, so they get only events. So do PodGroups that belong to no other workload.
 """
 
 import logging
@@ -28,9 +27,11 @@ from app.objects.time import Clock, Now, timestamp, utc_now
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 PLACEMENT_BLOCKED = "PlacementBlocked"
+"""The type of the condition of a pending PodCliqueSet."""
 BLOCKED = "PlacementBlocked"
+"""The `reason` of the event about a pending workload."""
 UNBLOCKED = "PlacementUnblocked"
-"""The reason of the event that a workload is no longer blocked."""
+"""The `reason` of the event about a workload that is no longer pending."""
 
 MINUTE = 60.0
 
@@ -38,14 +39,14 @@ logger = logging.getLogger(__name__)
 
 
 class Pacing(Value):
-    """The intervals between checks and writes, in seconds."""
+    """The intervals between checks and between writes. Times are in seconds."""
 
     look: float = 5.0
     """The minimum time between two checks."""
     pause: float = 15.0
     """The minimum time between two writes to one object."""
     refresh: float = 300.0
-    """The time after which a message with the same reason is written again."""
+    """The minimum time after which another message with the same reason is written."""
     share: float = 10.0
     """The pause after a check, as a multiple of the time that it took."""
     most: int = 30
@@ -57,7 +58,7 @@ PACING = Pacing()
 RESOURCES: Mapping[str, Resource] = {
     resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
 }
-"""The kinds of workloads that get a condition or an event."""
+"""The resources of the workloads that get a condition or events, by kind."""
 
 
 class _Told(Value):
@@ -69,7 +70,7 @@ class _Told(Value):
 
 
 class Reporter(Struct):
-    """A reporter of why workloads are pending: one write for each change of a reason.
+    """A writer of the reasons why workloads are pending: one report for each change.
 
     Changes above the limit of writes per minute are written later.
     """
@@ -78,24 +79,30 @@ class Reporter(Struct):
     events: Recorder
     pacing: Pacing
     clock: Clock = time.monotonic
+    """A monotonic clock, in seconds."""
     now: Now = utc_now
+    """The wall clock in UTC."""
     writes: int = 0
-    """The number of written reports."""
+    """The number of reports that were sent, even if that failed."""
     held_back: int = 0
-    """The number of reports delayed by the limit, or by a recent or failed write."""
+    """The number of times that a report was delayed by the limit, or a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
+    """The times of the writes in the last minute."""
     _told: dict[Ref, _Told] = {}
+    """The last report about each workload that was pending then."""
     _next: dict[Ref, float] = {}
-    """When each workload may be written to again."""
+    """The time from which each workload may be written to again."""
     _backoffs: dict[Ref, Backoff] = {}
     """The backoff of each workload to which the last write failed."""
 
     async def tell(
         self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
     ) -> bool:
-        """Write the changes, for the first workloads first. Return False if any is left.
+        """Write what has changed since the last reports. Return False if something is left.
 
-        `stored` are the conditions that the objects have.
+        `workloads` are the pending workloads, in the order in which to report them. Before them,
+        report workloads that are no longer pending. `stored` are the cached conditions that were
+        written earlier.
         """
         blocked = {of.ref: of for of in workloads if of.ref.kind in RESOURCES}
         told = dict.fromkeys((*stored, *self._told))
@@ -114,21 +121,22 @@ class Reporter(Struct):
         return everything_told
 
     def _is_only_reworded(self, blocked: Blocked) -> bool:
+        """Return whether the last report about the workload had the same reason."""
         told = self._told.get(blocked.ref)
         return told is not None and told.reason == blocked.reason
 
     def _forget_others(self, refs: Collection[Ref]) -> None:
-        """Forget when other workloads may be written to again, if that time has passed."""
+        """Forget the waiting times of workloads not in `refs`, if these times have passed."""
         now = self.clock()
         for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
             self._backoffs.pop(ref, None)
 
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
-        """Return whether there is a change to write.
+        """Return whether `blocked` must be written, because `stored` or the last report differs.
 
-        After a write, the cache may not have the new condition yet. A condition that somebody else
-        removed is not written again at once.
+        After a write, the cache may not have the new condition yet. So a changed message, and a
+        condition that another writer removed, are written only after `pacing.refresh`.
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)
@@ -143,7 +151,10 @@ class Reporter(Struct):
         return differs and self.clock() - told.time >= self.pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
-        """Write one change. Return False if it must be written later."""
+        """Write one change: a reason, or None if the workload is no longer pending.
+
+        Return False if it must be written later.
+        """
         if not self._may_write(ref):
             self.held_back += 1
             return False
@@ -158,8 +169,9 @@ class Reporter(Struct):
         return True
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
-        """Retry later, even after a rejected write, because permissions may be granted
-        at any time.
+        """Plan another attempt after a failed write, and log the error if it is the first.
+
+        Do so even after a rejected write, because permissions may be granted at any time.
         """
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("could not report why %s is pending: %s", ref, error.message)
@@ -168,12 +180,17 @@ class Reporter(Struct):
         self._next[ref] = max(again, self._next.get(ref, again))
 
     def _may_write(self, ref: Ref) -> bool:
+        """Return whether the limit per minute and the pauses for `ref` allow a write now."""
         now = self.clock()
         while self._times and now - self._times[0] >= MINUTE:
             self._times.popleft()
         return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
+        """Read the object, and write its condition and an event if they differ.
+
+        Raise ClusterError if a request fails.
+        """
         target = ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace)
         obj = await self.client.get(target)
         after = (blocked.reason, blocked.message) if blocked else ("", "")
@@ -194,7 +211,7 @@ class Reporter(Struct):
             self._told[ref] = _Told(*after, self.clock())
 
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
-        """Return the reason and the message that were written last, or "" if there are none."""
+        """Return the reason and the message of the last report, or two empty strings."""
         if ref.kind == POD_CLIQUE_SET.kind:
             stored = condition_of(obj, PLACEMENT_BLOCKED)
             return text_at(stored, "reason"), text_at(stored, "message")
@@ -204,6 +221,7 @@ class Reporter(Struct):
     async def _write_condition(
         self, target: ObjectRef, obj: Object, blocked: Blocked | None
     ) -> None:
+        """Write the condition of `obj`, or remove it for None."""
         condition = None
         if blocked:
             generation = obj["metadata"].get("generation", 0)
@@ -222,6 +240,7 @@ class Reporter(Struct):
             self.events.record(regarding, "Normal", UNBLOCKED, "It is no longer pending")
 
     def _count(self, ref: Ref) -> None:
+        """Count a write to `ref` now, for the limits."""
         self.writes += 1
         self._times.append(self.clock())
         self._next[ref] = self.clock() + self.pacing.pause

@@ -1,7 +1,7 @@
-"""The leader's task of reporting why gangs are pending.
+"""Watch the cluster on the leader, and report why gangs are pending.
 
-It reads the cluster as the console does, and checks again after changes. A check runs in a thread,
-so that the server keeps answering reviews. The next check begins after a pause ten times as long as
+The cluster is read as in the console, and checked again after changes. A check runs in a thread, so
+that the server keeps answering reviews. The next check begins after a pause ten times as long as
 the check took, so that checks use at most about a tenth of a core.
 """
 
@@ -37,12 +37,10 @@ from app.waiting.overdue import Overdue, overdue
 from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Reporter
 
 RESOURCES = tuple(BY_RESOURCE)
-"""The kinds that are read. Of events, only evictions are read, because PodGroups have KAI's words
-too.
-"""
+"""The kinds that are read."""
 
 MOST_OF_EVENT = 4 * 2**10
-"""The maximum size of JSON that is kept of an event, in bytes.
+"""The maximum size of the facts about an event, in bytes of JSON.
 
 KAI's messages have a few names. Tenants can write thousands of events with any reason and text.
 """
@@ -51,7 +49,11 @@ _EVENTS = [
     replace(EVENTS, fields=f"reason={reason}", most=MOST_OF_EVENT)
     for reason in ("Evict", PLACEMENT_LOST)
 ]
+"""The events that are read: only those about evictions, because PodGroups have KAI's messages too.
+"""
+
 ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
+"""The rows of all kinds, with `_EVENTS` instead of all events."""
 
 MOST_SERIES = 200
 """The maximum number of (reason, queue) pairs that are counted separately.
@@ -63,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 
 class WaitingDuty:
-    """The leader's task of watching the cluster and reporting why workloads are pending.
+    """The duty of the leader to watch the cluster and report why workloads are pending.
 
     `clock` is the wall clock, in seconds since 1970.
     """
@@ -86,11 +88,14 @@ class WaitingDuty:
         self._reporter = Reporter(client, events, replace(pacing, most=most))
         self._evictions = Evictions(client, events)
         self._found = Overdue()
+        """The result of the last check."""
         self._unseen: Mapping[str, str] = {}
+        """The kinds that can't be read, each with the reason."""
         self._seconds = 0.0
+        """The CPU time of the last check."""
 
     async def run(self) -> NoReturn:
-        """Check and report until cancelled. No state is kept afterwards."""
+        """Check and report until cancelled. Afterwards, forget the result of the last check."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
                 reader = ReadOnlyClient(own)
@@ -104,7 +109,7 @@ class WaitingDuty:
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:
-        """Check again and again, even after a failure.
+        """Check again and again, with a pause after a failure.
 
         A failure must not end the leader, because reconcilers and verdicts do not depend on
         explanations.
@@ -137,9 +142,9 @@ class WaitingDuty:
         await self._until_due(live, seen, everything_told)
 
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
-        """Report changes as events and conditions. Return whether everything current was reported.
+        """Report changes as events and conditions. Return False if the next check should come soon.
 
-        Nothing is reported while facts are missing or outdated, because users would believe it.
+        Report nothing while facts are missing or outdated, because it could be wrong.
         """
         if self._unseen or not is_current:
             return is_current
@@ -148,7 +153,7 @@ class WaitingDuty:
         return await self._reporter.tell(self._found.workloads, conditions) and all_evictions
 
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
-        """Wait until a fact changes, or until the next gang has been pending for too long.
+        """Wait until a fact is newer than `seen`, or the next gang has been pending for too long.
 
         If a report is still to be written, wait for at most `_pacing.look` seconds.
         """
@@ -160,6 +165,7 @@ class WaitingDuty:
             await asyncio.wait_for(live.changes(seen), timeout)
 
     def _note_unseen(self, facts: Snapshot) -> None:
+        """Record which kinds can't be read, and log that after a change."""
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
@@ -167,7 +173,7 @@ class WaitingDuty:
                 logger.warning("not reporting why gangs are pending: could not read %s", kinds)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield how many gangs are pending and for how long, and how much was written."""
+        """Yield samples about the pending gangs, the reports, the evictions and the checks."""
         yield from self._counted_gangs()
 
         text = "Seconds for which the oldest of these gangs has been pending, by who can act."
@@ -188,7 +194,10 @@ class WaitingDuty:
         yield gauge("waiting_look_seconds", text, self._seconds)
 
     def _counted_gangs(self) -> Iterator[Sample]:
-        """Yield the largest counts by reason and queue, and the sum of the others by reason."""
+        """Yield the numbers of gangs by reason and queue.
+
+        The queues of pairs beyond MOST_SERIES are counted as "other".
+        """
         pairs = [(blocked.reason, blocked.queue) for blocked in self._found.gangs]
         shown = dict(Counter(pairs).most_common(MOST_SERIES))
         counts = Counter(pair if pair in shown else (pair[0], "other") for pair in pairs)
@@ -198,17 +207,19 @@ class WaitingDuty:
 
 
 class Looker:
-    """Looks at the cluster, one check after the other. `seconds` is the CPU time of the
-    last check.
-    """
+    """The state that one check of the cluster passes on to the next."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        """The CPU time of the last check."""
         self.index = Index(Snapshot())
         self._first_seen: Mapping[Ref, float] = {}
 
     def at(self, facts: Snapshot, after: float) -> Overdue:
-        """Return the gangs that are overdue. Two threads must not call this at the same time."""
+        """Return the gangs that have been pending for at least `after` seconds.
+
+        Two threads must not call this at the same time.
+        """
         started = time.thread_time()
         self.index.follow(facts)
         waited = overdue(self.index, after, self._first_seen, conditions_of(facts).keys())
@@ -218,7 +229,7 @@ class Looker:
 
 
 def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:
-    """Return our conditions of PodCliqueSets."""
+    """Return the cached conditions PlacementBlocked, by PodCliqueSet."""
     return {
         pcs.ref: condition
         for pcs in facts.sets
