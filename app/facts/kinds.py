@@ -118,4 +118,4 @@ ALL: tuple[Resource, ...] = (
     RAY_CLUSTER,
     *TRAINING_JOBS,
 )
-"""The resources that the server uses."""
+"""All resources that a server reads or writes, and that dry runs accept."""

@@ -120,10 +120,6 @@ def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
         return sum(
             int_of(job.get("replicas"), 1)
             for job in maps_at(spec, "replicatedJobs")
-            if _is_of(owner, job)
+            if dict(owner.values).get(REPLICATED_JOB) == text_at(job, "name")
         )
     return 1
-
-
-def _is_of(owner: NamedOwner, job: JsonMap) -> bool:
-    return dict(owner.values).get(REPLICATED_JOB) == text_at(job, "name")

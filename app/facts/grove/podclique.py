@@ -17,7 +17,7 @@ from app.objects.shape import JsonMap, int_of, map_at, text_at
 
 
 class PodClique(Namespaced):
-    """A PodClique."""
+    """A PodClique: pods with the same template in one replica of a PodCliqueSet."""
 
     kind = "PodClique"
     uid: str = ""
@@ -31,7 +31,7 @@ class PodClique(Namespaced):
     claims: tuple[PodClaim, ...] = ()
     """The claims of its pod template."""
     errors: tuple[LastError, ...] = ()
-    """Grove's lastErrors."""
+    """The errors of Grove in `status.lastErrors`."""
     unclaimed: Unclaimed | None = None
     """The facts that decide whether it should have an MNNVL claim.
 

@@ -161,7 +161,7 @@ class Clique(Value, Constrained):
     requests: Requests = ()
     """The requests of each of its pods."""
     minimum: int = 1
-    """Its minAvailable."""
+    """The number of its pods that must start together (`minAvailable`)."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """Its own annotations about MNNVL, without inherited ones."""
 
@@ -182,11 +182,11 @@ class ScalingGroup(Value, Constrained):
     """Its own annotations about MNNVL."""
     replicas: int = 1
     minimum: int = 1
-    """Its minAvailable."""
+    """The number of its replicas that must start together (`minAvailable`)."""
 
 
 class PodCliqueSet(Namespaced, Constrained):
-    """A stored PodCliqueSet."""
+    """A stored PodCliqueSet, with the fields that rules and reconcilers need."""
 
     kind = "PodCliqueSet"
     uid: str = ""
@@ -275,7 +275,7 @@ class SetWithStatus(PodCliqueSet, dict=True):
     created: float | None = None
     """When it was created."""
     errors: tuple[LastError, ...] = ()
-    """Grove's lastErrors."""
+    """The errors of Grove in `status.lastErrors`."""
     deleted_at: float | None = None
     """When its deletion was requested, or None if it was not."""
     finalizers: tuple[str, ...] = ()
@@ -329,7 +329,7 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/e2e/yaml
 
 
 class SetSize(Value):
-    """The size of a PodCliqueSet."""
+    """The size of a PodCliqueSet, which MOST_PARTS limits."""
 
     parts: int
     """The number of cliques and scaling groups."""

@@ -43,11 +43,11 @@ class GangPart(Value):
 
     name: str
     minimum: int = 1
-    """Its minReplicas."""
+    """The number of its pods that must be scheduled together (`minReplicas`)."""
     pods: frozenset[str] = frozenset()
-    """The names in its podReferences."""
+    """The names of its pods (`podReferences`)."""
     told: SchedulerConstraint = UNBOUND
-    """Its constraint."""
+    """Its topology constraint, as the scheduler gets it."""
 
 
 class GangGroup(Value):
@@ -57,11 +57,11 @@ class GangGroup(Value):
     parts: tuple[str, ...]
     """The names of its podgroups."""
     told: SchedulerConstraint
-    """Its constraint."""
+    """Its topology constraint, as the scheduler gets it."""
 
 
 class PodGang(Namespaced):
-    """A PodGang."""
+    """A PodGang: pods that must be scheduled together, with their constraints."""
 
     kind = "PodGang"
     uid: str = ""
@@ -70,7 +70,7 @@ class PodGang(Namespaced):
     topology: str = ""
     """The name of the topology in its annotations, or ""."""
     told: SchedulerConstraint = UNBOUND
-    """The constraint of the whole PodGang."""
+    """The topology constraint of the whole PodGang, as the scheduler gets it."""
     parts: tuple[GangPart, ...] = ()
     """Its podgroups, one for each PodClique."""
     groups: tuple[GangGroup, ...] = ()
@@ -157,7 +157,7 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
 
 class GangIdentity(Value):
-    """A PodGang, without its PodCliques."""
+    """The identity of a PodGang, without its PodCliques."""
 
     namespace: str
     name: str
@@ -284,7 +284,7 @@ def _podgroups(podgroups: Any) -> Any:
 
 
 class MapEntry(Value):
-    """An entry of a PodGangMap."""
+    """An entry of a PodGangMap: the PodGangs of one epoch."""
 
     epoch: str
     """The epoch of its PodGangs."""

@@ -6,7 +6,7 @@ from app.objects.time import seconds_since_1970
 
 
 class StatusCondition(Value):
-    """A condition of an object."""
+    """A condition in the status of an object. Missing texts are ""."""
 
     type: str = ""
     status: str = ""
@@ -18,7 +18,7 @@ class LastError(Value):
     """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
 
     text: str
-    """Its description."""
+    """The description of the error."""
     time: float | None
     """When Grove observed it."""
 

@@ -146,7 +146,7 @@ class CliqueTemplate(Value):
 
 
 CountedClique = tuple[CliqueTemplate, int]
-"""A clique, and how many of its pods count."""
+"""A clique, and the number of its pods that a rule counts."""
 
 GroupsOf = Mapping[str, Mapping[Owner, GroupTemplate]]
 """The scaling groups of each clique: by the name of the clique, then by owner."""

@@ -20,17 +20,17 @@ STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 
 
 class SubGroup(Value):
-    """A SubGroup of a PodGroup."""
+    """A SubGroup of a PodGroup: pods with their own minimum and topology constraint."""
 
     name: str
     parent: str = ""
     """The name of the SubGroup that contains it, or ""."""
     minimum: int = 0
-    """Its minMember."""
+    """The minimum number of its pods (`minMember`)."""
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places it."""
     needed: int | None = None
-    """How many of its child SubGroups are needed, or None for all."""
+    """How many of its child SubGroups KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because `topology` is ""."""
     topology: str = ""
@@ -60,14 +60,14 @@ class Said(Value):
 
 
 class KaiPodGroup(Namespaced):
-    """A PodGroup of scheduling.run.ai."""
+    """A PodGroup of KAI (scheduling.run.ai): pods that KAI places together."""
 
     kind = "PodGroup"
     uid: str = ""
     owners: tuple[str, ...] = ()
     """The uids of its owners."""
     minimum: int = 1
-    """Its minMember."""
+    """The minimum number of pods that KAI places together (`minMember`)."""
     queue: str = ""
     preemptibility: str = ""
     """Its own preemptibility, or ""."""
@@ -87,7 +87,7 @@ class KaiPodGroup(Namespaced):
     created: float | None = None
     """When it was created."""
     needed: int | None = None
-    """How many of its SubGroups are needed, or None for all."""
+    """How many of its SubGroups KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
@@ -101,7 +101,7 @@ class KaiPodGroup(Namespaced):
     given_up: bool = False
     """Has KAI made its only attempt, so that it does not try again?"""
     stale: float | None = None
-    """Since when it is below its minimum."""
+    """Since when fewer of its pods run than its minimum, according to KAI's annotation."""
     grace: float | None = None
     """Its own stalenessGracePeriod in seconds."""
 

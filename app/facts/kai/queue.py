@@ -49,7 +49,7 @@ class Queue(ClusterScoped):
 
     kind = "Queue"
     parent: str = ""
-    """The queue above it, or ""."""
+    """The name of its parent queue, or ""."""
     quota: int | None = None
     """The quota of GPUs. This, the next three fields and `weight` are as in `Share`."""
     limit: int | None = None

@@ -57,7 +57,7 @@ _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
 
 
 class Shard(ClusterScoped):
-    """A SchedulingShard."""
+    """A SchedulingShard: KAI's scheduler for one node pool."""
 
     kind = "SchedulingShard"
     pool: str = ""

@@ -6,7 +6,7 @@ from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 
 
 class KaiTopology(ClusterScoped):
-    """A KAI Topology."""
+    """A KAI Topology: the levels by which KAI places pods."""
 
     kind = "Topology"
     keys: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ class Device(Value):
 
 
 class ResourceClaim(Namespaced):
-    """A ResourceClaim."""
+    """A ResourceClaim: a request for devices, and the devices that are allocated to it."""
 
     kind = "ResourceClaim"
     classes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ResourceClaim(Namespaced):
     devices: tuple[Device, ...] = ()
     """The devices that are allocated to it."""
     nodes: tuple[Term, ...] = ()
-    """The terms of the allocation's nodeSelector."""
+    """The terms of the nodeSelector of its allocation, one of which a node must meet."""
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve it."""
     place: Place = NOWHERE
@@ -146,7 +146,7 @@ def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
 
 
 class ClaimTemplate(Namespaced):
-    """A ResourceClaimTemplate."""
+    """A ResourceClaimTemplate, from which Kubernetes creates a claim for each pod."""
 
     classes: tuple[str, ...] = ()
     """The DeviceClass of each device that its claims request."""
@@ -158,7 +158,7 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
 
 
 class DeviceClass(ClusterScoped):
-    """A DeviceClass."""
+    """A DeviceClass, which claims name to request devices."""
 
     gpus: str = ""
     """The driver whose GPUs it selects, or "" if it selects other devices or parts of GPUs."""
@@ -232,11 +232,11 @@ class SliceGpus(Value):
 
     node: str
     pool: str
-    """The pool of devices."""
+    """The name of its pool of devices."""
     generation: int
     """Only the newest generation of a pool counts."""
     count: int
-    """The number of GPUs."""
+    """The number of GPUs in the slice."""
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:

@@ -7,10 +7,10 @@ from app.objects.time import seconds_since_1970
 
 
 class Event(Value):
-    """An event about an object."""
+    """An event of Kubernetes."""
 
     uid: str
-    """The uid of that object."""
+    """The uid of the object that the event is about."""
     reason: str
     message: str
     time: float | None = None
@@ -18,7 +18,7 @@ class Event(Value):
     source: str = ""
     """The component that wrote it, or "" if it is not known."""
     about: Ref = Ref("", "", "")
-    """That object."""
+    """The object that the event is about."""
     warns: bool = False
     """Is its type Warning?"""
     first: float | None = None

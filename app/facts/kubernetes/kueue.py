@@ -20,7 +20,7 @@ OF_KUEUE = "kueue.x-k8s.io/"
 _POD_LABELS = frozenset(
     f"{OF_KUEUE}{name}" for name in ("managed", "queue-name", "podset", "pod-group-name")
 )
-"""The labels of Kueue. Each of its Pods has at least one of them."""
+"""Kueue's labels of Pods. Each Pod that Kueue manages has at least one of them."""
 
 READY = "Ready"
 """The state of an AdmissionCheck that lets a Workload pass."""
@@ -46,11 +46,11 @@ class KueueCheck(Value):
     time: float | None = None
     """Since when it is in this state."""
     retries: int = 0
-    """How often it asked Kueue to try again."""
+    """How often the check asked Kueue to try again."""
 
 
 class KueueWorkload(Namespaced):
-    """A Workload of Kueue."""
+    """A Workload of Kueue: pods that Kueue admits together."""
 
     kind = "Workload"
     queue: str = ""
@@ -70,7 +70,7 @@ class KueueWorkload(Namespaced):
     """The flavors that are assigned to its resources in that ClusterQueue."""
     checks: tuple[KueueCheck, ...] = ()
     evictions: int = 0
-    """The number of evictions for any reason."""
+    """The number of times that Kueue evicted it, for any reason."""
     uid: str = ""
     controller: Ref | None = None
     """The workload that Kueue created it for, or None."""
@@ -99,7 +99,7 @@ class KueueQueue(Namespaced):
 
 
 class ClusterQueue(ClusterScoped):
-    """A ClusterQueue of Kueue."""
+    """A ClusterQueue of Kueue, which has the quota of LocalQueues."""
 
     kind = "ClusterQueue"
     cohort: str = ""

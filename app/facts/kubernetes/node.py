@@ -109,7 +109,7 @@ class Node(ClusterScoped):
     kind = "Node"
     labels: Labels = field(default_factory=dict)
     allocatable: Amounts = field(default_factory=dict)
-    """Resources with their amounts in thousandths."""
+    """The allocatable amounts of resources by name, in thousandths."""
     taints: tuple[Taint, ...] = ()
     """Its taints that keep pods away."""
     unschedulable: bool = False

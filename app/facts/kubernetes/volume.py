@@ -11,7 +11,7 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class VolumeClaim(Namespaced):
-    """A PersistentVolumeClaim."""
+    """A PersistentVolumeClaim, with the fields that decide where its pods can run."""
 
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
@@ -24,7 +24,7 @@ class VolumeClaim(Namespaced):
 
 
 class Volume(ClusterScoped):
-    """A PersistentVolume."""
+    """A PersistentVolume, with the nodes that can use it."""
 
     kind = "PersistentVolume"
     places: tuple[Term, ...] = ()
@@ -34,7 +34,7 @@ class Volume(ClusterScoped):
 
 
 class StorageClass(ClusterScoped):
-    """A StorageClass."""
+    """A StorageClass, with its rules for creating and binding volumes."""
 
     kind = "StorageClass"
     waits: bool = False

@@ -21,7 +21,7 @@ from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, maps_of,
 
 
 class PriorityClass(ClusterScoped):
-    """A PriorityClass."""
+    """A PriorityClass of Kubernetes."""
 
     kind = "PriorityClass"
     value: int = 0
@@ -35,7 +35,7 @@ def read_priority_class(obj: JsonMap) -> PriorityClass:
 
 
 class Workload(Namespaced):
-    """A Workload of scheduling.k8s.io."""
+    """A Workload of scheduling.k8s.io, which defines groups of Pods or templates for them."""
 
     kind = "Workload"
     groups: Mapping[str, int | None] = field(default_factory=dict)

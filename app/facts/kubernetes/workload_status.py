@@ -15,7 +15,7 @@ _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"
 
 
 class WorkloadStatus(Value):
-    """The status of a workload, such as a Job."""
+    """Whether a workload, such as a Job, has ended or is suspended, and why."""
 
     ref: Ref
     ended: str = ""

@@ -30,7 +30,7 @@ class DomainNode(Value):
 
 
 class ComputeDomain(Namespaced):
-    """A ComputeDomain."""
+    """A ComputeDomain of NVIDIA's DRA driver: nodes whose pods share NVLink."""
 
     kind = "ComputeDomain"
     uid: str = ""
@@ -126,10 +126,10 @@ class MnnvlResource(Value):
     uid: str
     resource_version: str
     managed: bool
-    """Does it have our label?"""
+    """Does it have the label of resources that this program creates?"""
     deleting: bool
     place: Place
-    """Its place by its labels.
+    """The PodCliqueSet, replica or unit that it belongs to, by its labels.
 
     `podgang` is "" unless an earlier version created the resource. That version wrote the name of a
     PodGang, which Grove may have replaced since.
@@ -156,12 +156,12 @@ class MnnvlResource(Value):
 
     @property
     def is_ours(self) -> bool:
-        """Did we create it, and is it not being deleted?"""
+        """Did this program create it (according to its label), and is it not being deleted?"""
         return self.managed and not self.deleting and not self.is_generated
 
     @property
     def is_named_after_its_replica(self) -> bool:
-        """Does its name begin with the replica in its labels, or with its unit?
+        """Does its name begin with the name of the replica or unit in its labels?
 
         Objects of other owners may have our labels.
         """
