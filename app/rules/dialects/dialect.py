@@ -178,7 +178,7 @@ class Dialect(ABC):
     """The rules for the objects of one topology API."""
 
     name: str
-    """The name in messages."""
+    """Its name in messages and metrics, such as `bindings`."""
     resource: Resource
     """The resource whose objects have the levels."""
     sign: Resource

@@ -45,7 +45,7 @@ DAEMON_CLASS = "compute-domain-daemon.nvidia.com"
 _DRIVER_CLASSES = frozenset({CHANNEL_CLASS, DAEMON_CLASS})
 """The two DeviceClasses of NVIDIA's driver for ComputeDomains.
 
-It allocates a claim on several nodes only if the claim is made from the template of the
+The driver serves pods on several nodes only if their claims are created from the template of the
 ComputeDomain: https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
 """
 
@@ -68,7 +68,7 @@ class CliqueFacts(Value):
 
 
 class Injection(Value):
-    """The result of the rule for a PodClique or a Pod."""
+    """The result of `inject` for a PodClique or a Pod."""
 
     plan: Plan | None = None
     """The resources that it needs, or None if it needs none."""

@@ -24,9 +24,9 @@ class ClaimedMember(UnitMember, kw_only=True):
     """
 
     scope: Scope
-    """The scope, according to the name of its claim."""
+    """The scope of its unit, according to the name of its claim."""
     mode: ClaimMode
-    """The form of its claim."""
+    """The form of its claim, according to the entry in the pod spec."""
 
     @property
     def base_name(self) -> str:

@@ -35,7 +35,7 @@ class Plan(NvlinkUnit):
 
     device_class: str
     mode: ClaimMode = "shared"
-    """The form of its claim."""
+    """The form of its claim, `shared` or `template`."""
 
     @property
     def namespace(self) -> str:

@@ -48,7 +48,7 @@ def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
 
 
 class Nodes:
-    """Groups of nodes with equal labels, each with the number of its nodes.
+    """All nodes of the cluster, in groups with equal labels, each with the number of its nodes.
 
     `kubernetes.io/hostname` is left out of the labels, because it differs for each node.
     """
@@ -143,7 +143,7 @@ class LevelProblem(Value):
     """A problem of one or two levels of a topology."""
 
     reason: str
-    """A CamelCase word, for a condition."""
+    """The reason for programs, one CamelCase word, as in a condition."""
     text: str
     """The message for people."""
 

@@ -97,7 +97,7 @@ def validate_constraints(
 
 
 class _Problem(Value):
-    """A problem of a constraint: its level does not exist, or is broader than an enclosing one."""
+    """A problem of a constraint: its level is missing or broader than an enclosing one."""
 
     constraint: Constraint
     finding: FieldError

@@ -10,10 +10,8 @@ Source: https://github.com/ai-dynamo/grove/tree/616762f7
 
 from app.facts.grove.template import Template
 from app.facts.kinds import POD_GANG_MAP
+from app.objects.names import MAX_LABEL
 from app.rules.dialects.bindings import Bindings
-
-MOST = 63
-"""The maximum length of a label's value, in characters."""
 
 EPOCH = "<epoch>"
 """The placeholder for the epoch in the names of PodGangs."""
@@ -44,13 +42,13 @@ class Epochs(Bindings):
 
         longest = max(names, key=len)
         length = len(longest) - len(EPOCH) + _DIGITS
-        if length <= MOST:
+        if length <= MAX_LABEL:
             return []
 
         return [
-            f'the name of PodGang "{longest}" would be {length} characters long, {length - MOST}'
-            " more than a label holds: Grove never creates its PodCliques. Use shorter names for"
-            " the PodCliqueSet or its scaling groups"
+            f'the name of PodGang "{longest}" would be {length} characters long,'
+            f" {length - MAX_LABEL} more than a label holds: Grove never creates its PodCliques."
+            " Use shorter names for the PodCliqueSet or its scaling groups"
         ]
 
 
