@@ -1,4 +1,4 @@
-"""Edits of an object, which set or remove values at paths.
+"""Describe edits of an object, which set or remove values at paths.
 
 Rules return edits and never change the object itself. `operations` turns edits into a JSON Patch.
 """

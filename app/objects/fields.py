@@ -1,4 +1,4 @@
-"""Field paths, and findings about fields in the wording of Kubernetes.
+"""Build field paths, and findings about fields in the wording of Kubernetes.
 
 Source:
 https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation/field/errors.go
@@ -43,7 +43,7 @@ class FieldError(Value):
     field: str
     """The path of the field, which exists in the CRD."""
     reason: str
-    """A cause type of Kubernetes."""
+    """A cause type of Kubernetes, such as `FieldValueInvalid`."""
     message: str
     """The finding without the path."""
     text: str = ""
@@ -192,7 +192,7 @@ class CheckedMap(Value):
         return maps
 
     def map_at(self, name: str) -> JsonMap:
-        """Return the content of the map in the field `name`, or an empty map if there is none."""
+        """Return the map in the field `name` as it is, or an empty map if there is none."""
         value = self.content.get(name)
         if isinstance(value, dict):
             return value

@@ -23,9 +23,9 @@ class ClusterTopologyWebhook(Value):
     managed_name: str
     """The name of the managed topology."""
     guarded: Collection[str]
-    """The kinds whose object with that name only authorized users may write."""
+    """The kinds whose objects with this name are protected."""
     authorized: Collection[str]
-    """The full names of the users who may write it, even while it is being deleted."""
+    """The full names of the only users who may write it, even while it is being deleted."""
     topology: ClusterView
 
     def __call__(self, request: Request) -> Verdict:

@@ -31,7 +31,7 @@ class PodCliqueSetWebhook(Value):
 
     facts: ClusterView
     units: UnitOwners | None = None
-    """Looks up the claims of cliques. Without it, claims are not checked."""
+    """The reader of the claims of cliques. Without it, claims are not checked."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         too_large = size_findings(request.object, request.old)

@@ -62,7 +62,7 @@ class Uncovered(Value):
     path: str
     """The path of the webhook."""
     what: str
-    """The task."""
+    """The objects or changes that no policy can judge."""
     why: str
     """Why a policy cannot do it."""
 
@@ -268,7 +268,7 @@ def _documents(folder: str) -> tuple[Object, ...]:
 
 
 def _load(path: str) -> list[Object]:
-    """Return the documents of a file."""
+    """Return the YAML documents of the file `path` in the folder of policies."""
     return list(yaml.load_all((_FOLDER / path).read_text(), Loader=_LOADER))
 
 
@@ -307,7 +307,7 @@ def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _expressions(spec: Object) -> Iterator[Any]:
-    """Yield the parts of a policy that have expressions."""
+    """Yield the conditions, variables and validations of a policy, which contain expressions."""
     for key in ("matchConditions", "variables", "validations"):
         yield from spec.get(key, ())
 
