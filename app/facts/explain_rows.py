@@ -32,9 +32,9 @@ from app.facts.rows import MOST_OF_POD, Row
 from app.objects.resource import EVENT, NODE, POD
 
 MOST_OF_LARGE_GANGS = 2**18
-"""The maximum JSON size of a PodGang or a KAI PodGroup that explanations read, in bytes.
+"""The maximum JSON size of the facts about a PodGang or a KAI PodGroup, in bytes.
 
-Large gangs list thousands of pods.
+The facts about large gangs list thousands of pods.
 """
 
 

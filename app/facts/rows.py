@@ -31,15 +31,15 @@ from app.objects.resource import NODE, Resource
 T = TypeVar("T")
 
 MOST_KEPT = 32 * 2**10
-"""The maximum JSON size of a kept object, in bytes, unless its row sets another limit.
+"""The maximum JSON size of the facts about an object, in bytes, unless its row sets another limit.
 
-The facts of most objects take less than 1 KiB.
+The facts about most objects take less than 1 KiB.
 """
 
 MOST_OF_NAMESPACE = 4 * 2**20
-"""The maximum JSON size of all kept objects of one kind in a namespace, in bytes.
+"""The maximum JSON size of the facts about all objects of one kind in a namespace, in bytes.
 
-The first KiB of each object does not count. The facts may take five times as much memory.
+The first KiB of each object does not count. In memory, the facts may take five times as much.
 """
 
 MOST_OF_POD = 512 * 2**10
@@ -54,7 +54,7 @@ TOO_LARGE = "TooLargeToRead"
 
 
 class Row(Value, Generic[T], dict=True, eq=False):
-    """The reader of a kind, and its limits.
+    """How the objects of a kind are read into facts, and the limits on their sizes.
 
     mypy infers the type of a row from `read`. A row with lambdas states its type instead.
     """
@@ -77,14 +77,14 @@ class Row(Value, Generic[T], dict=True, eq=False):
     form: Any = None
     """A TypedDict with all fields that `read` needs, or None for a whole object."""
     most: int = MOST_KEPT
-    """The maximum JSON size of an object, in bytes. Larger objects are not kept."""
+    """The maximum JSON size of the facts about an object, in bytes. Larger facts are not kept."""
     most_of_namespace: int = MOST_OF_NAMESPACE
-    """The maximum JSON size of all objects of a namespace, in bytes, without 1 KiB of each.
+    """The maximum JSON size of the facts about all objects of a namespace, in bytes.
 
-    Further objects of the namespace are not kept.
+    The first KiB of each object does not count. Facts beyond the limit are not kept.
     """
     most_decoded: int | None = None
-    """The maximum JSON size, in bytes, of the decoded fields. A larger object is not read."""
+    """The maximum JSON size of the decoded fields in bytes, or None. Larger objects are skipped."""
     is_cut: Callable[[T], bool] = lambda value: False
     """Returns whether `read` has dropped parts of an object because of its size."""
 
