@@ -1,11 +1,13 @@
 """Inject MNNVL claims into PodCliques and other Pods, and create the resources of the claims.
 
 A request is rejected only if a person must correct something. If a problem resolves by itself (a
-resource that is being deleted, an owner that is gone or unknown, an API server that does not
+resource that is being deleted, a PodCliqueSet that is gone or unknown, an API server that does not
 answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources` creates the
-resources as soon as it can. There is one exception: a Pod is rejected while the ComputeDomain of an
-earlier unit of the same name still exists, because its template may still exist, and a claim that
-is created from that template would stay.
+resources as soon as it can.
+
+A Pod outside of PodCliques is also rejected if the workload that it names is not among its
+controllers, and while the ComputeDomain of an earlier unit of the same name still exists. The
+template of that ComputeDomain may still exist too, and a claim that is created from it would stay.
 
 PodCliques are judged at CREATE and at UPDATE, because Grove's operator resets the spec of a
 PodClique from its template.
