@@ -1,4 +1,4 @@
-"""The answers to questions, as values.
+"""Compute answers, as values.
 
 They are about one workload, all workloads, queues, the topology, or an edit of the cluster.
 """

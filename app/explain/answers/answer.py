@@ -94,9 +94,10 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """0: placed, without reasons; 1: there are reasons, or it is pending or ends; 2: unknown.
+        """The exit code: 0 without reasons; 1 with reasons, or if it is pending or ends.
 
-        Skipped reasons make it 2 only if the object is pending and no reason explains that.
+        It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
+        skipped and no other reason explains why the object is pending.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:

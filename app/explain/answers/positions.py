@@ -102,7 +102,7 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
 
 
 def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:
-    """Yield a text for each SchedulingShard of a pool with settings that matter here."""
+    """Yield a text for each SchedulingShard of a pool that may change the order of its gangs."""
     for shard in shards:
         if shard.pool == pool and shard.sets:
             yield f"SchedulingShard {shard.name} with {listed(shard.sets)}"

@@ -166,7 +166,7 @@ class _Counts:
 
 
 def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
-    """Return a queue and its ancestors, with their pool."""
+    """Return (pool, name) of a queue and of all queues above it."""
     return {(pool, name), *((pool, queue.name) for queue in chain(index, name, pool))}
 
 

@@ -33,7 +33,7 @@ from app.rules.mnnvl.held_channels import HeldChannels, held_channels
 
 
 class LevelReport(Value):
-    """The coverage of a level."""
+    """How many nodes have the label of a level, and how many findings there are about it."""
 
     level: Level
     nodes: int
@@ -75,7 +75,7 @@ class Survey(Value):
 
     @property
     def exit_code(self) -> int:
-        """0: no findings; 1: findings; 2: not everything could be read."""
+        """The exit code: 0 without findings; 1 with findings; 2 if not everything was read."""
         if self.unknown:
             return 2
         return 1 if self.reasons else 0
@@ -116,7 +116,7 @@ def _held_channels(index: Index) -> HeldChannels | None:
 
 
 def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
-    """Return the facts that a rule needs and that were not read."""
+    """Return the kinds of facts that a rule needs and that were not read."""
     not_given = _not_given(index) if rule.id == "TopologyDiffers" else frozenset()
     return tuple(need for need in rule.needs if need in index.facts.unseen or need in not_given)
 
@@ -147,7 +147,7 @@ def _level(topology: Topology, level: Level, reasons: Sequence[Reason]) -> Level
 
 
 def domain_reports(topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
-    """Return the domains of one level inside a broader one, by name."""
+    """Return the domains of the level at a depth inside `parent`, by name."""
     index = topology.index
     domains = topology.domains.within(depth, parent)
     known = index.room_is_known
@@ -201,14 +201,14 @@ class RoomSearch(Value):
 
     @property
     def exit_code(self) -> int:
-        """0: there is room; 1: there is none."""
+        """The exit code: 0 if there is room at the requested level, and 1 if not."""
         return 0 if self.answer.enough else 1
 
 
 def search_room(
     topology: Topology, level: str, pods: int, gpus: int, spare: int = 0
 ) -> RoomSearch | None:
-    """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
+    """Return where `pods` pods of `gpus` GPUs (thousandths) each have room in one domain.
 
     `spare` is how many nodes of a domain should stay free. Return None for an unknown level.
     """
@@ -306,7 +306,7 @@ class Preview(Value):
 
     @property
     def is_severe(self) -> bool:
-        """Would a set lose a constraint, or every node lose its place in the topology?"""
+        """Would a constraint be lost or be rejected later, or a level exist on no node?"""
         return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 

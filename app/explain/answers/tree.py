@@ -44,7 +44,7 @@ class _Grower:
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
         self._reasons = reasons
         self._numbers: dict[tuple[Ref, str], list[int]] = {}
-        """The numbers by object and part of it. The part "" is the whole object."""
+        """The numbers of reasons by object and part of it. The part "" is the whole object."""
         for number, reason in enumerate(reasons, 1):
             for ref in reason.objects:
                 for part in reason.parts or ("",):

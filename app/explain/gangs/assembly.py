@@ -65,7 +65,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
 
 
 def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
-    """Return the member of a podgroup of a PodGang."""
+    """Return the pods of a PodGang that are in one of its podgroups, `part`."""
     name = part.name
     # Grove names the podgroup like its PodClique.
     clique = index.cliques.get((pod_gang.namespace, name))

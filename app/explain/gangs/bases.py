@@ -1,4 +1,4 @@
-"""Base gangs: the gangs that must be scheduled before Grove removes the gates of a gang's pods.
+"""Find base gangs, which must be scheduled before Grove removes the gates of a gang's pods.
 
 Grove's release decides which gangs these are, and when they count as scheduled:
 

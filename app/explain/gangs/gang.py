@@ -1,6 +1,6 @@
-"""A gang: pods that are placed together.
+"""Represent gangs, which are pods that are placed together.
 
-`Gang` represents a PodGang, a KAI PodGroup without a PodGang, or a single pod.
+A `Gang` stands for a PodGang, a KAI PodGroup without a PodGang, or a single pod.
 """
 
 import itertools
@@ -70,11 +70,11 @@ class Member(Value, dict=True):
 
     @property
     def rank(self) -> "Rank":
-        """Its place in the order in which KAI considers the parts of a gang."""
+        """Its sort key among the parts of a gang, in KAI's order."""
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return the demand for the pods that KAI places next: up to the minimum, or else one pod.
+        """Return the demand for the pods that KAI places next: up to the minimum, or one above it.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -197,11 +197,11 @@ class Unit(Value, dict=True):
 
     @property
     def rank(self) -> Rank:
-        """Its place in the order in which KAI considers the parts of a gang."""
+        """Its sort key among the parts of a gang, in KAI's order."""
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return the demand for the parts that KAI places next: up to the minimum, or else one.
+        """Return the demand for the parts that KAI places next: up to the minimum, or one above.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -354,7 +354,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """The demand for the pods that KAI places next: up to the minimum, or else one more part.
+        """The demand for the parts that KAI places next: up to the minimum, or one above it.
 
         It may have no pods.
         """

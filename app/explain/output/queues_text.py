@@ -43,7 +43,7 @@ NUMBERS = (
 
 
 def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:
-    """Return the answer in one line."""
+    """Return one line: the numbers of queues and pending gangs, and which queues are unusable."""
     if "queues" in facts.unseen:
         return f"could not read queues: {facts.unseen['queues']}"
     if "queues" in facts.skipped:

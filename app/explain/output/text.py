@@ -75,7 +75,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _who(reason: Reason) -> str:
-    """Return who can act, unless the remedy already says so."""
+    """Return who can act, or "" if it is the user or the remedy already says so."""
     is_said = "platform team" in reason.remedy
     return " (platform team)" if reason.who == "platform" and not is_said else ""
 

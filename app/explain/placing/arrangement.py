@@ -252,9 +252,9 @@ class Wish(Value, dict=True):
     domains: Domains
     """The tree of the nodes that it may use."""
     fit: Mapping[Shape, Sequence[bool]]
-    """Whether each node may take pods of a shape."""
+    """For each shape, whether each node may take such pods."""
     freed: tuple[tuple[int, Vector], ...]
-    """The amounts that leaving pods of the gang free before: (position of the node, amounts)."""
+    """The amounts that the gang's leaving pods free first: (position of the node, amounts)."""
 
 
 class Arrangement:

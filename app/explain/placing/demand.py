@@ -1,4 +1,4 @@
-"""A demand (pods to be placed together) and its ground (nodes with their free resources)."""
+"""Represent demands (pods to be placed together) and grounds (nodes with free resources)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,7 +94,10 @@ class Demand(Value, dict=True):
         return tuple(part for part in self.parts if part.constrained)
 
     def asks(self, resource: str) -> int:
-        """Return the total request in thousandths. For any GPU resource, add up all GPU kinds."""
+        """Return the total request for a resource, in thousandths.
+
+        For any GPU resource, this is the sum of all kinds of GPUs.
+        """
         measure = (
             gpus_of if counts_as_gpu(resource) else (lambda requests: requests.get(resource, 0))
         )
@@ -141,7 +144,7 @@ class Demand(Value, dict=True):
 
 
 def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the number of pods of each shape."""
+    """Return one run for each shape, with the number of its pods in all runs."""
     total: Counter[Shape] = Counter()
     for shape, count in pods:
         total[shape] += count
@@ -233,7 +236,10 @@ class Ground(Value, dict=True):
         return self.names.index("pods") if "pods" in self.names else -1
 
     def part_of(self, shape: Shape) -> GpuPart | None:
-        """Return the GPU fraction that a shape requests, or None if GPUs do not count."""
+        """Return the GPU fraction that a shape requests, or None if it requests none.
+
+        Return None too if requests for GPUs do not count.
+        """
         return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:
@@ -270,7 +276,7 @@ def capacity_of(free: Vector, asks: Vector) -> int:
 
 
 def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
-    """Return the nodes that take pods, fullest node first."""
+    """Return the nodes that take pods, fullest node first: it has room for the fewest pods."""
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 
@@ -319,7 +325,7 @@ class Board:
         return dict(self._shares)
 
     def used(self, start: int = 0, end: int | None = None) -> frozenset[int]:
-        """Return the nodes on which pods were placed between two marks."""
+        """Return the nodes (positions) on which pods were placed between two marks."""
         return frozenset(step.position for step in self._journal[start:end])
 
     @property

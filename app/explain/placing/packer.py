@@ -92,8 +92,9 @@ class Packer(Trial):
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Iterator[Domain]:
-        """Yield the domains that KAI tries, in its order. Yield none if it rejects the
-        constraint.
+        """Yield the domains that KAI tries, in its order.
+
+        There are none if KAI rejects the constraint, or counts too little room in `scope`.
         """
         tree = self.tree(demand)
         domains = tree.domains

@@ -153,7 +153,7 @@ class Placements:
 
     @property
     def domains(self) -> Domains:
-        """The domains of the node pool."""
+        """The topology domains of the nodes in the gang's node pool."""
         return self._domains(self.pool)
 
     def _domains(self, pool: str) -> Domains:
@@ -263,7 +263,10 @@ class Placements:
         )
 
     def _coming(self, assumption: Assumption) -> Mapping[int, Vector]:
-        """Return what terminating pods will free, unless they are assumed to be gone already."""
+        """Return the amounts that terminating pods will free, by the position of the node.
+
+        There are none if these pods are assumed to be gone already.
+        """
         if assumption.free != "now":
             return {}
         coming = self._index.coming(self.names)
@@ -343,7 +346,7 @@ class Placements:
                 free[position] = amounts.left(allocatable[position], used, self.names)
 
     def _release(self, free: list[Vector], pods: Iterable[Pod], emptied: Collection[int]) -> None:
-        """Free the resources that pods use, except on nodes that are already empty."""
+        """Add the resources that pods use to `free`, except on nodes that are already emptied."""
         for name, of_node in _by_node(pods).items():
             position = self.domains.positions.get(name)
             if position is None or position in emptied:

@@ -1,4 +1,4 @@
-"""A trial placement of pods. It tracks free resources of nodes and domains, and can be undone."""
+"""Place pods on trial: track the free resources of nodes and domains, and undo steps."""
 
 import itertools
 import math
@@ -340,7 +340,10 @@ class Trial(Board):
     def _fill_parts(
         self, shape: Shape, part: GpuPart, count: int, nodes: Sequence[int], scores: Scores
     ) -> bool:
-        """Place pods that request GPU fractions one by one, like KAI's `OrderedNodesByTask`."""
+        """Place pods that request GPU fractions one by one, like KAI's `OrderedNodesByTask`.
+
+        Return False if not all have room.
+        """
         if count > MOST_ONE_BY_ONE:
             return False
         asks = self._ground.takes[shape]

@@ -27,7 +27,7 @@ _MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):
-    """The memory of a GPU on the nodes of a pool, in MiB. A value is None if it is not known.
+    """The range of the memory of GPUs on the nodes of a pool, in MiB, or None if not known.
 
     See `capacity_policy.go` and `allocation_info.go` of KAI for how it is used.
     """
@@ -144,12 +144,12 @@ class Account:
         return _exceeded(self.quota, self.fixed, asked)
 
     def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
-        """Return whether a request exceeds the limit, or the quota if it is not preemptible."""
+        """Return whether a request exceeds the limit or, unless it is preemptible, the quota."""
         over = self.over_limit(asked, evicted)
         return bool(over or (not preemptible and self.over_quota(asked)))
 
     def may_reclaim(self, asked: Quantities) -> bool:
-        """Return whether the queue would stay within its fair share of every resource."""
+        """Return whether a request would keep the queue within its fair share of each resource."""
         pairs = zip(added(self.allocated, asked), self.fair, strict=True)
         return all(has <= fair for has, fair in pairs)
 

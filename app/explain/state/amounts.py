@@ -113,7 +113,7 @@ def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[s
 
 
 def requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return the total requests of some pods."""
+    """Return the total requests of some pods by resource, in thousandths."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.shape.requests:
@@ -150,7 +150,7 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return what `used` leaves of `has`, for the resources `names`.
+    """Return the amounts `has` of the resources `names`, minus `used`.
 
     An amount is negative if more is used than the node has.
     """

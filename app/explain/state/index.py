@@ -212,7 +212,7 @@ class Index(Belongings):
 
     @cached_property
     def used(self) -> ByNode:
-        """The resources that pods use on each node, and the GPUs there that claims are allocated.
+        """The resources that pods use on each node, with the GPUs there that claims have.
 
         Finished pods use nothing.
         """

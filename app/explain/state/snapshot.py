@@ -1,4 +1,4 @@
-"""A snapshot of the facts that explain workloads, and lookup tables over it.
+"""Represent the facts that explain workloads: a snapshot, and lookup tables over it.
 
 Facts are small values, independent of how they were read. Labels and owner references say which
 object belongs to which.

@@ -1,4 +1,4 @@
-"""The effects of edits on gangs: which must move, which break, and which would start.
+"""Compute the effects of edits on gangs: which must move, which break, and which would start.
 
 Gangs are placed one after the other: first the gangs that must move, by priority and age, then
 pending gangs, in KAI's order. A gang counts as placed if it fits together with all gangs before it.
@@ -95,11 +95,14 @@ class Worse(Value):
 
 
 class Effects(Value):
-    """The effects of edits."""
+    """The effects of edits on gangs, workloads and the topology."""
 
     lines: tuple[str, ...]
+    """One line for each edit, which says what it changed."""
     moves: tuple[Fate, ...]
+    """The effects on gangs that must move."""
     waits: tuple[Fate, ...]
+    """The effects on pending gangs."""
     worse: tuple[Worse, ...]
     topology: tuple[Reason, ...]
     """The reasons about labels that apply only after the edits."""

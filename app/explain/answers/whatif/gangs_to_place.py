@@ -20,7 +20,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of pods without a gang that are examined: that must move, and pending.
+"""The maximum number of examined pods without a gang among the moving, and among the pending.
 
 Each takes as much time as a gang.
 """
@@ -35,7 +35,7 @@ class GangToPlace(Value, dict=True):
 
     gang: Gang
     workload: Ref
-    """The PodCliqueSet, PodGroup or Pod that users know."""
+    """The PodCliqueSet, PodGroup or Pod to which the gang belongs."""
     lost: frozenset[Key] = frozenset()
     """Its pods that must leave their nodes; none for a pending gang."""
 
@@ -118,7 +118,7 @@ def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Li
     """Return the gangs that must move, and the pending gangs, each in order.
 
     Gangs of PodCliqueSets that would be created count as pending. `look` is called with each
-    workload and its gangs, because rebuilding the gangs would take long.
+    workload and its gangs, so that its caller need not build them again, which takes long.
     """
     made = set(map(set_ref, edited.made))
     moving = []
