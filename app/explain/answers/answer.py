@@ -21,13 +21,14 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
-_MADE = {resource.kind for resource in WORKLOAD_KINDS}
+_WORKLOADS = {resource.kind for resource in WORKLOAD_KINDS}
+"""The kinds of workloads that are known from their pods, such as Job."""
 _WHOLE = {
     "PodCliqueSet",
     "PodGang",
     "PodGroup",
     "Workload",
-    *_MADE,
+    *_WORKLOADS,
 }
 """The kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
 
@@ -187,13 +188,13 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 def _has_ended(about: Subject) -> bool:
     """Return whether the requested workload has ended, by its own status."""
-    status = status_of(about.index, about.ref) if about.ref.kind in _MADE else None
+    status = status_of(about.index, about.ref) if about.ref.kind in _WORKLOADS else None
     return status is not None and bool(status.ended)
 
 
 def _how_it_ends(about: Subject) -> str:
     """Return how the requested pod or workload ends or has ended, or "" if it is alive."""
-    if about.ref.kind in _MADE:
+    if about.ref.kind in _WORKLOADS:
         return _how_workload_ends(about)
     if about.ref.kind != "Pod":
         return ""
@@ -258,8 +259,9 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     pods = _pods_words(about, of)
     ends = _how_it_ends(about)
     if ends:
-        alone = about.ref.kind in _MADE or _is_alone(about)
-        return f"{name} {ends}" if alone else f"{name} {ends}; {pods}"
+        is_gang = all(gang.ref == about.ref for gang in about.gangs)
+        is_whole = is_gang or about.ref.kind in _WORKLOADS
+        return f"{name} {ends}" if is_whole else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
         return f"{name} is placed: {pods}; its constraints were not checked"
 
@@ -292,10 +294,6 @@ def _pods_words(about: Subject, of: Branch) -> str:
     if about.pcs and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not created yet"
     return pods
-
-
-def _is_alone(about: Subject) -> bool:
-    return all(gang.ref == about.ref for gang in about.gangs)
 
 
 def _asked_since(about: Subject) -> str:

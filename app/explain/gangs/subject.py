@@ -165,7 +165,7 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
     return _Match(NOWHERE, pods) if pods or ref.key in index.workloads else None
 
 
-def _of_made(index: Index, ref: Ref) -> _Match | None:
+def _of_unlisted_workload(index: Index, ref: Ref) -> _Match | None:
     """Find a workload that is not listed, such as a Job, by the pods that were created for it.
 
     Finished pods count only if there are no others. A workload without pods is found if its status
@@ -216,6 +216,6 @@ _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "Pod": _of_pod,
     "ResourceClaim": _of_claim,
     "ComputeDomain": _of_compute_domain,
-    **dict.fromkeys((resource.kind for resource in WORKLOAD_KINDS), _of_made),
+    **dict.fromkeys((resource.kind for resource in WORKLOAD_KINDS), _of_unlisted_workload),
 }
 """The function that finds an object, by kind."""

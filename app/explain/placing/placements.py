@@ -171,13 +171,13 @@ class Placements:
 
     def under(self, assumption: Assumption) -> Outcome:
         """Return the outcome of KAI's search for a place for the demand under an assumption."""
-        assumption = self._in_short(assumption)
+        assumption = self._simplified(assumption)
         if assumption not in self._outcomes:
             ground = self._ground(assumption)
             self._outcomes[assumption] = Outcome(self.demand, ground, assumption.rules)
         return self._outcomes[assumption]
 
-    def _in_short(self, assumption: Assumption) -> Assumption:
+    def _simplified(self, assumption: Assumption) -> Assumption:
         """Return the assumption without differences that have no effect here.
 
         Equal assumptions share one outcome.

@@ -417,6 +417,7 @@ class Trial(Board):
         main = self._gpus if for_gpus else self._cpus
         free = self._free
         idle = self._idle
+        shares = self._shares
         has_gpus = self._domains.has_gpus
 
         @cache
@@ -433,14 +434,11 @@ class Trial(Board):
             if not capacity:
                 return None
             score = scores.get(position, 0) if scores is not None else 0
-            attracted = not for_whole and position in self._shares and self._attracts(position)
+            attracted = not for_whole and position in shares and attracts(shares[position])
             shuns_gpus = has_gpus[position] and not for_gpus
             return -score, not attracted, shuns_gpus, rest, position, capacity
 
         return rank
-
-    def _attracts(self, position: int) -> bool:
-        return attracts(self._shares[position])
 
     def _set(self, position: int, have: Vector) -> None:
         before = self._free[position]
