@@ -40,7 +40,9 @@ def sets(*names: str) -> list[Ref]:
             id="a name that begins so",
         ),
         pytest.param(
-            sets("a/train", "a/batch", "b/lln"), ["there is batch and train"], id="no similar name"
+            sets("a/train", "a/batch", "b/lln"),
+            ["this namespace has batch and train"],
+            id="no similar name",
         ),
         pytest.param(
             sets("b/lln", "c/lln2"),

@@ -280,7 +280,7 @@ def test_a_pod_in_no_group_is_one_line() -> None:
         )
     }
     assert lines == {
-        "waits": [f"Pod {WORKERS}-1  -  -  0/1  waits"],
+        "waits": [f"Pod {WORKERS}-1  -  -  0/1  pending"],
         "unschedulable": [f"Pod {WORKERS}-1  -  -  0/1  reason 1"],
         "placed": [f"Pod {WORKERS}-1  -  zone-a/rack-a1/gpu-01  1/1  placed"],
     }

@@ -122,4 +122,4 @@ def state_of_pod(pod: Pod) -> tuple[State, str]:
         return ("waits", pod.waiting[0]) if pod.waiting else ("well", pod.phase.lower())
     if pod.gates:
         return "waits", "gated"
-    return "waits", "unschedulable" if pod.unscheduled else "waits"
+    return "waits", "unschedulable" if pod.unscheduled else "pending"

@@ -168,8 +168,8 @@ def _why_not_known(answer: Answer) -> str:
 def _since(index: Index, ref: Ref) -> float | None:
     """Return when the first gang of a workload was created, or None if that is not known.
 
-    A PodCliqueSet without gangs counts from its own creation, and a workload that is only known by
-    its pods from the creation of the first.
+    A PodGroup, and a PodCliqueSet without gangs, count from their own creation. A workload that is
+    known only from its pods counts from the creation of the first.
     """
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()

@@ -35,7 +35,7 @@ class Member(Value, dict=True):
 
     name: str
     minimum: int
-    """The number of pods that are placed together."""
+    """The number of its pods that must be placed together."""
     replicas: int
     """The number of pods that should exist."""
     shape: Shape

@@ -25,12 +25,12 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
 
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
     """Yield similar names of objects, first in the same namespace, then elsewhere."""
-    beside = [other.name for other in others if other.namespace == ref.namespace]
-    near = _near(ref.name, beside)
+    nearby = [other.name for other in others if other.namespace == ref.namespace]
+    near = _near(ref.name, nearby)
     if near:
         yield f"did you mean {' or '.join(near)}?"
-    elif beside:
-        yield f"there is {listed(beside)}"
+    elif nearby:
+        yield f"this namespace has {listed(nearby)}"
     else:
         by_name = {other.name: other.namespace for other in others}
         near = _near(ref.name, list(by_name))

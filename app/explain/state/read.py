@@ -23,8 +23,8 @@ async def read_list(
 ) -> Snapshot:
     """Return the facts that explain the pending workloads of a namespace; "" means all namespaces.
 
-    Without `room`, the lists that free capacity is computed from are not read. With `asked`, only
-    the facts that explain this object are read.
+    Without `room`, the nodes and the pods of other namespaces are not read. With `asked`, the
+    PodCliques of other PodCliqueSets are not read, but the status of a workload such as a Job is.
     """
     reading = Reading(client, ON_REQUEST)
     with paused():

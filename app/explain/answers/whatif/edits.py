@@ -100,5 +100,5 @@ def _label(text: str, word: str) -> tuple[str, str | None]:
     if not equals:
         return word.removesuffix("-"), None
     if not key or not _VALUE.fullmatch(value):
-        raise UnusableEdit(f"{text!r}: {word!r} is not a label of any node")
+        raise UnusableEdit(f"{text!r}: {word!r} is not a valid label, such as rack=r7")
     return key, value

@@ -70,7 +70,7 @@ class Fate(Value, rename="camel"):
     certain: bool = True
     """Is the result certain? If not, a placement may exist that was not found."""
     reasons: tuple[Reason, ...] = ()
-    """The reasons that apply after the edits."""
+    """The reasons that keep the gang from starting after the edits."""
 
 
 _LACKS_ROOM = {
@@ -115,7 +115,7 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing breaks and new workloads fit; 1 otherwise, or if that is unknown."""
+        """The exit code: 0 if nothing is worse and new workloads start; 1 if not, or if unknown."""
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
