@@ -182,7 +182,7 @@ class Live:
         return self.revision
 
     def touch(self) -> None:
-        """Notify all pages of a change."""
+        """Increase the revision, so that pages and other waiting callers of `changes` continue."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()

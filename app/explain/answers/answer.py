@@ -208,7 +208,7 @@ def _how_it_ends(about: Subject) -> str:
 
 
 def _how_workload_ends(about: Subject) -> str:
-    """Return how a workload has ended, by its status, or else by its pods."""
+    """Return how a workload has ended, by its status or else by its pods, or "" if it has not."""
     now = about.index.facts.now
     status = status_of(about.index, about.ref)
     if status and status.ended:

@@ -84,7 +84,7 @@ def _requested(pods: Sequence[Pod]) -> _Requested:
 
 
 def _whole_gpus(pod: Pod) -> int:
-    """Return the GPUs of a pod without GPU fractions and claims, in thousandths."""
+    """Return the GPUs that a pod uses, in thousandths. It has neither GPU fractions nor claims."""
     return 0 if pod.background or pod.reserves else round(1000 * quantities_of_pod(pod.shape)[0])
 
 

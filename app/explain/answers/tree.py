@@ -274,7 +274,10 @@ class _Grower:
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
-        """Return the domain of placed pods or, if none is placed, the domain with the most room."""
+        """Return the domain of placed pods or, if none is placed, the domain with the most room.
+
+        Return "" if neither is known.
+        """
         if part.placed:
             return place_words(gang.topology, part.placed, part.told)
         short = gang.short if self._index.room_is_known else None

@@ -20,9 +20,10 @@ ANCHOR = "Anchor"
 
 
 class Bases(Value):
-    """The base gangs of a gang."""
+    """The base gangs of a gang: existing ones, and those that Grove still lacks."""
 
     gangs: tuple[PodGang, ...]
+    """The base gangs that exist."""
     missing: tuple[str, ...] = ()
     """The objects that Grove looks for and does not find, as text."""
     noted: bool = False

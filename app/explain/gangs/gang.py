@@ -126,7 +126,7 @@ def _rank(count: int, threshold: int, name: str) -> Rank:
 
 
 def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
-    """Yield runs of equal neighbours."""
+    """Yield one run for each group of equal neighbours."""
     for shape, same in itertools.groupby(shapes):
         yield shape, sum(1 for _ in same)
 

@@ -45,7 +45,7 @@ _ONE_SEARCH = 2_000_000
 """The maximum number of nodes that one search examines. This takes about half a second."""
 
 Placing = tuple[Ground, Demand]
-"""(ground, demand to be placed on it)"""
+"""A demand that needs a place: (ground, demand)."""
 
 
 class ToPlace(Value):
@@ -246,7 +246,7 @@ This takes about ten seconds.
 
 
 class Wish(Value, dict=True):
-    """A demand that needs a place."""
+    """A demand that needs a place, and the nodes that it may use."""
 
     demand: Demand
     domains: Domains

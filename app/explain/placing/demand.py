@@ -32,7 +32,7 @@ class Depths(Value):
 
 
 Run = tuple[Shape, int]
-"""(shape, number of pods)"""
+"""Some equal pods: (shape, number of pods)."""
 
 
 class Demand(Value, dict=True):
@@ -57,7 +57,7 @@ class Demand(Value, dict=True):
 
     @cached_property
     def count(self) -> int:
-        """The number of its pods."""
+        """The number of its pods, including the pods of its parts."""
         return sum(count for _, count in self.pods) + sum(part.count for part in self.parts)
 
     @cached_property
@@ -183,7 +183,7 @@ Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
 Taker = tuple[int, int]
-"""(number of pods for which a node has room, position of the node)"""
+"""A node with room for pods: (number of pods for which it has room, its position)."""
 
 UNLIMITED = 1_000_000
 """The number of pods for which a node counts as having room if they request nothing."""
@@ -195,7 +195,7 @@ def everything(_resource: str) -> bool:
 
 
 class Ground(Value, dict=True):
-    """Nodes with their free resources."""
+    """Nodes with their free resources, and which pods they may take."""
 
     domains: Domains
     """The tree of the nodes."""

@@ -95,7 +95,7 @@ class RoomCounter(Board):
     def _fill(self, shape: Shape, count: int, nodes: Sequence[int], *, mixed: bool) -> int:
         """Place up to `count` pods of one shape, and return the number of placed pods.
 
-        If pods of other shapes follow (`mixed`), the fullest nodes are used first.
+        If the demand has pods of other shapes too (`mixed`), the fullest nodes are used first.
         """
         able = self._takers(self._ground, shape, nodes)
         if mixed:

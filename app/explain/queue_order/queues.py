@@ -193,7 +193,7 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove a queue and its parents as far as they are empty. Mark the others as changed."""
+        """Remove a queue and its parents as far as they are empty. Mark the rest as changed."""
         while place.is_empty:
             siblings = place.above.below if place.above else self._top
             siblings.pop()

@@ -16,7 +16,7 @@ from app.facts.kubernetes.pod import Shape
 from app.facts.quantity import Amounts
 
 Quantities = tuple[float, float, float]
-"""(GPUs, thousandths of CPUs, bytes), as KAI counts them."""
+"""Amounts as KAI counts them in queues: (GPUs, thousandths of CPUs, bytes of memory)."""
 
 NOTHING: Quantities = (0.0, 0.0, 0.0)
 UNITS = (1000, 1, 1000)

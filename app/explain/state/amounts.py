@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
 ByNode = Mapping[str, Amounts]
-"""Amounts by node name."""
+"""Amounts of resources by node name."""
 
 PREFIX = "gpu."
 """The prefix that vendors give to the DRA drivers of GPUs, such as gpu.nvidia.com."""

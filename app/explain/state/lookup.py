@@ -88,7 +88,7 @@ class GroupedBy(_Declared[Mapping[K, Sequence[T]]]):
         self.order = order
 
     def over(self, facts: Iterable[T]) -> "Groups[K, T]":
-        """Return the table of these facts."""
+        """Return a new table of these facts."""
         groups = Groups(self)
         groups.add(facts)
         return groups
@@ -158,7 +158,7 @@ class NamedBy(_Declared[Mapping[K, T]]):
         self.field = name
 
     def over(self, facts: Iterable[T]) -> "Names[K, T]":
-        """Return the table of these facts."""
+        """Return a new table of these facts."""
         return Names(self, facts)
 
 

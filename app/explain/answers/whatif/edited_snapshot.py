@@ -34,7 +34,7 @@ _OF_NODE = "node.kubernetes.io/"
 
 
 class EditedSnapshot(Value):
-    """The facts after edits."""
+    """The facts after edits, with a description of the edits."""
 
     facts: Snapshot
     lines: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class EditedSnapshot(Value):
     """The documents of PodCliqueSets that would be created or recreated."""
 
     def then(self, line: str, **changes: Any) -> Self:
-        """Return a copy with one more line, which describes an edit."""
+        """Return a copy with these changes, and with one more line that describes them."""
         return replace(self, lines=(*self.lines, line), **changes)
 
 

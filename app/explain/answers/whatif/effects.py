@@ -250,7 +250,7 @@ class _Arranging:
         return bool(demand.count) and self._add(candidate.gang, demand)
 
     def start(self, candidate: GangToPlace, had_place: bool) -> Fate | None:
-        """Return the effect on a pending gang, or None if it has no pods to place."""
+        """Place a pending gang. Return the effect on it, or None if it has no pods to place."""
         gang = candidate.gang
         demand = gang.demand
         if not demand.count:
@@ -265,7 +265,7 @@ class _Arranging:
         return replace(fate, reasons=reasons, had_place=had_place)
 
     def move(self, candidate: GangToPlace) -> Fate:
-        """Return the effect on a gang that must move."""
+        """Place a gang that must move, and return the effect on it."""
         gang = candidate.gang
         again = gang.whole.demand_for(lambda pod: pod.key in candidate.lost)
         if self._add(gang, again):
@@ -286,7 +286,10 @@ class _Arranging:
         return replace(fate, certain=certain and fate.certain, reasons=_holding(candidate))
 
     def _elsewhere(self, candidate: GangToPlace) -> Fate | None:
-        """Return the effect if a whole gang moves, including the pods that could stay."""
+        """Place a whole gang elsewhere, including the pods that could stay.
+
+        Return the effect on it, or None if it has no place.
+        """
         staying = {pod.key for pod in candidate.gang.placed}
         index = self._index
         facts = index.facts
