@@ -1,4 +1,4 @@
-"""The program `grove-admission`, also as `python -m app`."""
+"""The entry point of the program `grove-admission`, which `python -m app` runs too."""
 
 import sys
 
@@ -10,7 +10,7 @@ def main() -> int:
     if sys.argv[1:2] == ["serve"]:
         configure_openssl()
 
-    # imports ssl, which has to be configured before
+    # imports ssl, which reads the configuration of OpenSSL
     from app import cli
 
     return cli.main()

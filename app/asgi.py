@@ -31,7 +31,7 @@ from app.stores import stores
 
 @contextlib.asynccontextmanager
 async def running(app: Starlette) -> AsyncIterator[None]:
-    """Serve everything from `app` while the caches follow the cluster."""
+    """Mount all endpoints on `app`, and keep its caches up to date until the ASGI server stops."""
     config = os.environ.get("GROVE_ADMISSION_CONFIG")
     configuration = configuration_or_defaults(Path(config) if config else None)
     configuration = with_overrides(configuration, os.environ, {})

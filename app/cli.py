@@ -1,6 +1,6 @@
-"""The command line: runs the command in COMMANDS that the arguments name.
+"""The command line: it runs the command in COMMANDS that the arguments name.
 
-Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input.
+Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input. Some commands have more.
 """
 
 import argparse
@@ -18,19 +18,22 @@ from app.commands import COMMANDS
 from app.commands.options import COMPLETING, UNUSABLE, Command, Parser, complain
 from app.config.error import ConfigurationError
 
-# the last collection would examine all modules, which takes longer than many a command
+# the garbage collection at exit would examine all modules, which takes longer than many commands
 atexit.register(gc.freeze)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run the command that `argv` (default: the program's arguments) names. Return its exit code.
+
+    Raise SystemExit for --help, for unusable options, and after completions were printed.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # a terminal without UTF-8 shows the code of a character that it doesn't have
+        # a terminal without UTF-8 gets an escape sequence for a character that it can't show
         sys.stdout.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
     parser, commands = _parsers()
     if COMPLETING in os.environ:
-        # the shell asks what may follow: the line is not in argv
+        # the shell asks for completions: the command line is in COMP_LINE, not in argv
         name = next(iter(os.environ.get("COMP_LINE", "").split()[1:]), "")
     else:
         name = argv[0] if argv else ""
@@ -48,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        # the parser of all commands would print the usage of none of them
+        # the top-level parser would not print the usage of this command
         commands.get(name, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
 
     return run_command(command, arguments)
@@ -66,24 +69,24 @@ def run_command(command: Command, arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader of our output, such as `head`, has ended
-        _print_no_more()
+        # the reader of our output, such as `head`, has exited
+        _discard_output()
         return 141
     except OSError as problem:
-        # a folder that may not be looked into, or, without a name, a full disk
+        # an unreadable folder, for example; without a file name, it is the output: a full disk
         if problem.filename is None:
-            _print_no_more()
+            _discard_output()
         complain(f"{problem.filename or 'the output'}: {problem.strerror or problem}")
         return UNUSABLE
 
 
-def _print_no_more() -> None:
-    """Prevent the flush at the end, which would fail again."""
+def _discard_output() -> None:
+    """Redirect standard output to the null device, so that the flush at exit does not fail too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load(name: str) -> Command:
-    """Return a command.
+    """Import the module of a command, and return the command.
 
     The definitions in its modules are never garbage, so the garbage collector is paused during the
     import and ignores them afterwards.

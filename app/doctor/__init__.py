@@ -1,6 +1,4 @@
-"""The command `grove-admission doctor`.
-
-It says whether an installation can work, and what would be rejected without it.
+"""Check whether an installation can work, and what is rejected while its server is down.
 
 There is a module for each subject. `report` has the class of a check, and `examination` the order
 of the checks. Nothing is written: the API server answers access reviews without storing them.

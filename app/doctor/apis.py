@@ -78,7 +78,7 @@ APIS = (
 
 
 async def check_apis(client: Client, read: Read) -> Checks:
-    """Return the version of Kubernetes, a check for each API, and one for each broken CRD.
+    """Check the version of Kubernetes, each API that we use, and the CRDs of the same API groups.
 
     Raise ClusterError if a request fails.
     """
@@ -93,7 +93,7 @@ async def check_apis(client: Client, read: Read) -> Checks:
 
 
 async def _check_version(read: Read) -> Checks:
-    """Return a check that the API server is new enough.
+    """Check that the API server is new enough. Return [] if its version is not known.
 
     matchConditions of webhooks and ValidatingAdmissionPolicies are stable since Kubernetes 1.30.
     """
@@ -120,13 +120,16 @@ async def _check_version(read: Read) -> Checks:
 
 
 def version_number(version: JsonMap) -> tuple[int, ...]:
-    """Return the major and minor version of an API server; 0 for an unknown number."""
+    """Return the major and minor version of an API server, with 0 for an unknown number."""
     parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
     return tuple(int(part[0]) if part else 0 for part in parts)
 
 
 async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> Check | None:
-    """Return a check. Return None if there already is one because the CRD is `broken`."""
+    """Check that an API is served in a version that we know.
+
+    Return None if it is not served because its CRD is `broken`: that check reports it.
+    """
     resource = api.resource
     version = client.served_version(resource)
     if version is not None and version not in resource.versions:
@@ -276,9 +279,11 @@ class Release(Value):
     neighbour: str
     title: str
     tried: str
-    """The commit that this version was tested with, or ""."""
+    """The commit or version that this version was tested with, or ""."""
     crd: str
+    """The name of the CRD."""
     field: str = ""
+    """The field of the CRD's spec that older releases lack, or ""."""
     has_bindings: bool = False
     """Whether its topologies are ClusterTopologyBindings."""
 
@@ -322,12 +327,14 @@ RELEASES = (
     ),
     Release("Dynamo", "", "", "dynamographdeployments.nvidia.com"),
 )
-"""Releases per neighbour, newest first; the first whose CRD and field exist is taken as installed.
+"""The releases of each neighbour, newest first.
+
+The first one whose CRD and field exist is taken as installed.
 """
 
 
 async def check_releases(client: Client) -> Checks:
-    """Return a line for each neighbour that is installed.
+    """Return the release of each neighbour that is installed, as checks with the status `ok`.
 
     Raise ClusterError if a request fails.
     """

@@ -1,4 +1,4 @@
-"""The checks of the serving certificate: its validity, and whether the caBundles verify it."""
+"""Check the serving certificate: whether it has expired, and whether the caBundles verify it."""
 
 import asyncio
 import base64
@@ -43,11 +43,13 @@ class Handshake(Value):
     outcome: Literal["trusted", "refused", "unreachable"]
     """`refused`: the certificate was not verified. `unreachable`: no TLS server answered."""
     reason: str = ""
-    """The reason why it was not trusted."""
+    """Why it failed, or "" if the certificate is trusted."""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
-"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM).
+"""A function that connects to an address and port, and verifies the certificate there.
+
+The last arguments are the name that the certificate must have, and the CA bundle (PEM).
 """
 
 
@@ -58,18 +60,20 @@ class Bundle(Value):
     """The base64 text, as it is stored."""
     target: Target
     webhooks: tuple[str, ...]
+    """The names of the webhooks."""
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
+        """The name of the caBundle in messages."""
         count = len(self.webhooks)
         return f"the caBundle of {self.webhooks[0] if count == 1 else f'{count} webhooks'}"
 
 
 class Shown(Value):
-    """The certificate in the Secret."""
+    """The serving certificate, as the Secret has it."""
 
     tls_crt: bytes | None
-    """The certificate, or None."""
+    """The certificate (PEM), or None if there is none that can be read."""
     reason: str = ""
     """The reason why there is no certificate, or ""."""
     is_readable: bool = True
@@ -89,7 +93,7 @@ def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
-    """Return `tls.crt` of the Secret of the serving certificate."""
+    """Return `tls.crt` of a Secret, or the reason why it cannot be read."""
     secret = f"Secret {namespace}/{name}"
     try:
         data = map_at(await client.get(ObjectRef(SECRET, name, namespace)), "data")
@@ -103,7 +107,10 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
 
 
 def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> Checks:
-    """Check that `secret` (namespace/name) has a certificate that is valid now."""
+    """Check that `secret` (namespace/name) has a certificate that has not expired.
+
+    Return [] if this process could not read the Secret.
+    """
     namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
     if shown.tls_crt is None:
@@ -126,14 +133,14 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> Checks:
-    """Return the problems of a caBundle, or whether it verifies the server's certificates.
+    """Check that a caBundle is valid, and that it verifies the certificates of its target.
 
-    It is tried on the certificates of the Service's `endpoints`. If none of them can be reached
-    from here, it is tried on the certificate in the Secret.
+    Connect to the Service's `endpoints`, or to the host of a URL. If none of them can be reached
+    from here, the bundle must verify the certificate in the Secret.
     """
     cas = _readable(bundle)
     if isinstance(cas, str):
-        refusing = f"{bundle.what} {cas}: API servers cannot call the server"
+        refusing = f"{bundle.title} {cas}: API servers cannot call the server"
         return [problem(refusing, _KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
@@ -165,7 +172,7 @@ def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
-    """Return the CAs (PEM) in a caBundle, or the problem."""
+    """Return the CAs (PEM) in a caBundle, or a text that says what is wrong with it."""
     if not bundle.ca_bundle:
         return "is empty"
     try:
@@ -179,9 +186,9 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
     if not ends:
-        return problem(f"{bundle.what} has no currently valid CA", _KEEPER)
+        return problem(f"{bundle.title} has no currently valid CA", _KEEPER)
     message = (
-        f"{bundle.what} has {len(ends)} valid CAs of {len(cas)}, until {max(ends).isoformat()}"
+        f"{bundle.title} has {len(ends)} valid CAs of {len(cas)}, until {max(ends).isoformat()}"
     )
     return ok(message)
 
@@ -189,11 +196,11 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
     if result.outcome == "trusted":
         return ok(
-            f"{place} has a certificate for {bundle.target.name} that {bundle.what} verifies",
+            f"{place} has a certificate for {bundle.target.name} that {bundle.title} verifies",
         )
 
     message = (
-        f"{place} has a certificate that {bundle.what} does not verify for {bundle.target.name}:"
+        f"{place} has a certificate that {bundle.title} does not verify for {bundle.target.name}:"
         f" {result.reason}"
     )
 
@@ -204,7 +211,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
     if shown.tls_crt is None:
         message = (
             f"no server could be reached ({unreached}), and {shown.reason}: not compared with"
-            f" {bundle.what}"
+            f" {bundle.title}"
         )
         return unknown(
             message,
@@ -213,10 +220,10 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
 
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
-        return problem(f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
+        return problem(f"{bundle.title} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
 
     message = (
-        f"{bundle.what} verifies tls.crt of the Secret for {bundle.target.name} (no server was"
+        f"{bundle.title} verifies tls.crt of the Secret for {bundle.target.name} (no server was"
         f" reached: {unreached})"
     )
 
@@ -224,9 +231,9 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
 
 
 async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
-    """Connect to `host`, and verify its certificate for `name`.
+    """Connect to `host`, and verify its certificate for `name`. Give up after `seconds`.
 
-    It must be signed by one of the CAs in `ca_bundle` (PEM).
+    The certificate must be signed by one of the CAs in `ca_bundle` (PEM).
     """
     context = trusting(cadata=ca_bundle.decode("ascii"))
     try:

@@ -1,7 +1,8 @@
-"""Check MNNVL objects.
+"""Check the ComputeDomains and ResourceClaims for MNNVL.
 
-Can ResourceClaims be allocated, and do PodCliques and Pods have them? Does the configured owner fit
-this release of Grove, and do PodGangs still own resources that the PodCliqueSet should own?
+The checks find claims that can never be allocated, and PodCliques and Pods that lack their claim.
+They also find a configured owner that does not fit this release of Grove, and resources that
+PodGangs own although the PodCliqueSet should.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check the configured form of claims, and the stored claims.
+    """Check `mnnvl.claimMode`, and that the stored claims can be allocated and are not deleted.
 
     Raise ClusterError if a request fails.
     """
@@ -74,7 +75,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
 
 async def check_lost_claims(client: Client) -> Checks:
-    """Check PodCliques that must have a claim, and their Pods.
+    """Check that PodCliques that request MNNVL have their claim, and that their Pods have it too.
 
     Raise ClusterError if a request fails.
     """
@@ -171,7 +172,7 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
 
 
 async def check_owners(client: Client, configuration: Configuration) -> Checks:
-    """Return the checks of the setting and of the stored resources.
+    """Check that `mnnvl.owner` fits the release of Grove, and that stored resources agree with it.
 
     Raise ClusterError if a request fails.
     """

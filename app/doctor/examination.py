@@ -1,6 +1,6 @@
 """Run all checks in order.
 
-If something cannot be read, a check reports it, and the next checks continue.
+If something cannot be read, a check with the status `unknown` says so, and the others still run.
 """
 
 import contextlib
@@ -49,23 +49,27 @@ class Patient(Value):
     """The cluster and the installation to examine."""
 
     client: Client
+    """The client whose discovery has been refreshed."""
     read: Read
+    """Returns the JSON at a path, such as /version."""
     shake: Shake
+    """Performs a TLS handshake with a replica or a webhook."""
     configuration: Configuration
+    """The configuration of the server."""
     is_server: bool
     """Whether this process has the service account of the server."""
     now: datetime
     """The current time in UTC."""
     all_webhooks: bool = False
-    """Whether to examine the webhooks of other products too."""
+    """Whether to rehearse an outage of every webhook, including those of other products."""
 
 
 async def examine(patient: Patient) -> Examined:
-    """Return all checks, by subject."""
+    """Return the results of all checks, by subject."""
     examined: Examined = {}
-    for subject, looking in _questions(patient):
+    for subject, pending in _subjects(patient):
         try:
-            checks = await looking
+            checks = await pending
         except ClusterError as error:
             checks = [unknown(f"could not be checked: {error.message}", _ASK)]
         examined.setdefault(subject, []).extend(checks)
@@ -73,8 +77,11 @@ async def examine(patient: Patient) -> Examined:
     return examined
 
 
-def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
-    """Yield the subjects in order, each with its checks."""
+def _subjects(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
+    """Yield each subject in order, with the coroutine that returns its checks.
+
+    The caller awaits each coroutine before the next one is created. A subject may come twice.
+    """
     client = patient.client
     configuration = patient.configuration
     installed: list[Object] = []
@@ -86,13 +93,17 @@ def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     yield "policies", policies.check_policies(client, configuration)
     yield "policies", policies.check_queue_guard(client, configuration)
     yield "service", _service(patient, installed, endpoints)
-    yield from _further_questions(patient, installed, endpoints)
+    yield from _further_subjects(patient, installed, endpoints)
 
 
-def _further_questions(
+def _further_subjects(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Iterator[tuple[str, Awaitable[Checks]]]:
-    """Yield the subjects that do not depend on each other, each with its checks."""
+    """Yield the subjects that follow `service`, whose order does not matter.
+
+    `installed` are the stored webhook configurations, and `endpoints` the ready endpoints of the
+    Service, as the previous subjects found them.
+    """
     client = patient.client
     configuration = patient.configuration
     namespace = configuration.certificates.namespace
@@ -121,7 +132,7 @@ def _further_questions(
     yield "claims", kai.check_binder(client, patient.read)
     yield "owners", claims.check_owners(client, configuration)
     yield "queues", kai.check_queues(client)
-    yield "queues", kai.check_line(client)
+    yield "queues", kai.check_order(client)
     yield "Grove", kai.check_staleness(client)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:
@@ -132,9 +143,10 @@ def _further_questions(
 
 
 async def _outages(client: Client, ours: str) -> Checks:
-    """Return outages of the webhooks of other products.
+    """Return the problems of other products' webhooks that are down.
 
-    They are not part of the installation, so missing permissions to read them are not a problem.
+    These webhooks are not part of the installation, so missing permissions to read them are not a
+    problem. `ours` is the name of our webhook configurations.
     """
     try:
         return await rehearsal.check_outages(client, ours)
@@ -151,7 +163,7 @@ async def _permissions(patient: Patient) -> Checks:
 async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
     """Return the checks of both webhook configurations.
 
-    Existing ones are added to `installed`.
+    The stored configurations are added to `installed`.
     """
     checks = webhooks.check_enforcement(patient.configuration.enforcement)
     settings = patient.configuration.certificates

@@ -1,6 +1,6 @@
-"""Check Grove's operator.
+"""Check that the settings of Grove's operator fit this installation.
 
-The checks are about its authorizer, its topology feature, and its permission to write the managed
+The settings are its authorizer, its topology feature, and its permission to write the managed
 ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
@@ -37,7 +37,7 @@ _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
 class Operator(Value):
-    """Grove's operator."""
+    """Grove's operator, as far as it is installed and readable."""
 
     settings: JsonMap
     """Its configuration."""
@@ -45,11 +45,12 @@ class Operator(Value):
     """The user name of its service account."""
 
     def section(self, name: str) -> JsonMap:
+        """Return the map under a key of the configuration, or {}."""
         return map_at(self.settings, name)
 
 
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
-    """Return the settings of Grove that conflict with this installation.
+    """Check Grove's authorizer, its topology feature, and its permission to write the topology.
 
     If the settings cannot be read, the result names the settings to check. Only an operator of the
     dialect `design` writes the managed ClusterTopology: it creates or deletes it at startup.
@@ -101,7 +102,7 @@ def _namespaces(webhooks: Iterable[Object]) -> list[str]:
 
 
 async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator | None:
-    """Return the operator with its newest configuration.
+    """Return the operator with its newest configuration, or None if no ConfigMap has one.
 
     The chart creates a new ConfigMap for each configuration.
     """
@@ -120,7 +121,7 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 
 
 async def _account(client: Client, namespace: str) -> str:
-    """Return the account of the operator's Deployment, or the chart's default if unreadable.
+    """Return the user name of the operator's account, or of the chart's default if unreadable.
 
     The account in the configuration is not used, because anybody who may create a ConfigMap could
     otherwise choose the account that a remedy recommends.
@@ -141,7 +142,7 @@ def _settings(text: Any) -> JsonMap | None:
 
 
 def _what_to_check(configuration: Configuration) -> str:
-    """Return the settings to check.
+    """Return a clause that says which settings of Grove to check by hand.
 
     If topology support is disabled here, Grove's own topology feature may be on, because it uses
     ClusterTopologyBindings.
@@ -159,7 +160,10 @@ def _what_to_check(configuration: Configuration) -> str:
 def _authorizer(
     webhook: Object | None, operator: Operator | None, configuration: Configuration
 ) -> Check:
-    """Check that the authorizer lets our leader change PodGangs and PodCliques."""
+    """Check that Grove's authorizer lets our leader change PodGangs and PodCliques.
+
+    `webhook` is the authorizer's webhook, or None if it is off.
+    """
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
         return ok("its authorizer is off")

@@ -44,9 +44,10 @@ _REMEDY = (
 
 
 async def check_binder(client: Client, read: Read) -> Checks:
-    """Return a check of each account of KAI's binder.
+    """Check that each account of KAI's binder may allocate ResourceClaims.
 
-    Raise ClusterError if a request fails.
+    Return [] before Kubernetes 1.36, which does not require the permission. Raise ClusterError if a
+    request fails.
     """
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:
@@ -80,18 +81,14 @@ async def _check(client: Client, namespace: str, account: str) -> Check:
     return problem(message, _REMEDY)
 
 
-# Staleness.
-
-
-_ARGUMENT = "default-staleness-grace-period"
-_DEFAULT = "60s"
-_PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
+# Queues.
 
 
 async def check_queues(client: Client) -> Checks:
-    """Return a warning for each set of limits that queues of KAI lack.
+    """Check that the queues of KAI set all limits.
 
-    Raise ClusterError if a request fails.
+    Queues that lack the same limits share one warning. Return [] if the cluster does not serve
+    queues. Raise ClusterError if a request fails.
     """
     if not client.served_version(QUEUE):
         return []
@@ -119,7 +116,7 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
     )
 
 
-async def check_line(client: Client) -> Checks:
+async def check_order(client: Client) -> Checks:
     """Return a note for each SchedulingShard for which `explain` may show the wrong order of gangs.
 
     Raise ClusterError if a request fails.
@@ -137,8 +134,18 @@ async def check_line(client: Client) -> Checks:
     ]
 
 
+# The eviction of gangs below their minimum.
+
+
+_ARGUMENT = "default-staleness-grace-period"
+_DEFAULT = "60s"
+_PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
+
+
 async def check_staleness(client: Client) -> Checks:
-    """Return a check of each SchedulingShard, if the cluster serves PodGangs.
+    """Check, for each SchedulingShard, whether KAI evicts gangs that are below their minimum.
+
+    Return [] if the cluster does not serve SchedulingShards and PodGangs.
 
     Raise ClusterError if a request fails.
     """

@@ -1,6 +1,7 @@
-"""The permissions that the server needs, and whether it has them.
+"""Check that the server has the permissions that it needs.
 
-The table has the same permissions as `manifests/base/rbac.yaml`; a test compares both.
+The tables have the same permissions as the manifests, mostly `manifests/base/rbac.yaml`; a test
+compares them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,10 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 _REMEDY = "Apply manifests/base/rbac.yaml."
 _WHY = "reporting why gangs are pending"
 _REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
-_NAMED = 'The stored rule must have resourceNames: ["{name}"]; a tool may have renamed it.'
+_NAMED = (
+    'The stored rule must have resourceNames: ["{name}"]; a tool such as Kustomize may have changed'
+    " this name."
+)
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
@@ -35,6 +39,7 @@ class Need(Value):
     """`plural` or `plural/subresource`."""
     verbs: tuple[str, ...]
     purpose: str
+    """What the server uses it for, as a noun phrase for messages."""
     namespace: str = ""
     """The namespace, or "" for all."""
     name: str = ""
@@ -88,7 +93,7 @@ _ALWAYS = (
         "scheduling.run.ai",
         "queues",
         _WATCH,
-        "warnings of queues that don't exist",
+        "warnings about queues that don't exist",
         optional=True,
     ),
     Need(
@@ -102,7 +107,7 @@ _ALWAYS = (
         "grove-admission.grove.io",
         "queuenames",
         (*_WATCH, "create", "patch"),
-        "warnings of queues that don't exist",
+        "warnings about queues that don't exist",
         optional=True,
     ),
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
@@ -137,7 +142,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "serving.knative.dev": ("configurations", "revisions", "services"),
     "trainer.kubeflow.org": ("trainjobs",),
 }
-"""The kinds, by group, whose objects may own the Pods of a Workload."""
+"""The resources, by API group, that may own the Pods of a Workload."""
 
 _WORKLOADS = (
     Need("scheduling.k8s.io", "workloads", _WATCH, "Workloads"),
@@ -183,7 +188,7 @@ _WAITING = (
 def needs_of(configuration: Configuration) -> list[Need]:
     """Return the permissions that a server with this configuration needs.
 
-    RBAC cannot limit `create` to a name.
+    `create` has no name, because RBAC cannot limit it to one.
     """
     needs = [*_ALWAYS, *_UNITS, *(_WORKLOADS if configuration.workloads.enabled else ())]
     needs += _WAITING if configuration.waiting.enabled else ()
@@ -234,10 +239,10 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
-    """Review the access of our service account in `namespace`.
+    """Check that our service account in `namespace` has the permissions `needs`.
 
-    If `namespace` is None, review the access of this process. Raise ClusterError, for example if
-    this process may not review the access of other accounts.
+    If `namespace` is None, check the permissions of this process instead. Raise ClusterError if a
+    request fails, for example because this process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: Checks = []
@@ -267,9 +272,10 @@ def _remedy(need: Need) -> str:
 async def is_allowed(
     client: Client, need: Need, verb: str, namespace: str | None, account: str = ACCOUNT
 ) -> bool:
-    """Return whether a service account, or this process, has a permission.
+    """Return whether a service account may `verb` the objects of `need`.
 
-    The arguments are the same as for `access_review`. Raise ClusterError if a request fails.
+    Ask about the account `account` in `namespace`, or about this process if `namespace` is None.
+    Raise ClusterError if a request fails.
     """
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
     answer = await client.create(resource, access_review(need, verb, namespace, account))
@@ -277,7 +283,7 @@ async def is_allowed(
 
 
 def access_review(need: Need, verb: str, namespace: str | None, account: str = ACCOUNT) -> Object:
-    """Return a SubjectAccessReview of the service account `account` in `namespace`.
+    """Return a SubjectAccessReview: may a service account `verb` the objects of `need`?
 
     If `namespace` is None, it is a SelfSubjectAccessReview.
     """

@@ -88,7 +88,7 @@ class Policies(Value):
     """The bindings by the name of their policy."""
 
     def refusing(self, webhook: JsonMap) -> list[str]:
-        """Return the policies that reject requests for which `webhook` is called."""
+        """Return the names of the policies that reject requests for which `webhook` is called."""
         return [
             name
             for name, policy in self.policies.items()
@@ -101,7 +101,7 @@ NO_POLICIES = Policies({}, {})
 
 
 def selector_of(component: str) -> str:
-    """Return the selector of our policies of a component."""
+    """Return the label selector of our policies that belong to `component`."""
     return f"{APP_LABEL}={NAME},{COMPONENT_LABEL}={component}"
 
 
@@ -167,7 +167,7 @@ async def check_account(client: Client) -> Checks:
 async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
     """Return the policies whose parameters have an apiVersion that the cluster does not serve.
 
-    The value is the served apiVersion of the same kind.
+    The result maps the name of the policy to the served apiVersion of the same kind.
     """
     found = {}
     for name, policy in stored.policies.items():
@@ -202,7 +202,7 @@ def _silent(name: str, policy: JsonMap, served: str) -> Check:
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
-    """Yield the effect of each of our installed policies."""
+    """Yield the effect of each policy in `desired` that is stored and has a binding."""
     for policy in desired[::2]:
         name = policy["metadata"]["name"]
         bindings = stored.bindings.get(name, ())
@@ -300,7 +300,7 @@ def _differs(stored: Any, desired: Any) -> bool:
 
 
 def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
-    """Return whether two lists of a rule of a webhook or policy have something in common.
+    """Return whether two lists in the rules of webhooks or policies match something in common.
 
     They are lists of groups, resources or operations, or "*" for all; see
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
@@ -330,17 +330,20 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of the queue guard and its differences, or its leftover objects."""
+    """Return the effect of the queue guard, its differences, and problems around it.
+
+    If it is not installed, return a warning if its CRD is, or else [].
+    """
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:
         return [_LEFT_BEHIND] if is_defined else []
 
     mode: Mode = "warn"
-    effect = "only warns of them"
+    effect = "only warns about them"
     if any(denies(binding) for bindings in stored.bindings.values() for binding in bindings):
         mode = "refuse"
-        effect = "refuses them"
+        effect = "rejects them"
 
     namespaces = _kai_namespaces(stored, configuration)
     desired = queue_policies(configuration, mode, *namespaces)
@@ -369,7 +372,10 @@ _LEFT_BEHIND = warning(
 
 
 async def _check_names(client: Client, namespace: str) -> Checks:
-    """Check that policies have the list of Queues that they need for warnings."""
+    """Check that the object with the queue names, which policies need for warnings, is right.
+
+    Return [] if the cluster does not serve Queues.
+    """
     if client.served_version(QUEUE) is None:
         return []
     queues = await every(client, Selection(QUEUE, metadata_only=True))
@@ -396,7 +402,11 @@ async def _check_names(client: Client, namespace: str) -> Checks:
 
 
 def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]:
-    """Return the namespaces of KAI and of the program that assigns queues, as stored."""
+    """Return the namespaces that the stored queue guard exempts in addition to the usual ones.
+
+    They are those of KAI and of the program that assigns queues. Return KAI's default namespace if
+    there are none.
+    """
     exempt = exempt_namespaces(configuration)
     return sorted(set(_trusted(stored)).difference(exempt)) or [KAI_SCHEDULER]
 
@@ -415,8 +425,8 @@ async def _writers(
 ) -> Checks:
     """Return a warning about accounts that may write PodGroups and that the guard checks.
 
-    Such an account may assign queues. For example, KAI Resource Management runs in its own
-    namespace. Without permission to read roles, there is no warning.
+    Such an account may belong to a program that assigns queues, such as KAI Resource Management,
+    which runs in its own namespace. Without permission to read roles, there is no warning.
     """
     try:
         roles = await every(client, Selection(CLUSTER_ROLE))
@@ -443,7 +453,7 @@ async def _writers(
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
     message = (
         f"service account {shown} may write KAI PodGroups; the queue guard"
-        f" {'refuses them' if mode == 'refuse' else 'warns'} unless it also has permission to use"
+        f" {'rejects them' if mode == 'refuse' else 'warns'} unless it also has permission to use"
         " their queue"
     )
     remedy = (
@@ -464,7 +474,7 @@ def _writes_pod_groups(role: JsonMap) -> bool:
 
 
 def _trusted(stored: Policies) -> Iterator[str]:
-    """Yield the namespaces whose service accounts the policies exempt."""
+    """Yield the namespaces whose service accounts the stored policies exempt."""
     for policy in stored.policies.values():
         for condition in maps_at(policy, "spec", "matchConditions"):
             yield from _ACCOUNTS.findall(text_at(condition, "expression"))

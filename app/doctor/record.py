@@ -1,4 +1,4 @@
-"""The record of an examination: all answers that it depends on, so that it can be repeated.
+"""Record all answers that an examination depends on, so that it can be repeated anywhere.
 
 Fields that no check reads are removed from the answers before the doctor sees them. So a record is
 complete and contains nothing else. From Secrets, it has only the certificate, which the server
@@ -70,11 +70,14 @@ _ERRORS = {
 
 
 class Heard(Value):
-    """Everything that an examination depends on."""
+    """Everything that an examination depends on. The fields are stored in a record."""
 
     now: datetime
+    """The time of the examination, in UTC."""
     is_server: bool
+    """Whether the examining process has the service account of the server."""
     all_webhooks: bool
+    """Whether the webhooks of other products are examined too."""
     is_configured: bool
     """Whether a configuration was given."""
     configuration: str
@@ -82,11 +85,12 @@ class Heard(Value):
     answers: dict[str, Raw] = field(default_factory=dict)
     """The answers of the API server by request."""
     handshakes: dict[str, Handshake] = field(default_factory=dict)
-    """The TLS handshakes with replicas by their arguments."""
+    """The results of TLS handshakes by their arguments as JSON."""
 
     def keeping(self, call: Call) -> Call:
-        """Return `call` with a cache: recorded requests get their answer, and new ones are
-        recorded.
+        """Return a function like `call` that answers recorded requests and records all others.
+
+        Failed requests are recorded too, and raise the same error again.
         """
 
         async def kept(request: ApiRequest) -> Object:
@@ -110,7 +114,7 @@ class Heard(Value):
         return kept
 
     def shaking(self, shake: Shake) -> Shake:
-        """Return `shake` with a cache: recorded handshakes are not repeated."""
+        """Return a function like `shake` that repeats no recorded handshake and records others."""
 
         async def kept(*asked: Any) -> Handshake:
             key = to_json(asked).decode()
@@ -134,7 +138,7 @@ async def unanswered(request: ApiRequest) -> Object:
 
 
 async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Handshake:
-    """Return that the server is unreachable, because the record has no handshake."""
+    """Return the outcome `unreachable`, because the record has no such handshake."""
     return Handshake("unreachable", "it is not in the record")
 
 
@@ -142,9 +146,10 @@ async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Hand
 
 
 _Fields = Mapping[str, Any]
-"""The fields of a map to keep. A value is `...` for everything, nested fields, or a function.
+"""The fields of a map that a record keeps. For a list, these are the fields of each item.
 
-For a list, these are the fields of each item.
+The value of a field is `...` for all of its content, nested fields, or a function that returns the
+content to keep.
 """
 
 OUR_WEBHOOKS = ".grove-admission.grove.io"
@@ -163,6 +168,7 @@ def _annotations(annotations: Any) -> Any:
 
 
 def _image(image: Any) -> Any:
+    """Return an image with its name replaced by `image`. A tag that is a version is kept."""
     return _IMAGE.sub(r"image\1", image) if isinstance(image, str) else image
 
 
@@ -172,9 +178,7 @@ def _names_only(fields: Any) -> Any:
 
 
 def _webhook(webhook: Any) -> Any:
-    """Return a webhook. URLs and paths of other products are shortened, because they may have
-    tokens.
-    """
+    """Return a webhook without the paths of other products, which may contain tokens."""
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
 
@@ -336,7 +340,7 @@ _FIELDS: Mapping[str, _Fields] = {
 
 
 def _bare(answer: Object, resource: str) -> Object:
-    """Return an answer with the fields that checks read."""
+    """Return an answer of the API server with only the fields that checks read."""
     if resource == str(SECRET):
         return {"data": only(map_at(answer, "data"), ("tls.crt",))}
 
@@ -353,7 +357,7 @@ def _bare(answer: Object, resource: str) -> Object:
 
 
 def _kept(value: Any, fields: Any) -> Any:
-    """Return the part of a value to keep. Tokens of webhooks are hidden in all strings."""
+    """Return the part of a value that `fields` keeps. Tokens in paths are hidden in all strings."""
     if isinstance(value, Raw):
         value = from_json(bytes(value))
     if isinstance(value, list | tuple):

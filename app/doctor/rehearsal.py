@@ -1,7 +1,7 @@
-"""The outage rehearsal of every webhook in a cluster, including those of other products.
+"""Rehearse an outage of every webhook in a cluster, including those of other products.
 
-It reports what stops if a webhook is down, and whether the webhook prevents its own recovery. It
-also finds timeouts that add up, and certificates that do not match.
+The checks report what stops if a webhook is down, and whether the webhook prevents its own
+recovery. They also find timeouts that add up, and certificates that do not match.
 
 Selectors and failure policies are evaluated as in Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
@@ -36,7 +36,7 @@ _LIMIT_SECONDS = 60
 """The default time after which an API server gives up on a request."""
 
 _SLOW_SECONDS = 45
-"""The sum of timeouts from which on there is a warning.
+"""A warning is given if the timeouts of a resource's webhooks add up to more.
 
 The sum of our and our neighbours' defaults is smaller.
 """
@@ -62,13 +62,19 @@ _CLUSTER_WIDE = {
     ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authorize readers of logs",
     ("authorization.k8s.io", "subjectaccessreviews"): "kubelets cannot authorize readers of logs",
 }
-"""The consequences for cluster-scoped resources, whose reviews webhooks also see."""
+"""The consequences if these cluster-scoped resources cannot be written.
+
+Webhooks are also called for TokenReviews and SubjectAccessReviews.
+"""
 
 _WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
 
 
 async def check_all(client: Client, shake: Shake, now: datetime) -> Checks:
-    """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
+    """Rehearse an outage of each webhook, and check all caBundles.
+
+    Raise ClusterError if something cannot be read.
+    """
     installed = await read_installed(client)
     return rehearse(installed) + await check_certificates(installed, shake, now)
 
@@ -77,13 +83,14 @@ _NEEDED = {
     (resource.group, resource.plural)
     for resource in (*NEIGHBOURS, *WORKLOAD_KINDS, POD, CLAIM_TEMPLATE)
 }
-"""The resources that workloads with GPUs need."""
+"""The resources, as (group, plural), that must be written to run a workload with GPUs."""
 
 
 async def check_outages(client: Client, ours: str) -> Checks:
-    """Return the webhooks of other products that are down and block objects of workloads.
+    """Return the problems of other products' webhooks that are down and block workloads.
 
-    `ours` is the name of our configurations. Raise ClusterError if something cannot be read.
+    A webhook blocks workloads if it rejects the creation of any resource in _NEEDED. `ours` is the
+    name of our configurations. Raise ClusterError if something cannot be read.
     """
     fatal = [
         StoredWebhook(f"{resource.kind} {item['metadata']['name']}", is_mutating, content)
@@ -113,14 +120,14 @@ def rehearse(installed: Installed) -> Checks:
         ]
         checks += problems
         if not problems and fault_of(webhook, installed.surroundings) is None:
-            checks.append(_stands(webhook, installed))
+            checks.append(_effect(webhook, installed))
 
     checks += check_targets(installed.webhooks, installed.surroundings)
     return checks + list(_timeouts(installed.webhooks))
 
 
-def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
-    """Return the requests that are rejected while an otherwise healthy webhook is down."""
+def _effect(webhook: StoredWebhook, installed: Installed) -> Check:
+    """Return what happens to the requests of an otherwise healthy webhook while it is down."""
     text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
     refusing = installed.policies.refusing(webhook.content)
     if refusing:
@@ -188,7 +195,7 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Ch
     harms = "; ".join(dict.fromkeys(stopped.values()))
     message = (
         f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
-        f" {', '.join(stopped)} are refused{where}: {harms}"
+        f" {', '.join(stopped)} are rejected{where}: {harms}"
     )
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
@@ -232,7 +239,10 @@ def _longest(called: Sequence[StoredWebhook]) -> int:
 
 
 def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], str]]:
-    """Return each resource and operation of the rules once, in the order of the rules."""
+    """Return each resource and operation of the rules once, in the order of the rules.
+
+    Wildcards are left out.
+    """
     named: dict[tuple[tuple[str, str], str], None] = {}
     for webhook in webhooks:
         for rule in maps_at(webhook.content, "rules"):
@@ -267,7 +277,10 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 async def _check_bundle(
     bundle: Bundle, surroundings: Surroundings, shake: Shake, now: datetime
 ) -> Checks:
-    """Return the checks of a caBundle. API servers verify a URL without one by their own CAs."""
+    """Return the checks of a caBundle.
+
+    Return [] for a URL without one, because API servers verify it with their own CAs.
+    """
     target = bundle.target
     endpoints: list[Endpoint] = []
     if target.service is not None:

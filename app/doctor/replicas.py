@@ -17,7 +17,7 @@ _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
-    """Check the Deployment `grove-admission`. Return nothing if it does not exist.
+    """Check the Deployment `grove-admission`. Return [] if it does not exist.
 
     Its image is compared with `version`, the version of this program. Raise ClusterError if the
     Deployment cannot be read.
@@ -64,7 +64,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
 
 
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
-    """Yield why the Pod is not scheduled or its containers do not run."""
+    """Yield why a Pod is not scheduled, and why its containers do not run."""
     for condition in maps_at(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
@@ -107,14 +107,14 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(int(number) for number in match.groups())
 
 
-# The leader, which alone reconciles.
+# The leader, the only replica that reconciles.
 
 
 _SLACK = timedelta(seconds=60)
-"""The maximum difference between the clock here and the replicas' clocks."""
+"""The assumed maximum difference between the clock here and the replicas' clocks."""
 
 _LONGEST = 86_400
-"""The longest Lease duration that counts, in seconds. Longer ones are cut to it."""
+"""Longer durations of a Lease are treated as this one, in seconds."""
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"
@@ -123,7 +123,7 @@ _LOGS = (
 
 
 async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> Checks:
-    """Return a check of the Lease.
+    """Check that a replica holds the Lease and has renewed it in time.
 
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.
     """

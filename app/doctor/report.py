@@ -1,4 +1,4 @@
-"""The results of checks, the exit code and the output.
+"""The results of checks, and how they are counted and printed.
 
 Each result has a status and, for a problem, a remedy.
 """
@@ -50,13 +50,13 @@ def unknown(message: str, remedy: str) -> Check:
 
 
 def exit_code(examined: Examined) -> int:
-    """Return 0 if there are at most warnings, 1 for problems, 2 if a check was not possible."""
+    """Return 2 if a check could not be performed, 1 if there are problems, and 0 otherwise."""
     counts = summary(examined)
     return 2 if counts["unknown"] else 1 if counts["problem"] else 0
 
 
 def lines(examined: Examined, *, everything: bool = False) -> Iterator[str]:
-    """Yield the verdict, then the checks by subject, as readable lines that are safe to show.
+    """Yield the verdict, then the checks by subject, as lines that are safe to print on a terminal.
 
     Checks that are ok are included only if `everything` is true.
     """
@@ -83,7 +83,7 @@ _VERDICTS = {
 
 
 def verdict(examined: Examined) -> str:
-    """Return the answer in one line: `the installation has problems: 1 problem, 41 ok`."""
+    """Return the result in one line: `the installation has problems: 1 problem, 41 ok`."""
     counts = summary(examined)
     order: tuple[Status, ...] = ("problem", "unknown", "warning", "ok")
     words = ", ".join(_counted(counts[status], status) for status in order if counts[status])
@@ -91,12 +91,13 @@ def verdict(examined: Examined) -> str:
 
 
 def _counted(count: int, status: Status) -> str:
-    """Return `1 problem`, `2 problems`, `2 ok`."""
+    """Return a count with its status as a word: `1 problem`, `2 problems` or `2 ok`."""
     is_noun = status in ("problem", "warning")
     return f"{count} {status}s" if is_noun and count != 1 else f"{count} {status}"
 
 
 def summary(examined: Examined) -> dict[str, int]:
+    """Return the number of checks of every status, including 0."""
     statuses: tuple[Status, ...] = ("ok", "warning", "problem", "unknown")
     counts = Counter(check.status for checks in examined.values() for check in checks)
     return {status: counts[status] for status in statuses}

@@ -33,7 +33,7 @@ class Endpoint(Value):
 
 
 ServiceKey = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of a Service."""
 
 
 class Target(Value):
@@ -47,7 +47,10 @@ class Target(Value):
 
 
 def target_of(webhook: JsonMap) -> Target:
-    """Return the target of a webhook. An invalid URL, which no API server stores, has no name."""
+    """Return the target of a webhook.
+
+    Its name is "" for an invalid URL, which no API server stores.
+    """
     client = map_at(webhook, "clientConfig")
     service = map_at(client, "service")
     if service:
@@ -68,7 +71,7 @@ def is_called(configurations: Iterable[Object]) -> bool:
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:
-    """Check the Service, and return the checks and the ready endpoints.
+    """Return the checks of the Service of the server, and its ready endpoints.
 
     Raise ClusterError if something cannot be read.
     """
@@ -98,13 +101,13 @@ def _judge(title: str, ready: int) -> Check:
 
 
 def port_of(service: JsonMap, number: int) -> JsonMap | None:
-    """Return the port of a Service with this number, or None."""
+    """Return the entry of `spec.ports` with this number, or None."""
     ports = maps_at(service, "spec", "ports")
     return next((port for port in ports if port.get("port") == number), None)
 
 
 def ready_endpoints(slices: Iterable[JsonMap], port: JsonMap) -> list[Endpoint]:
-    """Return the ready endpoints behind a port of a Service, in its EndpointSlices."""
+    """Return the ready endpoints behind a port of a Service, from its EndpointSlices."""
     name = port.get("name") or ""
     return [endpoint for item in slices for endpoint in _ready_in(item, name)]
 

@@ -12,11 +12,10 @@ _SHOWN = 10
 
 
 async def check_sizes(client: Client) -> Checks:
-    """Return a check of the objects that the leader has reported in events.
+    """Check whether the leader has reported objects that are too large, in events.
 
-    Raise ClusterError if a request fails.
-
-    The leader reports them every half hour, and API servers keep events for an hour.
+    It reports them every half hour, and API servers keep events for an hour. Raise ClusterError if
+    a request fails.
     """
     events = await every(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
     regarding = [map_at(event, "regarding") for event in events if event.get("reason") == TOO_LARGE]

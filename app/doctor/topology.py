@@ -48,7 +48,7 @@ async def check_topology(
         )
         return [
             *left,
-            problem(message, f"{_LEADER} If topology support is off, give --config."),
+            problem(message, f"{_LEADER} If topology support is disabled, pass --config."),
         ]
 
     current = DESIGN.read_levels(stored)
@@ -64,16 +64,19 @@ async def check_topology(
 
 
 async def _left_over(client: Client, name: str) -> Checks:
-    """Return a warning about each ClusterTopology that was managed under another name."""
+    """Return a warning about each ClusterTopology that was managed under a previous name.
+
+    Only a ClusterTopology that was managed has the condition Ready.
+    """
     stored = await list_all(client, Selection(CLUSTER_TOPOLOGY))
     names = sorted(obj["metadata"]["name"] for obj in stored if condition_of(obj, READY))
     return [
         warning(
-            f"ClusterTopology {former} is left over: clusterTopology.name is now {name}",
-            f"Delete it with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {former}.",
+            f"ClusterTopology {previous} is left over: clusterTopology.name is now {name}",
+            f"Delete it with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {previous}.",
         )
-        for former in names
-        if former != name
+        for previous in names
+        if previous != name
     ]
 
 
@@ -82,8 +85,8 @@ async def _binding(
 ) -> Checks:
     """Return the checks of the ClusterTopologyBinding.
 
-    `configured` is None if topology support is disabled. Grove writes the KAI Topology and most
-    conditions of a binding.
+    `configured` is None if topology support is disabled. The KAI Topology and most conditions of a
+    binding are not checked, because Grove writes them.
     """
     if configured is None:
         message = (
@@ -160,13 +163,14 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
 
 
 async def check_dialects(client: Client) -> Checks:
-    """Return the checks of the dialect.
+    """Return the dialect of Grove's topology API, and the problems of its objects.
 
-    Raise ClusterError if a request fails.
+    These are levels whose labels nodes lack, and ComputeDomains that cannot be deleted. Raise
+    ClusterError if a request fails.
     """
     dialect = dialect_of(client)
-    spoken = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
-    return [spoken, *await _coverage(client, dialect), *await _stuck(client)]
+    used = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
+    return [used, *await _coverage(client, dialect), *await _stuck(client)]
 
 
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
@@ -176,10 +180,10 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
         if covered.get("status") == "False":
             # the leader writes the condition: without a leader, it may be older than the labels
             title = f"{dialect.resource.kind} {obj['metadata']['name']}"
-            message = f"{title}, by its condition {LEVELS_COVERED}: {covered.get('message')}"
+            message = f"{title} has {LEVELS_COVERED}=False: {covered.get('message')}"
             remedy = (
-                "Label the nodes that lack it, or correct the levels. grove-admission topology"
-                " lists the nodes."
+                "Label the nodes that lack a level's label, or correct the levels. grove-admission"
+                " topology lists the nodes."
             )
             checks.append(warning(message, remedy))
 

@@ -1,4 +1,4 @@
-"""All stored webhook configurations of a cluster, and the objects that they depend on."""
+"""Read all webhook configurations of a cluster, and the objects that they depend on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,6 +26,7 @@ class StoredWebhook(Value):
     """The kind and name of the configuration."""
     is_mutating: bool
     content: JsonMap
+    """The webhook as it is stored."""
 
     @property
     def name(self) -> str:
@@ -66,6 +67,7 @@ class Surroundings(Value):
     """The objects that webhooks depend on."""
 
     services: Mapping[ServiceKey, JsonMap]
+    """The existing Services."""
     slices: Mapping[ServiceKey, Sequence[JsonMap]]
     """The EndpointSlices of each Service."""
     namespaces: Mapping[str, Mapping[str, str]]
@@ -80,10 +82,14 @@ class Installed(Value):
     webhooks: Sequence[StoredWebhook]
     surroundings: Surroundings
     policies: Policies
+    """The ValidatingAdmissionPolicies of the cluster."""
 
 
 async def read_installed(client: Client) -> Installed:
-    """Return the objects for the rehearsal. Raise ClusterError if something cannot be read."""
+    """Return all webhooks and policies of a cluster, with the objects that webhooks depend on.
+
+    Raise ClusterError if something cannot be read.
+    """
     configurations: dict[str, JsonMap] = {}
     webhooks: list[StoredWebhook] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
@@ -111,7 +117,7 @@ async def _read_surroundings(client: Client) -> Surroundings:
 
 
 async def read_services(client: Client, keys: Iterable[ServiceKey]) -> Surroundings:
-    """Return the Services `keys` with their EndpointSlices.
+    """Return the Services `keys` that exist, with their EndpointSlices and without namespaces.
 
     Raise ClusterError if a request fails.
     """

@@ -1,4 +1,4 @@
-"""Check the Services that webhooks call."""
+"""Check that the Services that webhooks call exist and have ready endpoints."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +19,13 @@ class Fault(Value):
 
     status: Status
     cause: str
+    """The problem in words, such as `Service a/b does not exist`."""
     fate: str
-    """The effect on requests, or "" if the Service answers except during a restart."""
+    """What happens to requests, or "" if the Service answers except during a restart."""
     remedy: str
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
-        """Return the message about the webhooks that have this problem."""
+        """Return the message for the webhooks `names` of a configuration that have this problem."""
         webhooks = names[0]
         whose = "its"
         if len(names) > 1:

@@ -32,7 +32,7 @@ _DEFAULTS: JsonMap = {
 def check_webhooks(
     installed: JsonMap | None, desired: JsonMap, others: Iterable[JsonMap] = ()
 ) -> Checks:
-    """Return the checks of a webhook configuration.
+    """Compare a stored webhook configuration with the one that this version installs.
 
     `installed` is the stored configuration, or None. `others` are the stored configurations of the
     same kind, one of which may have the webhooks under another name.
@@ -116,7 +116,7 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     if is_as_installed and not token:
         message = (
             f"{name}: its path has no token, so its reviews are not trusted: they cause no writes"
-            " (the leader writes later), and under load they wait first"
+            " (the leader writes later), and under load, reviews with a token go first"
         )
         yield warning(message, _NO_TOKEN)
 
@@ -171,7 +171,7 @@ def _namespaces(selector: JsonMap) -> str:
 
 
 def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield the differences of two webhooks, apart from defaults and clientConfig."""
+    """Yield how the stored webhook differs from `desired`, apart from defaults and clientConfig."""
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
         current = stored.get(key, default)
@@ -181,7 +181,7 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
 
 
 def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how a clientConfig differs. A token in its path is omitted."""
+    """Yield how the stored clientConfig differs from `desired`. Tokens in paths are omitted."""
     path = PATHS[name]
     actual = split_token(path_of(stored))[1]
     if "url" in stored:
@@ -200,4 +200,4 @@ def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterato
 
 
 def _text(value: Any) -> str:
-    return "not there" if value is None else json.dumps(value, sort_keys=True)
+    return "unset" if value is None else json.dumps(value, sort_keys=True)

@@ -184,7 +184,7 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
         ("", CALLED, 9),
         ("UEVN", Target("example.com", 443), 5),
     ]
-    assert bundles[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
+    assert bundles[0].title == "the caBundle of podclique.mutate.grove-admission.grove.io"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
                 ("ok", 'the dialect of Grove\'s topology API is "bindings"'),
                 (
                     "warning",
-                    "ClusterTopologyBinding gb200, by its condition LevelsCovered: no node has it",
+                    "ClusterTopologyBinding gb200 has LevelsCovered=False: no node has it",
                 ),
             ],
             id="an upgrade, and levels without nodes",

@@ -19,8 +19,8 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REFUSES = Check("ok", "the queue guard checks writes that name a queue, and refuses them")
-WARNS = Check("ok", "the queue guard checks writes that name a queue, and only warns of them")
+REFUSES = Check("ok", "the queue guard checks writes that name a queue, and rejects them")
+WARNS = Check("ok", "the queue guard checks writes that name a queue, and only warns about them")
 PODS = "queue-guard-pods.grove-admission.grove.io"
 FORMER = "queue-guard-former.grove-admission.grove.io"
 
@@ -105,7 +105,7 @@ ASKED: dict[str, tuple[list[Object], bool]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
     objects, is_asked = ASKED[case]
-    said = "service account resource-management/assigner may write KAI PodGroups; the queue guard refuses them unless it also has permission to use their queue"
+    said = "service account resource-management/assigner may write KAI PodGroups; the queue guard rejects them unless it also has permission to use their queue"
     again = warning("").remedy.replace(
         "--kai-namespace kai-scheduler",
         "--kai-namespace kai-scheduler --kai-namespace resource-management",

@@ -146,7 +146,7 @@ class Rehearsed:
         return Handshake("trusted")
 
 
-NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are refused: nodes cannot join; kubelets cannot authorize readers of logs"
+NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
 CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow: an API server gives up after 60 s"
 AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
@@ -352,7 +352,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in kube-system too: no system Pod of the cluster starts",
+                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are rejected in kube-system too: no system Pod of the cluster starts",
                     "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
@@ -362,7 +362,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: while it is down, writes of leases.coordination.k8s.io are refused in kube-system too: nodes and leaders lose their Leases",
+                    f"{DRIVER}, gpu.nvidia.com: while it is down, writes of leases.coordination.k8s.io are rejected in kube-system too: nodes and leaders lose their Leases",
                     "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.doctor.kai import check_line
+from app.doctor.kai import check_order
 from app.facts.kinds import SCHEDULING_SHARD
 from tests.doctor.test_staleness import shard
 from tests.kube.memory.client import EVERYTHING, MemoryClient
@@ -54,10 +54,10 @@ def note(what: str) -> list[Any]:
     ],
 )
 async def test_a_shard_that_changes_the_line_is_named(spec: Any, expected: list[Any]) -> None:
-    checks = await check_line(MemoryClient([shard(**spec)]))
+    checks = await check_order(MemoryClient([shard(**spec)]))
     assert [(check.status, check.message, check.remedy) for check in checks] == expected
 
 
 async def test_without_shards_nothing_is_said() -> None:
     served = {resource: v for resource, v in EVERYTHING.items() if resource != SCHEDULING_SHARD}
-    assert await check_line(MemoryClient([], served=served)) == []
+    assert await check_order(MemoryClient([], served=served)) == []
