@@ -55,7 +55,10 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raise NotFound if the namespace doesn't exist: a misspelt one would have no findings."""
+    """Raise NotFound if the namespace doesn't exist: a misspelt name would have no findings.
+
+    Without permission to read namespaces, any name is accepted.
+    """
     with contextlib.suppress(Rejected):
         await client.get(ObjectRef(NAMESPACE, name))
 

@@ -1,4 +1,4 @@
-"""`grove-admission certs make | check`: certificates in a directory.
+"""The command `certs`: create certificates in a directory, or check existing ones.
 
 Exit codes: 0 no problem, 1 a problem with the certificates, 2 unusable input.
 """
@@ -41,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _life(text: str) -> timedelta:
+    """Return a number of days as a duration. Raise ArgumentTypeError unless it is more than 0."""
     try:
         days = timedelta(days=float(text))
     except (ValueError, OverflowError):
@@ -51,7 +52,10 @@ def _life(text: str) -> timedelta:
 
 
 def _name(text: str) -> str:
-    """Return a DNS name, which may begin with `*.`, or an IP address."""
+    """Return `text` if it is a DNS name, which may begin with `*.`, or an IP address.
+
+    Raise ArgumentTypeError otherwise.
+    """
     if address_of(text) is None and not is_subdomain(text.removeprefix("*.").lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
     return text
@@ -95,6 +99,10 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _content(path: Path) -> bytes | None:
+    """Return the content of a file, or None if it doesn't exist.
+
+    Raise UnusableInput if it can't be read.
+    """
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`grove-admission check`: verdicts on files, without a cluster or with the facts of one."""
+"""The command `check`: print verdicts on files, without a cluster or with the objects of one."""
 
 import argparse
 import asyncio
@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.cluster and arguments.offline:
-        raise UnusableInput("give --cluster or --offline, not both")
+        raise UnusableInput("use --cluster or --offline, not both")
 
     configuration = configuration_or_defaults(arguments.config)
     sourced = documents_of(arguments.files)
@@ -130,7 +130,10 @@ async def _check_with_cluster(
     asker: Asker,
     arguments: argparse.Namespace,
 ) -> tuple[list[Judgement], list[str]]:
-    """Return verdicts on `objects` with a cluster's facts, and the kinds that could not be read."""
+    """Return verdicts on `objects` among the objects of a cluster.
+
+    Also return the kinds of objects that could not be read.
+    """
     # these load aiohttp, which a check without a cluster doesn't need
     from app.cluster.command_clients import looking_client
     from app.kube.read_only import ReadOnlyClient

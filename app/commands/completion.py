@@ -9,7 +9,10 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print completions of the shell's line and exit. Print none without argcomplete."""
+    """Print completions of the shell's command line, and raise SystemExit.
+
+    Without argcomplete, print none.
+    """
     try:
         import argcomplete
     except ImportError:

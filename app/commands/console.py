@@ -1,4 +1,4 @@
-"""The command `console`: a local web page."""
+"""The command `console`: serve a local, read-only web page."""
 
 import argparse
 import asyncio
@@ -83,7 +83,10 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 @contextlib.asynccontextmanager
 async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
-    """Run a console, and print its address."""
+    """Run a console while the block runs, and print its address.
+
+    Raise UnusableInput if the extra `console` is not installed.
+    """
     with needs_extra("console"):
         from app.console.app import opened
 
@@ -93,10 +96,10 @@ async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:
-    """Return the line with the address.
+    """Return the line to print: the address on a terminal, and otherwise the file that leads there.
 
-    The address has a token, so it is shown only on a terminal: other output may be stored and read
-    by others.
+    The address has a token, and output that does not go to a terminal may be stored and read by
+    others.
     """
     return f"console ready: {url}" if terminal else f"console ready: open {file}"
 

@@ -1,4 +1,4 @@
-"""The command `explain`: why one workload is pending, or a list of all pending workloads."""
+"""The command `explain`: say why a workload is pending, or list all pending workloads."""
 
 import argparse
 import asyncio
@@ -50,7 +50,7 @@ from app.kube.api import ClusterError, Reader, Selection
 from app.kube.contexts import namespace_of
 from app.stores.related_lists import ASKED
 
-# Which object a command line names, and what to say if it doesn't exist.
+# The object that a command line names, and similar ones if it doesn't exist.
 
 
 MOST_NEIGHBOURS = 500
@@ -66,7 +66,7 @@ _SHORT = {
     "StatefulSet": "sts",
     "Deployment": "deploy",
 }
-"""The short names of kubectl."""
+"""kubectl's short name of each kind that has one."""
 
 KINDS: Mapping[str, str] = {
     name: kind
@@ -82,7 +82,8 @@ _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 def one_word(words: Sequence[str]) -> str:
     """Return the words that name an object as KIND/NAME, or as a name without a kind.
 
-    `podcliqueset llm` is `podcliqueset/llm`. Raise UnusableInput for more words.
+    `podcliqueset llm` becomes `podcliqueset/llm`. Without words, return "". Raise UnusableInput for
+    more than one object.
     """
     if len(words) > 2 or (len(words) == 2 and "/" in words[0] + words[1]):
         raise UnusableInput(f"{' '.join(words)!r} does not name exactly one object: {_FORMS}")
@@ -92,7 +93,7 @@ def one_word(words: Sequence[str]) -> str:
 def reference(text: str, namespace: str) -> Ref:
     """Return the object that `KIND/NAME` names. A name without a kind means a PodCliqueSet.
 
-    Raise UnusableInput for an unknown kind.
+    Raise UnusableInput for an unknown kind, and for a kind without a name.
     """
     kind, _, name = text.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
@@ -117,7 +118,10 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 async def _listed(
     client: Reader, kind: str, namespace: str | None, selector: str = ""
 ) -> list[Ref]:
-    """Return one page of names. Return none if it can't be read, because a hint must not fail."""
+    """Return the first page of a list. Return [] if it can't be read, because a hint must not fail.
+
+    `namespace` is None for all namespaces, and `selector` selects by fields.
+    """
     selection = Selection(OF_KIND[kind], namespace, fields=selector, metadata_only=True)
     try:
         page = await client.list(selection, limit=MOST_NEIGHBOURS)
@@ -164,11 +168,16 @@ async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
 
 
 _READ = (*RESOURCES, *WORKLOAD_KINDS)
-"""The resources that are read. Only names are read of workload kinds, for error messages."""
+"""The resources that the command may read.
+
+From objects of WORKLOAD_KINDS, it reads only names: to suggest similar ones, and to see whether an
+object still exists.
+"""
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0
-"""Seconds between two reads of --watch; _ROOM_SECONDS if each reads the whole cluster."""
+"""Seconds between two reads of --watch, or _ROOM_SECONDS if each of them reads all nodes and pods.
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -239,7 +248,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_files(names: Sequence[str]) -> None:
-    """Raise UnusableInput if a path is not a file: it may be the object name, after --offline."""
+    """Raise UnusableInput if a path does not exist.
+
+    It may be the name of an object, which must precede --offline.
+    """
     for name in names:
         if name != "-" and not Path(name).exists():
             raise UnusableInput(
@@ -269,7 +281,7 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _refs(index: Index, kind: str) -> list[Ref]:
-    """Return the objects of a kind in a snapshot."""
+    """Return the objects of a kind in a snapshot, including those that only pods or events name."""
     facts = index.facts
     row = BY_RESOURCE.get(OF_KIND[kind])
     if row is None:
@@ -279,7 +291,10 @@ def _refs(index: Index, kind: str) -> list[Ref]:
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
-    """Return the namespace of the object in files, or `default` if it is in none or several."""
+    """Return the namespace in which `others` have an object with the name of `ref`.
+
+    Return `default` if there is no such namespace, or several.
+    """
     namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
@@ -316,7 +331,10 @@ _MOST_WITHOUT_PODS = 20
 
 
 async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
-    """Return the facts without events about workloads that have no pods and don't exist."""
+    """Return the facts without events about workloads that have no pods and no longer exist.
+
+    At most _MOST_WITHOUT_PODS workloads are looked up; events about others stay.
+    """
     found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
     gone = [
         ref
@@ -345,7 +363,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 
 
 async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
-    """Return whether a workload without pods, which events or Kueue name, does not exist.
+    """Return whether the workload of an answer, which only events or Kueue name, was deleted.
 
     Events are kept for an hour after their object is deleted.
     """
@@ -390,7 +408,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Print a line when the answer changes. The cluster is read every `every` seconds."""
+    """Read the cluster every `every` seconds, and print a line whenever the answer has changed."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)
@@ -402,7 +420,10 @@ async def watch(
 
 
 def summary(answer: Answer) -> str:
-    """Return the answer in one line, without ages and counts that change all the time."""
+    """Return the answer in one line, without ages and counts that change all the time.
+
+    The line is safe to print on a terminal.
+    """
     pods = (
         f"{answer.placed} of {answer.total} placed"
         if answer.total is not None

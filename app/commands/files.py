@@ -18,7 +18,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), each with its file's name.
 
-    `limits` apply to each file. Raise UnusableInput if a file can't be read.
+    `limits` apply to each file. Raise UnusableInput if a file can't be read, or if there is no
+    document at all.
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
@@ -34,15 +35,16 @@ def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[
 def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object]:
     """Return the documents in a file, a directory or standard input (-).
 
-    Raise UnusableInput if it cannot be used.
+    Raise UnusableInput if it can't be read or has no document.
     """
     return [document for _, document in documents_of([str(name)], limits)]
 
 
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
-    """Yield the documents in files, directories or standard input (-), of any size, one by one.
+    """Yield the documents in files, directories or standard input (-) one by one.
 
-    Raise UnusableInput if it cannot be used.
+    The files may have any size. Raise UnusableInput if one can't be read, or if there is no
+    document at all.
     """
     is_empty = True
     without: list[str] = []
@@ -57,9 +59,9 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
 
 @contextlib.contextmanager
 def _named(path: str, without: list[str]) -> Iterator[None]:
-    """Add the file's name to an UnusableInput.
+    """Put the name of the file before the message of an UnusableInput that the block raises.
 
-    A file that has text but no document, such as an empty List, raises nothing: its problem is
+    A file that has text but no document, such as an empty List, raises nothing: its message is
     added to `without`.
     """
     try:
@@ -89,7 +91,10 @@ def _opened(name: str) -> Iterator[TextIO]:
 
 
 def _files(name: str) -> list[str]:
-    """Return the files of a directory in the order of their names, or the file `name`."""
+    """Return the YAML and JSON files in a directory tree, sorted by path, or else only `name`.
+
+    Raise UnusableInput if the directory has no such file.
+    """
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
@@ -103,7 +108,7 @@ def _files(name: str) -> list[str]:
 def lines_of(name: str) -> Iterator[str]:
     """Yield the lines of a file, or of standard input if `name` is "-".
 
-    Raise UnusableInput if it cannot be used.
+    Raise UnusableInput, with the name of the file, if it can't be read.
     """
     with _named(name, []), _opened(name) as source:
         yield from source
@@ -112,7 +117,7 @@ def lines_of(name: str) -> Iterator[str]:
 def read_text(name: str) -> str:
     """Return the text of a file, or of standard input if `name` is "-".
 
-    Raise UnusableInput if it cannot be used.
+    Raise UnusableInput, without the name of the file, if it can't be read.
     """
     with _opened(name) as source:
         return source.read()

@@ -1,4 +1,4 @@
-"""`grove-admission mcp`: read-only tools for assistants, over the Model Context Protocol on stdio.
+"""The command `mcp`: serve read-only tools to an assistant, with MCP on standard input and output.
 
 Each question starts a command of this program in its own process. So an assistant gets the answers,
 the permissions and the limits of the command line, and a long conversation needs no more memory
@@ -41,7 +41,7 @@ The second length is used only if the answer is still too long with the first on
 SHORT = 8
 """Lists with fewer entries are not shortened."""
 SECONDS = 60.0
-"""The time for one answer."""
+"""The time limit for one answer."""
 
 INSTRUCTIONS = (
     "These tools say which workloads are pending in a Kubernetes cluster with Grove or the KAI"
@@ -86,15 +86,20 @@ class Answered(Value):
     """The output of a command."""
 
     out: str
+    """The text on standard output."""
     err: str
+    """The text on standard error."""
 
 
 Ask = Callable[[list[str], str], Awaitable[Answered]]
-"""Runs a command. The arguments are its command line and its standard input."""
+"""A function that runs a command. Its arguments are the command line and the standard input."""
 
 
 async def ask(words: list[str], given: str) -> Answered:
-    """Run a command of this program. Raise TimeoutError if it takes too long."""
+    """Run a command of this program, with the text `given` on its standard input.
+
+    Raise TimeoutError if it takes more than SECONDS.
+    """
     process = await asyncio.create_subprocess_exec(
         # -P: a folder `app` where the assistant works is not this program
         *(sys.executable, "-P", "-m", "app", *words),
@@ -114,14 +119,14 @@ async def ask(words: list[str], given: str) -> Answered:
 
 
 class Questions(Struct):
-    """The tools. Each returns text for an assistant.
+    """The tools. Each public method is one, and returns text for an assistant.
 
-    `options` name the cluster. If a question can't be answered, the tool raises ValueError, and the
-    assistant gets its text.
+    If a question can't be answered, the method raises ValueError, and the assistant gets its text.
     """
 
     ask: Ask
     options: list[str]
+    """The options that name the cluster or the file to read, which each command gets."""
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
         """List pending workloads, each with its first reason and remedy.
@@ -139,7 +144,7 @@ class Questions(Struct):
     async def topology(self, domain: Domain = "") -> str:
         """Show the topology levels, free GPUs by domain, and inconsistent labels.
 
-        Of one domain, `users` are the workloads that use its GPUs.
+        For one domain, `users` are the workloads that use its GPUs.
         """
         inside = [no_option(domain)] if domain else []
         return await self._answer(["topology", *inside, *self.options])
@@ -152,7 +157,10 @@ class Questions(Struct):
         return await self._answer(["topology", *words, *self.options])
 
     async def what_if(self, edits: Edits) -> str:
-        """Say which workloads would start or stop if the cluster were edited. Nothing is edited."""
+        """Say which workloads would move, start, stay pending or get worse if the cluster changed.
+
+        Nothing is changed in the cluster.
+        """
         for edit in filter(is_file, edits):
             raise ValueError(f"{edit!r} is a file, and files are not read for assistants")
         words = [f"--if={edit}" for edit in edits]
@@ -168,7 +176,7 @@ class Questions(Struct):
     async def check(self, documents: Documents) -> str:
         """Return the verdicts of the admission webhooks on documents. Nothing is stored.
 
-        They are judged with the objects of the cluster, as far as you may read them.
+        The objects of the cluster count too, as far as you may read them.
         """
         around = [] if self._reads_a_file() else ["--cluster"]
         return await self._answer(["check", "-", *around, *self.options], documents)
@@ -186,7 +194,10 @@ class Questions(Struct):
         return any(option.startswith("--offline=") for option in self.options)
 
     def _of_cluster(self, command: str) -> list[str]:
-        """Return the options. Raise ValueError if they name a file, which `command` can't read."""
+        """Return the options for a command that needs a cluster.
+
+        Raise ValueError if they name a file instead of a cluster.
+        """
         if self._reads_a_file():
             raise ValueError(f"{command} needs a cluster, and this server reads a file")
         return self.options
@@ -239,9 +250,10 @@ def marked(answer: Object) -> str:
 
 
 def bounded(answer: Object) -> Object:
-    """Shorten an answer until it fits: truncate its texts first, then its longest lists.
+    """Shorten an answer to MOST characters: truncate its texts first, then its longest lists.
 
-    `leftOut` maps the path of each shortened list to the number of removed entries.
+    `leftOut` maps the path of each shortened list to the number of removed entries. Return only an
+    `error` if the answer is still too long.
     """
     if len(visible_json(answer)) <= MOST:
         return answer
@@ -322,13 +334,16 @@ def can_it_be_drained(domain: str) -> str:
 
 
 def server_of(questions: Questions) -> "FastMCP":
-    """Return the server with all tools. Raise ImportError without the extra `mcp`."""
+    """Return the MCP server with all tools, resources and prompts.
+
+    Raise ImportError if the extra `mcp` is not installed.
+    """
     from mcp.server.fastmcp import FastMCP
     from mcp.server.fastmcp.prompts import Prompt
     from mcp.types import ToolAnnotations
 
     server = FastMCP("grove-admission", INSTRUCTIONS, log_level="WARNING")
-    # the SDK has no argument for it, and would give its own version in the handshake
+    # FastMCP takes no version, and would send the version of the SDK in the handshake
     server._mcp_server.version = __version__
     harmless = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
     for tool in (
@@ -342,7 +357,7 @@ def server_of(questions: Questions) -> "FastMCP":
         questions.doctor,
         questions.audit,
     ):
-        # text only: structured content could not stand between marks
+        # text only: structured content can't be put between marks
         server.add_tool(tool, annotations=harmless, structured_output=False)
     server.resource("reasons://table", mime_type="application/json")(reasons)
     server.resource("schema://{name}", mime_type="application/json")(schema)

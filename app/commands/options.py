@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.config.schema import Configuration
 
 LIKE_KUBECTL = "in-cluster config inside a Pod, otherwise your kubeconfig"
+"""The default cluster of most commands, as --help describes it."""
 
 REFUSED = 1
 """Exit code: something was rejected or failed."""
@@ -50,7 +51,7 @@ class Parser(argparse.ArgumentParser):
     """The command lines that the help text begins with."""
 
     def format_help(self) -> str:
-        """Return the help text."""
+        """Return the help text of argparse, with the examples before it."""
         lines = "".join(f"  {example}\n" for example in self.examples)
         return f"examples:\n{lines}\n{super().format_help()}" if lines else super().format_help()
 
@@ -70,6 +71,7 @@ def add_config(
     parser: argparse.ArgumentParser,
     description: str = "file with the server's OperatorConfiguration",
 ) -> None:
+    """Add the option --config. `description` is its help text."""
     parser.add_argument("--config", type=Path, metavar="FILE", help=description)
 
 
@@ -102,13 +104,14 @@ def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
 def add_output(
     parser: argparse.ArgumentParser, description: str = "output format (default: text)"
 ) -> None:
-    """Add the option for the output format, which has kubectl's name."""
+    """Add the option for the output format. It has the same name as kubectl's."""
     parser.add_argument(
         "-o", "--output", default="text", choices=("text", "json"), help=description
     )
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the level and the format of log lines."""
     levels = ("debug", "info", "warning", "error")
     parser.add_argument(
         "--log-level",
@@ -125,6 +128,7 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
 
 
 def port_number(text: str) -> int:
+    """Return the port in an argument. Raise ArgumentTypeError if it is not between 0 and 65535."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
     return int(text)
@@ -156,7 +160,10 @@ def needs_extra(name: str) -> Iterator[None]:
 
 
 def columns(stream: TextIO) -> int:
-    """Return the width of a terminal in columns, or 0 (no limit) if `stream` is not a terminal."""
+    """Return the width of a terminal in columns, or the value of COLUMNS if that is set.
+
+    Return 0 (no limit) if `stream` is not a terminal and COLUMNS is not set.
+    """
     if not stream.isatty() and not os.environ.get("COLUMNS"):
         return 0
     return shutil.get_terminal_size().columns
@@ -170,7 +177,7 @@ def show(text: str) -> None:
 def show_answer(
     output: str, document: Callable[[], dict[str, Any]], text: Callable[[], str]
 ) -> None:
-    """Print an answer in the format that --output names."""
+    """Print an answer in the format `output`: `document()` as JSON, or otherwise `text()`."""
     if output == "json":
         print(visible_json(document(), indented=True))
     else:

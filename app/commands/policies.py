@@ -23,7 +23,7 @@ PLUGINS = {
     "validating": "ValidatingAdmissionPolicy",
     "mutating": "MutatingAdmissionPolicy",
 }
-"""The folders of static manifests, each with the admission plugin that reads it."""
+"""The admission plugin that reads each folder of static manifests, by the name of the folder."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def documents(objects: Objects, width: int = 100) -> str:
-    """Return YAML documents.
+    """Return objects as YAML documents, with lines of about `width` characters.
 
     The first document has no line of dashes before it, because kube-apiserver would take comments
     above such a line for a separate document.
@@ -98,7 +98,10 @@ def documents(objects: Objects, width: int = 100) -> str:
 
 
 def _write_static(folder: Path, configuration: Configuration) -> None:
-    """Write a folder for each admission plugin, and the configuration that names both."""
+    """Write a folder for each admission plugin, and the AdmissionConfiguration that names them.
+
+    Raise UnusableInput if they can't be written.
+    """
     contents = {
         "validating": uncovered() + documents(admission_policies(configuration, is_static=True))
     }

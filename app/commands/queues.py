@@ -1,4 +1,4 @@
-"""The command `queues`: KAI's queues, their usage and their pending gangs."""
+"""The command `queues`: show KAI's queues, their usage and their pending gangs."""
 
 import argparse
 import sys

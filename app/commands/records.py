@@ -1,4 +1,4 @@
-"""Write and read records of facts, for bug reports."""
+"""Write and read records: files with the facts behind an answer, for bug reports."""
 
 import argparse
 import time
@@ -20,7 +20,7 @@ from app.kube.api import Object
 T = TypeVar("T")
 
 KIND = "ExplainRecord"
-"""The kind of a record.
+"""The kind of a record of explain.
 
 A record has the facts that are read from objects, not the objects. It has no environment variables,
 arguments, images, Secrets, or annotations without effect.
@@ -31,11 +31,12 @@ HAS_NAMES = (
     " other components. Read it before you share it."
 )
 
-_LOOKED_AT = 64
+_PREFIX = 64
 """How many bytes of a file are read to tell whether it is a record."""
 
 
 def add_record_options(parser: argparse.ArgumentParser) -> None:
+    """Add the option --record."""
     parser.add_argument(
         "--record",
         type=Path,
@@ -47,8 +48,8 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
     """Write the facts to the file given with --record, if any, and print how to read it.
 
-    `asked` is the object of the answer. Its name is "" for a whole namespace. Raise OSError if the
-    file cannot be written.
+    `asked` is the object of the answer. Its name is "" for a list, and its namespace is "" for all
+    namespaces. Raise OSError if the file cannot be written.
     """
     if not arguments.record:
         return
@@ -64,23 +65,24 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
 
 
 def facts_in(names: Sequence[str]) -> Snapshot:
-    """Return the facts in a record, or in the documents in files.
+    """Return the facts in a record, or in the documents of files, directories and standard input.
 
-    Raise UnusableInput for a record that cannot be read, or that is given with other files.
+    Raise UnusableInput if they cannot be read, or if a record is given with other files.
     """
     records = [name for name in names if _is_record(name)]
     if not records:
         return facts_of(stream_of(names), time.time())
     if len(names) > 1:
-        raise UnusableInput(f"{records[0]} is a record: give it without other files")
+        raise UnusableInput(f"{records[0]} is a record: name no other files")
 
     return read_record(KIND, Snapshot, Path(records[0]))
 
 
 def documents_in(names: Sequence[str]) -> list[Object]:
-    """Return the documents in files. Of a record, which has facts, return its topologies.
+    """Return the documents in files, directories and standard input.
 
-    Raise UnusableInput for a record that cannot be read, or that is given with other files.
+    A record has facts instead of documents: return only its topologies, as documents. Raise
+    UnusableInput if a file cannot be read, or if a record is given with other files.
     """
     if not any(map(_is_record, names)):
         return list(stream_of(names))
@@ -101,7 +103,10 @@ def _as_document(topology: ClusterTopology) -> Object:
 
 
 def read_record(kind: str, of: type[T], path: Path) -> T:
-    """Return the facts in a record. Raise UnusableInput if they can't be read, or OSError."""
+    """Return the facts in a record, which have the type `of`. `kind` names the record in errors.
+
+    Raise UnusableInput if it is not a valid record, and OSError if the file can't be read.
+    """
     try:
         return recorded_facts(of, path.read_bytes())
     except UnusableRecord as problem:
@@ -113,4 +118,4 @@ def _is_record(name: str) -> bool:
     if name == "-" or not path.is_file():
         return False
     with path.open("rb") as file:
-        return is_record(KIND, file.read(_LOOKED_AT))
+        return is_record(KIND, file.read(_PREFIX))

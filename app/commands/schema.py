@@ -32,10 +32,14 @@ Gpus = int | float | None
 
 
 class ReportedUser(GpuUser, rename=AS_JSON):
+    """A workload that uses GPUs."""
+
     gpus: Gpus  # type: ignore[assignment]
 
 
 class RoomInDomain(TypedDict):
+    """How many of a workload's pods fit into a domain."""
+
     domain: list[str]
     pods: int
 
@@ -63,6 +67,11 @@ class Totals(TypedDict):
 
 
 class ListedWorkload(TypedDict):
+    """A workload in a list, with its first reason.
+
+    `more` is the number of other reasons, and `line` the position of its next gang in KAI's order.
+    """
+
     object: Ref
     state: State
     ageSeconds: int | None
@@ -80,6 +89,8 @@ class WorkloadList(TypedDict):
 
 
 class ReportedLevel(TypedDict):
+    """A level: its name (`domain`), its label (`key`), and the nodes that have this label."""
+
     domain: str
     key: str
     nodes: int | None
@@ -88,6 +99,11 @@ class ReportedLevel(TypedDict):
 
 
 class TopologyDomain(TypedDict):
+    """A domain with numbers of nodes and GPUs.
+
+    `closed` nodes accept no pods. `soon` are the GPUs of terminating pods.
+    """
+
     path: list[str]
     nodes: int
     closed: int
@@ -97,12 +113,19 @@ class TopologyDomain(TypedDict):
 
 
 class RoomByPath(TypedDict):
+    """How many of the requested pods fit into a domain.
+
+    `withLabels` would fit if unlabelled nodes had the labels of their neighbours.
+    """
+
     path: list[str]
     pods: int
     withLabels: int
 
 
 class RoomAtLevel(TypedDict):
+    """The room for `pods` pods of `gpus` GPUs in each domain of a level."""
+
     level: str
     pods: int
     gpus: Gpus
@@ -110,6 +133,12 @@ class RoomAtLevel(TypedDict):
 
 
 class FoundRoom(RoomAtLevel):
+    """The room at the requested level, and at the next `wider` one that has enough.
+
+    `fits` says whether one domain has room for all pods. `withSpare` is how many pods fit if
+    `mnnvl.spareNodes` stay free, or null if none have to.
+    """
+
     fits: bool
     wider: RoomAtLevel | None
     largestNode: Gpus
@@ -130,6 +159,8 @@ class NamedTopology(TypedDict):
 
 
 class HeldChannel(TypedDict):
+    """A ResourceClaim that holds the NVLink channel of a node unnecessarily."""
+
     claim: Ref
     node: str
     reason: str
@@ -203,6 +234,8 @@ class AuditSummary(TypedDict):
 
 
 class AuditEnd(TypedDict):
+    """The last line of the audit's output."""
+
     summary: AuditSummary
 
 
@@ -292,7 +325,7 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a name in SCHEMAS."""
+    """Return the JSON Schema (2020-12) of the output that a name in SCHEMAS stands for."""
     version, printed = SCHEMAS[name]
     (schema,), components = schema_components([printed], ref_template="#/$defs/{name}")
     return {

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Duties]:
-    """Return the resources that the server reads, and the leader's duties besides reconciling."""
+    """Return the resources that the server reads, and what the leader does besides reconciling."""
     if not configuration.waiting.enabled:
         return ALL, no_duties
 

@@ -177,13 +177,16 @@ def levels_of(path: str, name: str) -> ClusterTopology:
 
 
 class _Report(Value):
-    """The answer to one call: room and changed levels come first if they were requested."""
+    """The answer to one call of the command."""
 
     topology: Topology
     examined: Survey
     inside: list[DomainReport]
+    """The requested domains, or those of the broadest level."""
     room: RoomSearch | None
+    """The room for --room, or None if it was not requested."""
     changes: Preview | None
+    """The effects of the levels in --levels, or None if they were not requested."""
     is_of_domain: bool = False
     """Was one domain requested?"""
 
@@ -254,9 +257,10 @@ def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse
 
 
 def _inside(topology: Topology, text: str) -> list[DomainReport]:
-    """Return the domains of a level with this value, several if they have different parents.
+    """Return the domains that `text` (LEVEL=VALUE) names.
 
-    Raise UnusableInput if there is none.
+    They are several if domains with this value have different parents. Raise UnusableInput if there
+    is none.
     """
     level, _, value = text.partition("=")
     if not level or not value:
@@ -305,7 +309,8 @@ def _spare_nodes(config: Path | None) -> int:
     """Return `mnnvl.spareNodes` of a configuration, or its default, 0."""
     if config is None:
         return 0
-    from app.config.read import configuration_or_defaults  # pydantic takes a third of the start
+    # loads pydantic, which takes a third of the time of the start
+    from app.config.read import configuration_or_defaults
 
     return configuration_or_defaults(config).mnnvl.spare_nodes
 
@@ -328,7 +333,10 @@ def _report_effects(
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,
 ) -> int:
-    """Print the effects of edits, and the other requested facts as they would be afterwards."""
+    """Print the effects of edits, and the requested room and domain as they would be afterwards.
+
+    Return the exit code.
+    """
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")
     index = Index(facts)

@@ -17,11 +17,14 @@ from app.kube.api import Object
 from app.objects.shape import text_at
 from app.server.verdict_log import UNKNOWN
 
-# The report: counts, and reasons with an example.
+# The report: counts of writes, and messages with an example.
 
 
 class Counts(Struct):
-    """Numbers of writes of one user in one namespace. The JSON report has the same field names."""
+    """How many writes of one user in one namespace had each outcome.
+
+    The JSON report has the same field names.
+    """
 
     judged: int = 0
     rejected: int = 0
@@ -30,19 +33,26 @@ class Counts(Struct):
 
 
 class ReportedMessage(Value):
-    """One message about objects of one kind. The JSON report has the same field names."""
+    """A message that would have rejected writes of one kind of object.
+
+    The JSON report has the same field names.
+    """
 
     kind: str
+    """The last part of the webhook's path, such as `podcliqueset`."""
     message: str
 
 
 class Report(Struct):
-    """The report on one or several logs."""
+    """The result of reading one or several logs."""
 
     events: int = 0
     """The number of verdicts in the logs."""
     unknown_callers: int = 0
-    """Verdicts on reviews without a token or certificate. They are left out if others have one."""
+    """The number of omitted verdicts: those on reviews without a token or certificate.
+
+    If no review had one, all verdicts are in the report, and this is 0.
+    """
     places: dict[tuple[str, str], Counts] = {}
     """Counts by user and namespace."""
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
@@ -50,7 +60,7 @@ class Report(Struct):
     examples: dict[ReportedMessage, str] = {}
     """The first write with each message."""
     not_judged: Counter[str] = field(default_factory=Counter)
-    """Failed verdicts by their reason."""
+    """How many verdicts failed for each reason."""
 
     @property
     def judged(self) -> int:
@@ -110,7 +120,7 @@ class Report(Struct):
         return table(rows)
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
-        """Return the counts, most rejections first."""
+        """Return the counts by user and namespace, most rejections first."""
         return sorted(
             self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
         )
@@ -144,7 +154,7 @@ def report_on(names: Sequence[str]) -> Report:
                 continue
             report = unknown if entry.get("caller") == UNKNOWN else known
             report.events += 1
-            _take(entry, report)
+            _count(entry, report)
 
     if not known.events:
         return unknown
@@ -164,7 +174,8 @@ def _entry(line: str) -> Object:
     return entry if isinstance(entry, dict) else {}
 
 
-def _take(entry: Object, report: Report) -> None:
+def _count(entry: Object, report: Report) -> None:
+    """Add the verdict of a log line to the report."""
     outcome = text_at(entry, "verdict")
     message = text_at(entry, "message")
     if outcome == "failed":

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         if arguments.ca_file is not None:
             raise UnusableInput(
-                "--ca-file needs --url; the caBundle for a Service is written by whatever creates"
-                " its CA"
+                "--ca-file needs --url: for a Service, the server or cert-manager writes the"
+                " caBundle"
             )
         own_namespace, _, name = arguments.service.partition("/")
         if not (is_label(own_namespace) and is_label(name)):

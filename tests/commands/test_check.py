@@ -273,4 +273,4 @@ def test_offline_files_are_facts_and_not_judged(capsys: Any) -> None:
 
 def test_facts_come_from_a_cluster_or_from_files(capsys: Any) -> None:
     assert run(FACTS, "--cluster", "--offline", FACTS) == 2
-    assert "give --cluster or --offline, not both" in capsys.readouterr().err
+    assert "use --cluster or --offline, not both" in capsys.readouterr().err
