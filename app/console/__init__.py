@@ -1,10 +1,16 @@
-"""The console: a local web page on loopback.
+"""Serve the console: a local web page on loopback.
 
-It uses the same rules and readers as the commands, and never writes.
+It uses the same rules and readers as the commands, and never writes. There is a module for each
+page: `workloads`, `topology`, `queues`, `findings`, `playground`, `what_if`, and `stored`, the page
+of an object. The others are:
 
-app: token, server, the file that opens the browser | routes, and the order of the pages | guard:
-which requests are allowed | page: the form of a page | live: one list and watch of each kind |
-events: revisions for open tabs | rendering: templates | source: lines and differences of documents
-| listing: the list of workloads | map: the map of a topology | one file per page: workloads,
-topology, queues, findings, playground, what_if, stored (the page of an object).
+- app: the running console: its token, server and background tasks
+- settings: the options of the command
+- routes: the paths, and the order of the pages
+- guard: which requests are allowed
+- page, rendering: the definition of a page, and the templates
+- events: messages that let open tabs fetch their page again
+- listing: the list of workloads, which pages share
+- map, colours: the map of a topology
+- source: lines, differences and Secrets in documents
 """

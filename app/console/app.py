@@ -1,4 +1,4 @@
-"""The running console: credentials, a token, a loopback server, the file that opens the browser."""
+"""Run the console: a server on loopback with a token, its client, and its background tasks."""
 
 import asyncio
 import contextlib
@@ -46,16 +46,16 @@ _YOUNG = 20_000
 
 
 class Opened(Value):
-    """A console that listens.
-
-    `url` has the token. `file` redirects there, and only its owner can read it. `calls` counts the
-    requests to the API server by (verb, resource, status).
-    """
+    """A console that accepts requests."""
 
     url: str
+    """The address, with the token."""
     file: Path
+    """The file that redirects to the address. Only its owner can read it."""
     live: Live
+    """The current facts of the cluster."""
     calls: dict[tuple[str, str, str], int]
+    """The number of requests to the API server by (verb, resource, status)."""
 
     def open_browser(self) -> bool:
         """Open a browser. Return False if there is no display.
@@ -72,10 +72,10 @@ class Opened(Value):
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     """Run a console while the block runs.
 
-    Its client has the permissions of a kubeconfig, because the command does not run in a Pod. Raise
-    ClusterError without credentials, and OSError if the port is in use.
+    It reads with the permissions of a kubeconfig. Raise ClusterError without credentials, and
+    OSError if the port is in use.
     """
-    # Only loopback: no setting allows another address.
+    # always loopback: no setting allows another address
     host = "::1" if settings.ipv6 else "127.0.0.1"
     with bind(host, settings.port) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -160,9 +160,7 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Pause the garbage collector until the first lists are complete. Afterwards it runs less
-    often.
-    """
+    """Pause the garbage collector until the first lists are complete, then let it run seldom."""
     await pause_until(live.until_ready())
     gc.set_threshold(_YOUNG, 20, 100)
 
@@ -191,9 +189,9 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
-    """Serve on the socket while the block runs.
+    """Serve `app` on the socket while the block runs.
 
-    It listens at once: connections wait until the server accepts them.
+    The socket listens at once: connections wait until the server accepts them.
     """
     sock.listen(128)
     config = uvicorn.Config(

@@ -1,4 +1,4 @@
-"""The colours of the map: one per queue that uses a domain's GPUs, one for free, one for closed."""
+"""Choose the colours of the map, which show who uses the GPUs of a domain, and which are free."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -20,10 +20,10 @@ Bar = tuple[tuple[str, int, int], ...]
 
 
 class Colours:
-    """The CSS class of each queue that has a colour.
+    """The CSS classes of the queues that have their own colour.
 
-    The queues that use the most GPUs in the cluster are numbered by name. All maps of the same
-    facts have the same colours, because the usage in the shown domains plays no role.
+    These queues are numbered by name. All maps of the same facts have the same colours, because the
+    queues are chosen by their usage in the whole cluster.
     """
 
     def __init__(self, index: Index) -> None:
@@ -44,13 +44,13 @@ class Colours:
         return dict(used.most_common())
 
     def bar(self, nodes: Sequence[int]) -> Bar:
-        """Return the bar of a domain with these nodes, or () if it has no GPUs."""
+        """Return the bar of a domain with these nodes, or () if the nodes have no GPUs."""
         index = self._index
         gpus = sum(index.gpus[position] for position in nodes)
         parts = dict.fromkeys([*self._classes.values(), OTHERS], 0)
         for queue, amount in self.used_in(nodes).items():
             parts[self._classes.get(queue, OTHERS)] += amount
-        # Parts of a shared GPU that nobody requests are not free either.
+        # the rest of a shared GPU is not requested, but not free either
         left = sum(index.left_gpus[position] for position in nodes)
         parts[OTHERS] += max(0, gpus - left - sum(parts.values()))
         parts[FREE] = sum(index.free_gpus[position] for position in nodes)
@@ -77,6 +77,10 @@ def used_words(used: Mapping[str, int]) -> str:
 
 
 def _laid_out(parts: Mapping[str, int], whole: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the CSS class, the start and the width of each part of a bar that stands for `whole`.
+
+    Parts that are too small to be seen are left out.
+    """
     begin = 0
     for name, amount in parts.items():
         end = begin + amount

@@ -1,4 +1,4 @@
-"""Server-sent events with the current revision, so that open tabs fetch their page again."""
+"""Send events with the current revision to open tabs, so that they fetch their page again."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from app.explain.live import Live
 
 MOST_STREAMS = 8
+"""The maximum number of open streams. Further ones get 503."""
 PAUSE = 0.5
 """The minimum time between two messages, in seconds."""
 TICK = 25.0
@@ -16,17 +17,17 @@ The page then shows current ages, and a broken connection is noticed.
 
 
 class Streams:
-    """The open streams.
-
-    `pause` is the time between two messages. It grows with the time that a page takes.
-    """
+    """The open streams of events."""
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
         self._live = live
         self._tick = tick
         self.open = 0
+        """The number of open streams."""
         self.pause = pause
+        """The minimum seconds between two messages. It grows with the time that a page takes."""
         self._last = 0.0
+        """The CPU seconds of the previous page."""
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
@@ -40,6 +41,7 @@ class Streams:
 
     @property
     def full(self) -> bool:
+        """Whether no further stream may be opened."""
         return self.open >= MOST_STREAMS
 
     def close(self) -> None:

@@ -33,17 +33,21 @@ from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
 
 MOST_ROWS = 500
+"""The maximum number of rows. The filter also finds rows beyond this limit."""
 _NAMED = 3
+"""The number of objects that the title of a row names."""
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
 """The kinds that the audit reports if they have no owner."""
 
 
 class Group(NamedTuple):
-    """A group of findings: its title, and the state and words of each finding."""
+    """A group of findings."""
 
     title: str
     state: str
+    """The state of each of its findings, which determines the glyph and the colour."""
     words: str
+    """The words for this state."""
 
 
 GROUPS = {
@@ -56,19 +60,25 @@ GROUPS = {
 
 
 class FindingRow(Value):
-    """A finding. `group` is a key of GROUPS, and `objects` are the objects that it is about."""
+    """A finding, or equal findings about several objects."""
 
     group: str
+    """A key of GROUPS."""
     source: str
+    """`audit`, `doctor` or `topology`."""
     text: str
+    """The message. For the audit, it is the kind of the objects."""
     detail: str
+    """The problems that the audit found, or the id of a finding of the topology."""
     remedy: str
     commands: tuple[str, ...] = ()
+    """The commands of the remedy."""
     objects: tuple[str, ...] = ()
+    """The objects that it is about."""
 
     @property
     def title(self) -> str:
-        """The text, with the first objects of an audit finding."""
+        """The text, for the audit with the names of the first objects."""
         if self.source != "audit":
             return self.text
         return f"{self.text} {listed(self.objects, _NAMED)}"
@@ -76,24 +86,27 @@ class FindingRow(Value):
 
 @dataclass(slots=True)
 class Result:
-    """The findings of one examination so far.
-
-    Times are seconds since 1970; `end` is 0 until it has ended.
-    """
+    """The findings of one examination so far."""
 
     start: float = 0.0
+    """When it began, in seconds since 1970."""
     end: float = 0.0
+    """When it ended, in seconds since 1970, or 0 while it is running."""
     stage: str = "the audit"
+    """What is being examined now."""
     looked_at: int = 0
+    """The number of objects that the audit has examined."""
     rows: list[FindingRow] = field(default_factory=list)
     passed: list[tuple[str, Check]] = field(default_factory=list)
+    """The doctor's checks without a problem, each with its subject."""
     not_seen: list[str] = field(default_factory=list)
+    """What could not be examined, each with the reason."""
 
 
 class Examination:
-    """A run of the audit and the doctor with a client that only reads.
+    """The last run of the audit and the doctor, which starts on request.
 
-    `read` is called with a path of the API server.
+    `client` only reads, and `read` returns the JSON at a path of the API server.
     """
 
     def __init__(
@@ -124,7 +137,7 @@ class Examination:
             self._task = asyncio.create_task(self._examine(self.result))
 
     async def finish(self) -> None:
-        """Wait until the running examination has ended."""
+        """Wait until the running examination, if there is one, has ended."""
         if self._task is not None:
             await self._task
 
@@ -179,9 +192,9 @@ class Examination:
         return _grouped(_without_repeats([*self.result.rows, *topology]))
 
     def shown(self, index: Index, query: Query) -> Values:
-        """Return what the page shows.
+        """Return the values of the page's template.
 
-        These are the findings of the last examination, and the current findings of the topology.
+        They have the findings of the last examination, and the current findings of the topology.
         """
         rows = self._rows(index)
         text = query.get("q", "").lower()
@@ -217,7 +230,8 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 def _of_audit(finding: Finding) -> FindingRow:
     """Return the row of a finding of the audit.
 
-    Its group is refused, not decided, a leak (a resource without an owner), or otherwise a warning.
+    Warnings about the kinds in _OWNED, which concern resources without an owner, are leaks. Other
+    findings are in the group of their outcome.
     """
     is_leak = finding.outcome == "warning" and finding.kind in _OWNED
     group = "leak" if is_leak else finding.outcome

@@ -1,6 +1,4 @@
-"""The guard of the console: it allows only requests with the token, from this machine.
-
-Requests from other pages in the browser are rejected.
+"""Allow only requests with the token, from this machine, and from our own pages.
 
 The token is in the path. A cookie would be sent to every port of the host, so that a server of
 another local user would receive it. The Host header is checked, because a foreign page on a name
@@ -110,7 +108,7 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
 
 
 class _Limited:
-    """The body of a request, cut off after MOST_BODY bytes."""
+    """A `receive` function that reports a disconnect once a body has more than MOST_BODY bytes."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

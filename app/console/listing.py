@@ -1,4 +1,4 @@
-"""The list of workloads, kept from page to page.
+"""Keep the list of workloads from page to page.
 
 Explaining thousands of workloads takes seconds. `examine` explains each workload once after the
 start. Afterwards, a page explains only the workloads for which something has changed, and only for
@@ -36,21 +36,18 @@ NOT_EXAMINED = "not examined yet"
 """The reason in the row of a workload that is not explained yet."""
 
 Parts = tuple[object, ...]
-"""The facts of a workload. Two are equal if each fact is the same object."""
+"""The facts about one workload. If none was replaced by another object, none has changed."""
 
 
 class _KeptRow(Value):
-    """A row of the list.
-
-    `parts` are the facts from which the row was made. `state` is the number of the cluster's state
-    in which the workload was explained, or 0 if it is not explained yet. While it is not explained,
-    `order` is its first position in KAI's order.
-    """
+    """A row of the list, with the facts from which it was made."""
 
     row: WorkloadRow
     parts: Parts
     state: int
+    """The number of the cluster's state in which the workload was explained, or 0 if it was not."""
     order: float = inf
+    """The first position in KAI's order of a workload that was not explained yet."""
 
     @property
     def place(self) -> tuple[int, float, float, Ref]:
@@ -60,17 +57,19 @@ class _KeptRow(Value):
 
 
 class WaitingList:
-    """The rows of all workloads. `complete` says whether all rows show the current facts.
+    """The rows of all workloads.
 
     Only one thread may use it. `clock` returns the CPU seconds of this thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self.complete = True
+        """Whether the last call of `follow` had time for all workloads."""
         self._clock = clock
         self._kept: dict[Ref, _KeptRow] = {}
         self._states = count(1)
         self._state = 0
+        """The number of the cluster's current state."""
         self._selected: Ref | None = None
 
     @property
@@ -80,13 +79,14 @@ class WaitingList:
 
     @property
     def waiting(self) -> int:
+        """The number of pending workloads."""
         return sum(kept.row.state == "waits" for kept in self._kept.values())
 
     def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
         """Return the workload to show if the user has selected none.
 
-        It is the first of `rows`. It stays selected as long as it is pending and among them,
-        because otherwise the page would jump while the list is examined.
+        It is the first of `rows`, or None if there are none. It stays selected as long as it is
+        pending and among `rows`, because otherwise the page would jump while the list is examined.
         """
         stays = any(row.ref == self._selected and row.state == "waits" for row in rows)
         if not stays:
@@ -94,10 +94,11 @@ class WaitingList:
         return self._selected
 
     def follow(self, index: Index, *, reasons: bool = True) -> None:
-        """Explain the workloads whose own parts have changed, then the pending ones.
+        """Explain workloads again for SECONDS: first those whose own facts have changed.
 
-        Without `reasons`, explain only the changed ones, which is enough to know whether they are
-        pending.
+        The others follow, pending ones first, because the rest of the cluster may have changed.
+        Without `reasons`, they are left out: whether they are pending depends only on their own
+        facts.
         """
         parts = self._counted_all(index)
         to_explain = self._to_explain(parts, reasons=reasons)
@@ -110,7 +111,10 @@ class WaitingList:
         return not self._explain(index, new, parts, SLICE)
 
     def _counted_all(self, index: Index) -> Mapping[Ref, Parts]:
-        """Make sure that each workload has a row. Return the parts of each workload."""
+        """Add rows for new workloads, and remove those of deleted ones.
+
+        Return the facts of each workload.
+        """
         self._state = index.remembered(
             "state of the list", self._states.__next__, Snapshot.__struct_fields__
         )
@@ -126,7 +130,7 @@ class WaitingList:
     ) -> bool:
         """Explain workloads for up to `seconds`. Return whether all are explained."""
         if refs:
-            # Every explanation needs the line, which must not use up the time of the first one.
+            # computed before the clock starts, because every explanation needs KAI's order
             line_of(index)
         end = self._clock() + seconds
         for done, ref in enumerate(refs):
@@ -138,6 +142,7 @@ class WaitingList:
         return True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
+        """Return the workloads to explain, in this order; see `follow`."""
         changed = {
             ref
             for ref, after in parts.items()
@@ -148,6 +153,7 @@ class WaitingList:
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, float, Ref]:
+        """Return a sort key: pending workloads come first, then those explained longest ago."""
         kept = self._kept[ref]
         return kept.row.state != "waits", kept.state, kept.order, ref
 
@@ -158,7 +164,7 @@ def answered(index: Index, ref: Ref) -> Answer | None:
 
 
 def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
-    """Yield each workload with its parts."""
+    """Yield each workload with the facts about it."""
     of_sets = (index.gangs_of_set, index.cliques_of_set, index.pods_of_set)
     for ref in workloads(index):
         key = ref.key
@@ -173,7 +179,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 
 def _order(index: Index, ref: Ref) -> float:
-    """Return the first position of a workload in KAI's order."""
+    """Return the first position of a workload's gangs in KAI's order, or infinity without one."""
     gangs = [gang.ref for gang in index.gangs_of_set.get(ref.key, ())]
     line = line_of(index)
     own = gangs if ref.kind == "PodCliqueSet" else [ref]
@@ -181,7 +187,7 @@ def _order(index: Index, ref: Ref) -> float:
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:
-    """Return a row without a reason, until there is time for an explanation."""
+    """Return the row of a workload that is not explained yet, with its number of placed pods."""
     key = ref.key
     pods = index.pods_of_set.get(key, ()) or index.pods_of_group.get(key, ())
     placed = sum(bool(pod.node) for pod in pods)

@@ -17,34 +17,35 @@ from app.explain.state.levels import Topology
 from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024
+"""The maximum number of cells on a map."""
 MOST_NAMED = 300
-"""The maximum number of cells that have names and links.
-
-If there are more, only their groups do.
-"""
+"""The maximum number of cells with names and links. With more, only groups of cells have them."""
 
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
-"""CSS classes of cells: (maximum length of a name, class)."""
+"""The CSS classes of cells by their width, each with the longest name that fits."""
 _LONG = 14
 """The length above which names are shown without the prefix and suffix that all names share."""
 
 
 class Cell(Value):
-    """A domain on the map: its CSS classes, words and path.
-
-    `number` is the free capacity, or the number of pods for which there is room. If there are few
-    cells, each has its `name`, and a `bar` that shows who uses its GPUs. In a map without groups,
-    it also has its parent (`inside`) and says how many of its nodes are `closed`.
-    """
+    """A domain on the map. Fields with defaults are set if there are at most MOST_NAMED cells."""
 
     classes: str
+    """Its CSS classes."""
     title: str
+    """The text that describes it completely."""
     at: str
+    """The path of the domain, such as `zone-a/rack-7`."""
     number: str
+    """The number of free GPUs, or of pods for which there is room."""
     name: str = ""
+    """The name, possibly shortened."""
     inside: str = ""
+    """The path of its parent inside the group."""
     closed: str = ""
+    """How many of its nodes accept no pods, or ""."""
     bar: Bar = ()
+    """The parts of the bar that shows who uses its GPUs."""
 
 
 def drawn(
@@ -55,11 +56,12 @@ def drawn(
     *,
     worst: bool = False,
 ) -> Values | None:
-    """Return the cells of the deepest level that can be drawn, grouped by their parents.
+    """Return the template's values for the map of the domains inside `at`.
 
-    With `worst`, they are the cells of the deepest level above nodes, in one group: first the
-    domains with closed nodes, then domains with the least room. Return None if even the next level
-    has too many domains.
+    They have the cells of the deepest level that can be drawn, grouped by their parents. With
+    `worst`, they are the cells of the deepest level above nodes, in one group: first the domains
+    with closed nodes, then those with the least room. `room` is the room that was asked for, and
+    `gang_nodes` are the nodes to mark. Return None if even the next level has too many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:
@@ -71,7 +73,7 @@ def drawn(
     named = len(reports) <= MOST_NAMED
     inside = by_key((report.path[:-1], report) for report in reports)
     if worst:
-        inside = {at: sorted(reports, key=asked.badness)}
+        inside = {at: sorted(reports, key=asked.worst_first)}
     colours = Colours(topology.index) if named and topology.index.room_is_known else None
     cell = partial(
         _cell,
@@ -103,17 +105,20 @@ def _nodes_of(domains: Iterable[Domain]) -> list[int]:
 
 
 class _RoomOnMap:
-    """The room for requested pods: how many of them fit into each domain of one level."""
+    """How many of the requested pods fit into each domain of one level."""
 
     def __init__(self, room: RoomAnswer | None) -> None:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
         self._wanted = room.pods if room else 0
         self.level = room.level if room and room.rooms else ""
+        """The name of the level, or "" if no room was asked for."""
         self._roomiest = next(iter(self._rooms), None)
+        """The path of the domain with the most room."""
         self.depth = len(self._roomiest or ())
+        """The number of levels down to this one, or 0 if no room was asked for."""
 
     def room_in(self, path: Path) -> int | None:
-        """Return the number of pods that fit in a domain, or None if it has another level.
+        """Return the number of pods that fit into a domain, or None if it is of another level.
 
         The room of several domains cannot be added up, because each counts at most as many pods as
         were requested.
@@ -128,20 +133,20 @@ class _RoomOnMap:
             if inner[: len(path)] == path
         )
 
-    def badness(self, report: DomainReport) -> tuple[int, int, Path]:
-        """Return a sort key: domains that need more attention come first."""
+    def worst_first(self, report: DomainReport) -> tuple[int, int, Path]:
+        """Return a sort key: domains with the most closed nodes come first, then the least room."""
         room = self.room_in(report.path)
         return -report.closed, (report.free or 0) if room is None else room, report.path
 
     def marks(self, path: Path) -> list[str]:
-        """Return the CSS classes of a domain.
+        """Return the CSS classes that show the room in a domain, or [] if it is of another level.
 
-        They give its share of the requested room, and say whether it has room for all pods, or the
-        most room if no domain has room for all.
+        They give the share of the requested pods that fit. They also mark the domains that have
+        room for all pods, and the one with the most room.
         """
         if path not in self._rooms:
             return []
-        # The part of the requested pods for which there is room, in sixteenths.
+        # in sixteenths
         shade = f"f{round(16 * self._rooms[path] / self._wanted)}"
         if self._rooms[path] >= self._wanted:
             return [shade, "fit", "ask"]
@@ -150,13 +155,14 @@ class _RoomOnMap:
 
 
 def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
+    """Return the template's values for the group of domains with the same parent."""
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
     free = _total(report.free for report in inside)
 
     return {
         "name": name,
-        # The domain of the broadest drawn level, "" if this is one.
+        # the domain of the broadest level on the map, or "" if the group itself is of that level
         "band": shown[0] if shown[1:] else "",
         "at": "/".join(parent),
         "here": not shown,
@@ -177,6 +183,7 @@ def _total(amounts: Iterable[int | None]) -> int | None:
 
 
 def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap) -> list[Values]:
+    """Return the groups below each domain of the broadest level on the map."""
     bands = by_key((group["band"], group) for group in groups)
     return [_band(name, inside, levels, asked) for name, inside in bands.items()]
 
@@ -184,7 +191,7 @@ def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap)
 def _band(
     name: str, groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap
 ) -> Values:
-    """Return a domain of the broadest drawn level, with its totals.
+    """Return a domain of the broadest level on the map, with its groups and totals.
 
     `levels` go from the broadest level to the level of the cells.
     """
@@ -219,7 +226,11 @@ def _cell(
     colours: Colours | None,
     nodes: Mapping[Path, Sequence[int]],
 ) -> Cell:
-    """Return the cell of a domain. `names` has the names to show, or none if there are too many."""
+    """Return the cell of a domain.
+
+    `here` are the domains to mark. `names` maps names to the ones to show, and is empty if there
+    are too many cells. `nodes` has the nodes of each domain.
+    """
     free = "?" if report.free is None else plain(report.free)
     of_all = f"{free} of {plain(report.gpus)}"
     room = asked.room_in(report.path)
@@ -228,7 +239,7 @@ def _cell(
 
     used = used_words(colours.used_in(nodes[report.path])) if colours else ""
     for_pods = "" if room is None else f"room for {room}"
-    has_pods = "has pods of the set shown" if is_here else ""
+    has_pods = "has pods of the selected workload" if is_here else ""
     first = f"{report.path[-1]}: {of_all} GPUs free"
     marks = asked.marks(report.path) or [f"f{_share(report)}"]
 
@@ -251,7 +262,7 @@ def _cell(
 
 
 def _short(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the name to show for each name.
+    """Return the text to show for each name, which is short enough for a cell.
 
     From long names, such as `ip-10-0-1-7.eu-central-1.compute.internal`, it omits the words that
     all of them begin with, and the domain that all of them end with: `…1-7…`.
@@ -274,14 +285,14 @@ def _shared_words(names: Collection[str], ends: str) -> int:
 
     A word ends with one of the letters `ends`.
     """
-    # All names share what the first and the last one share.
+    # in sorted order, what the first and the last name share is shared by all
     pairs = zip(min(names), max(names), strict=False)
     shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     return max((place for place, pair in enumerate(shared, 1) if pair[0] in ends), default=0)
 
 
 def _share(report: DomainReport) -> int:
-    """Return the free share of GPUs, in sixteenths."""
+    """Return the free share of a domain's GPUs in sixteenths: at least 1 if any GPU is free."""
     if not report.free or not report.gpus:
         return 0
     return max(1, round(16 * report.free / report.gpus))
@@ -294,9 +305,10 @@ def _width(names: Iterable[str]) -> str:
 
 
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
-    """Return the deepest level that has at most 1,024 domains inside a domain.
+    """Return the number of the deepest level that has at most MOST_CELLS domains inside `at`.
 
-    Return None if even the next level has more.
+    Return None if even the next level has more. With `above_nodes`, the last level does not count,
+    unless it is the next one.
     """
     domains = topology.domains
     deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))

@@ -1,4 +1,4 @@
-"""The definition of a page."""
+"""Define what a page of the console is, and read its address."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,31 +16,39 @@ Values = dict[str, Any]
 
 
 class ConsolePage(Value):
-    """A page of the console.
-
-    `path` is also the name of its template. `read` returns the values of the template for an index
-    and a query. `options` has the names that a query may have, each with a check of the value.
-    `watched` says whether the page shows the state of the cluster.
-    """
+    """A page of the console."""
 
     path: str
+    """The path below the token. The template has the same name."""
     title: str
+    """The title in the navigation."""
     read: Callable[[Index, Query], Values]
+    """Returns the values of the template.
+
+    Its value `options` maps each name that a query may have to whether its value is valid.
+    """
     watched: bool = True
+    """Whether the page shows the current state of the cluster, and is updated with it."""
 
 
 def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
-    """Return the parts of a query that have no meaning: unknown names, and invalid values."""
+    """Return the parts of a query that the page ignores: unknown names, and invalid values.
+
+    `options` maps the known names to whether their value is valid.
+    """
     unknown = [name for name in query if name not in options]
-    meaning = options.items()
-    values = [f"{name}={query[name]}" for name, means in meaning if query.get(name) and not means]
-    return unknown + values
+    invalid = [
+        f"{name}={query[name]}"
+        for name, is_valid in options.items()
+        if query.get(name) and not is_valid
+    ]
+    return unknown + invalid
 
 
 def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
     """Return the object that `Kind/namespace/name` names, or None if the text has another form.
 
-    `kinds` has the known kinds.
+    `kinds` has the accepted kinds. The namespace is empty for a cluster-scoped kind.
     """
     kind, _, rest = text.partition("/")
     namespace, _, name = rest.partition("/")
@@ -49,5 +57,5 @@ def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
 
 
 def ref_in_address(ref: Ref) -> str:
-    """Return `Kind/namespace/name`, as in an address."""
+    """Return `Kind/namespace/name`, the form in which addresses name an object."""
     return f"{ref.kind}/{ref.namespace}/{ref.name}"

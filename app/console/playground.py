@@ -37,7 +37,7 @@ _LOOKS = {
     "refused": ("problem", "refused"),
     "failed": ("unknown", "not decided"),
 }
-"""The state and the words that the page shows for each outcome."""
+"""The state and the words that the page shows for each outcome of a verdict."""
 EXAMPLE = """\
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -74,10 +74,13 @@ class Judge(Value):
     """
 
     client: Client
+    """Reads the objects of the cluster that verdicts need."""
     configuration: Configuration
     live: Live
+    """The current facts, which tell whether there is room."""
 
     async def __call__(self, form: Mapping[str, str]) -> Values:
+        """Return the values of the page's template, with the verdicts or an `error`."""
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
         values = _unjudged(form, text)
         try:
@@ -111,7 +114,7 @@ class Judge(Value):
 
 
 def _unjudged(form: Mapping[str, str], text: str) -> Values:
-    """Return the page's values for a form without verdicts."""
+    """Return the template's values for a form whose documents have no verdicts."""
     operation = form.get("operation", "CREATE")
     return {
         "text": text,
@@ -128,9 +131,10 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
 def _verdicts(
     index: Index, judged: Sequence[Judgement], nodes: Sequence[yaml.Node], placing: bool
 ) -> list[Values]:
-    """Return the page's values for verdicts.
+    """Return the template's values for each verdict.
 
-    With `placing`, it also shows whether there is room now.
+    `nodes` are the YAML nodes of the documents. With `placing`, the values also say whether a
+    PodCliqueSet would have room now.
     """
     aligned = len(judged) == len(nodes)
     return [
@@ -140,6 +144,10 @@ def _verdicts(
 
 
 def _shown(judgement: Judgement, node: yaml.Node | None, index: Index | None) -> Values:
+    """Return the template's values for one verdict.
+
+    Lines are known only with `node`, and room only with `index`.
+    """
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}
@@ -208,14 +216,16 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
 
 
 def _field_and_text(warning: str) -> tuple[str, str]:
+    """Return the field path at the beginning of a warning, or "", and the text after it."""
     match = _FIELD.match(warning)
     return (match[1], warning[match.end() :]) if match else ("", warning)
 
 
 def placement(index: Index, document: Object) -> Values | None:
-    """Return values for the page: would a PodCliqueSet have room now, and if not, why?
+    """Return the template's values about the room for a PodCliqueSet.
 
-    Return None if nodes or pods cannot be read.
+    `fits` says whether it would have room now, and `reasons` why not. Return None if nodes, pods or
+    topologies cannot be read.
     """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
@@ -228,11 +238,10 @@ def placement(index: Index, document: Object) -> Values | None:
 
 
 def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
-    """Return the state that the page shows next to each line."""
+    """Return the state that the page shows next to a line, by its number."""
     problems = [problem for verdict in verdicts for problem in verdict["problems"]]
-    problems.sort(
-        key=lambda problem: problem["state"] == "problem"
-    )  # the last state of a line counts
+    # of several states of a line, the last one counts
+    problems.sort(key=lambda problem: problem["state"] == "problem")
     return {problem["line"]: problem["state"] for problem in problems if problem["line"]}
 
 
@@ -250,7 +259,7 @@ def _headline(verdicts: Sequence[Values]) -> str:
 
 
 def saved(judged: Values, version: str) -> Values:
-    """Return a file with everything that the page shows. "Open file" reads it."""
+    """Return the content of a file with everything that the page shows. "Open file" reads it."""
     return {
         "version": version,
         "documents": judged["text"],

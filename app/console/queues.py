@@ -29,7 +29,7 @@ _BAR = 400
 
 
 def page(listing: WaitingList) -> ConsolePage:
-    """Return the page, which takes the outcome of gangs from `listing`."""
+    """Return the page, which takes the positions of gangs from the rows of `listing`."""
     return ConsolePage(PATH, "Queues", partial(_read, listing))
 
 
@@ -52,6 +52,7 @@ def _capital(text: str) -> str:
 
 
 def _shown(row: QueueRow) -> Values:
+    """Return the template's values for a queue."""
     _, *numbers = queue_cells(row)
     front = [
         {
@@ -80,9 +81,10 @@ def _user(user: GpuUser) -> tuple[str, str, str]:
 
 
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
-    """Yield the parts of a bar: the class, the start and the width of each.
+    """Yield the CSS class, the start and the width of each part of a queue's bar.
 
-    The end of the bar stands for the largest of the queue's numbers.
+    The end of the bar stands for the largest of the queue's numbers. Yield nothing if its usage is
+    not known, or if all numbers are 0.
     """
     bounds = {"quota": row.quota, "fair": row.fair, "limit": row.limit}
     known = [amount for amount in (row.used, *bounds.values()) if amount]

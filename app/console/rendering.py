@@ -1,4 +1,4 @@
-"""HTML from templates.
+"""Render pages from templates.
 
 Every value is escaped, and characters that could disorder or hide text are shown as codes.
 """
@@ -22,7 +22,7 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 def _finalized(value: Any) -> Any:
     """Return a value as text in which hidden characters are replaced by their codes.
 
-    Tabs and newlines become spaces in HTML. Numbers and HTML are not changed.
+    Tabs and newlines are kept. Numbers and finished HTML are not changed.
     """
     if isinstance(value, Markup | int | float):
         return value
@@ -31,7 +31,7 @@ def _finalized(value: Any) -> Any:
 
 @cache
 def environment() -> Environment:
-    """Return the environment of all templates, which are compiled once."""
+    """Return the Jinja environment of all templates, which are compiled once."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

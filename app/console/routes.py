@@ -1,6 +1,6 @@
-"""The routes of the console.
+"""Answer the requests of the browser.
 
-They are pages, the text and JSON of an explanation, events and static files.
+The paths are pages, the text and JSON of an explanation, events and static files.
 """
 
 import hashlib
@@ -35,19 +35,24 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class Console(Value):
-    """The parts that the routes use.
-
-    `context` is the name of the kubeconfig's context, which the header shows.
-    """
+    """The parts that the routes use."""
 
     live: Live
+    """The current facts of the cluster."""
     listing: WaitingList
+    """The list of workloads."""
     streams: Streams
+    """The open streams of events."""
     findings: findings.Examination
+    """The examination by audit and doctor."""
     judge: playground.Judge
+    """Gives the verdicts of the playground."""
     client: Reader
+    """Reads stored objects for their page."""
     context: str
+    """The name of the kubeconfig's context, which the header shows."""
     version: str
+    """The version of this program."""
 
 
 def build_app(console: Console, token: str) -> ASGIApp:
@@ -78,18 +83,19 @@ async def _nothing(request: Request, error: Exception) -> Response:
 
 
 class _Rendered(Value):
-    """The main part of a page.
-
-    It has the options in the address that have no meaning, and the counts in the navigation by the
-    path of their page.
-    """
+    """The parts of a page that depend on the state of the cluster and on the address."""
 
     main: str
+    """The HTML of the main part."""
     ignored: tuple[str, ...] = ()
+    """The options in the address that are not valid."""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """The numbers that the navigation shows, by the path of their page."""
 
 
 class _Routes:
+    """The handlers of all paths."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._environment = environment()
@@ -113,13 +119,18 @@ class _Routes:
         return StreamingResponse(self._console.streams.messages(), media_type="text/event-stream")
 
     def page(self, page: ConsolePage) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a page."""
+
         async def answer(request: Request) -> Response:
             return await self._page(request, page, {})
 
         return answer
 
     async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
-        """Return the page, or 304 if it has not changed since the one in `If-None-Match`."""
+        """Return a page, or 304 if it has not changed since the one in `If-None-Match`.
+
+        `more` are values of its template in addition to those that `page.read` returns.
+        """
         query = dict(reversed(request.query_params.multi_items()))
         live = self._console.live
         facts = live.snapshot()
@@ -130,7 +141,7 @@ class _Routes:
             shown, seconds = await live.in_thread(self._timed, page, query, more)
             self._console.streams.slow_down(seconds)
         if not self._listing.complete:
-            live.touch()  # open tabs ask again soon
+            live.touch()  # so that open tabs soon fetch the page again
         tag = f'"{hashlib.blake2b(repr(shown).encode(), digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -166,8 +177,8 @@ class _Routes:
         counts = self._counts(index, page) if live.ready else {}
         values |= page.read(index, query) | more
         template = self._environment.get_template(f"{page.path}.html")
-        meaningless = tuple(ignored(query, values["options"]))
-        return _Rendered(template.render(values), meaningless, counts)
+        not_valid = tuple(ignored(query, values["options"]))
+        return _Rendered(template.render(values), not_valid, counts)
 
     def _counts(self, index: Index, page: ConsolePage) -> dict[str, int]:
         """Return the numbers of pending workloads and of findings, for the navigation."""
@@ -182,9 +193,7 @@ class _Routes:
         )
 
     async def what_if(self, request: Request) -> Response:
-        """Return the effects of edits. They are computed once, and are not updated with the
-        cluster.
-        """
+        """Return the page What if. It is not updated when the cluster changes."""
         facts = self._console.live.snapshot() if self._console.live.ready else None
         answered = await self._what_if(facts, request.query_params)
         return await self._page(request, what_if.PAGE, answered)
@@ -205,22 +214,25 @@ class _Routes:
         return await self._printed(request, lambda answer: _json(document(answer)))
 
     async def _printed(self, request: Request, form: Callable[[Answer], Response]) -> Response:
+        """Return the explanation of the object in the query, as `form` returns it, or 404."""
         asked = request.query_params.get("object", "")
         printed = await self._console.live.in_thread(workloads.printed, asked, form)
         return printed or Response(status_code=404)
 
-    # Actions on demand.
+    # Actions that a form requests.
 
     async def examine(self) -> Response:
-        """Start an examination unless one is running, and redirect to its page."""
+        """Start an examination unless one is running, and redirect to the page Findings."""
         self._console.findings.start()
         return Response(status_code=303, headers={"location": "findings"})
 
     async def judged(self, request: Request) -> Response:
+        """Return the page Playground with verdicts on the documents in the form."""
         judged = await self._console.judge(await _form(request))
         return await self._page(request, playground.PAGE, judged)
 
     async def saved(self, request: Request) -> Response:
+        """Return the documents in the form with their verdicts, as a file to download."""
         judged = await self._console.judge(await _form(request))
         answer = _json(playground.saved(judged, self._console.version))
         file = 'attachment; filename="grove-admission-playground.json"'

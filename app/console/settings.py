@@ -1,4 +1,4 @@
-"""The settings of a console. This module needs none of the packages of its pages."""
+"""The settings of a console. This module imports none of the packages that pages need."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,18 +8,25 @@ from app.config.schema import Configuration
 
 
 class ConsoleSettings(Value):
-    """The options of the command.
-
-    With `port` 0, a free port is used. If the user may not list all namespaces, `namespaces` are
-    read one by one. Without `namespaces`, the namespaces that the user may list are read, or else
-    `own_namespace`.
-    """
+    """The options of the command `console`."""
 
     configuration: Configuration
+    """The configuration of the server, for Findings and Playground."""
     kubeconfig: Path | None
+    """The kubeconfig file, or None for kubectl's."""
     context: str | None
+    """The context of the kubeconfig, or None for the current one."""
     context_name: str
+    """The name of the context that is used."""
     namespaces: Sequence[str] = ()
+    """The namespaces to read one by one if the user may not list all of them.
+
+    If there are none, the console reads the namespaces that the user may list, or else only
+    `own_namespace`.
+    """
     own_namespace: str = ""
+    """The namespace of the context."""
     port: int = 0
+    """The port on loopback, or 0 for a free one."""
     ipv6: bool = False
+    """Whether to listen on ::1 instead of 127.0.0.1."""

@@ -1,4 +1,4 @@
-"""The source text of documents: lines of fields, differences by patches, and masked Secrets."""
+"""Find fields in the text of documents, mask Secrets in it, and show what a patch changes."""
 
 import difflib
 import re
@@ -10,10 +10,11 @@ import yaml
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STEP = re.compile(r"[^.\[\]]+|\[[^\[\]]*\]")
 MASK = '"***"'
+"""The text that replaces each value of a Secret."""
 
 
 def roots(text: str) -> list[yaml.Node]:
-    """Return the YAML node of each document, in the order of `read_documents`.
+    """Return the YAML node of each document, in the order in which `read_documents` returns them.
 
     That function must have accepted the text.
     """
@@ -27,7 +28,7 @@ def roots(text: str) -> list[yaml.Node]:
 
 
 def _items(node: yaml.MappingNode) -> list[yaml.Node]:
-    """Return the items of a List."""
+    """Return the nodes of the items of a List, or [] for another kind."""
     fields = _fields(node)
     kind = fields.get("kind")
     items = fields.get("items")
@@ -67,7 +68,7 @@ def line_in_source(root: yaml.Node, path: str) -> int:
 
 def masked(text: str, nodes: list[yaml.Node]) -> str:
     """Return the text with the values of Secrets masked."""
-    # The same value may be found several times, because an alias may stand for it.
+    # a set, because a value that aliases refer to is found several times
     spans = sorted({span for node in nodes for span in _secrets(node)})
     for start, end in reversed(spans):
         length = len(text[start:end].rstrip())
@@ -76,6 +77,7 @@ def masked(text: str, nodes: list[yaml.Node]) -> str:
 
 
 def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end in the text of each value, if the document is a Secret."""
     if not isinstance(node, yaml.MappingNode):
         return
     fields = _fields(node)
@@ -89,9 +91,10 @@ def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the changes made by a patch as lines of YAML.
+    """Return the differences between an object before and after a patch, as lines of YAML.
 
-    `mark` is "+", "-", " ", or "…" between parts.
+    Each line has a `text` and a `mark`: "+" for an added line, "-" for a removed one, " " for an
+    unchanged one, and "…" where unchanged lines are left out.
     """
     old, new = (yaml.safe_dump(dict(obj), sort_keys=False).splitlines() for obj in (before, after))
     lines: list[dict[str, str]] = []

@@ -24,7 +24,10 @@ KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not
 
 
 async def read_stored(client: Reader, query: Query) -> Values:
-    """Read the object that the query names, and return the page's values for it."""
+    """Read the object that the query names, and return its values for the template.
+
+    If it can't be read, return the `problem`.
+    """
     ref = reference(query.get("object", ""), KINDS)
     if not ref:
         return {"problem": "The address does not name an object of a kind that the console reads."}
@@ -45,14 +48,14 @@ async def read_stored(client: Reader, query: Query) -> Values:
 
 
 def _yaml(obj: Object, resource: Resource) -> str:
-    """Return the text that `kubectl get -o yaml` prints, which has no managedFields."""
+    """Return an object as `kubectl get -o yaml` prints it, without managedFields."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
     full = {"apiVersion": resource.api_version(), "kind": resource.kind, **obj}
     return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
 
 
 def read(index: Index, query: Query) -> Values:
-    """Return the page's values without the stored object."""
+    """Return the values of the page's template before the object is read."""
     text = query.get("object", "")
     ref = reference(text, KINDS)
     return {
@@ -69,6 +72,7 @@ def read(index: Index, query: Query) -> Values:
 
 
 def _commands(ref: Ref) -> list[str]:
+    """Return kubectl commands that show an object."""
     resource = KINDS[ref.kind]
     where = ["-n", ref.namespace] if ref.namespace else []
     name = [str(resource), ref.name]
@@ -77,7 +81,7 @@ def _commands(ref: Ref) -> list[str]:
 
 
 def events_of(index: Index, namespace: str, uid: str) -> Sequence[Event]:
-    """Return the events about the object with this uid, newest first."""
+    """Return the newest MOST_EVENTS events about the object with this uid, newest first."""
     return index.events_about(namespace, uid)[:MOST_EVENTS] if uid else ()
 
 

@@ -1,8 +1,4 @@
-"""The page Topology.
-
-It shows levels and their coverage, inconsistent labels, room for pods, and a map of free GPUs and
-their users.
-"""
+"""The page Topology: levels, inconsistent labels, room for pods, and a map of the GPUs."""
 
 from collections import Counter
 from urllib.parse import urlencode
@@ -27,21 +23,30 @@ from app.facts.kubernetes.pod import Pod
 from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
+"""The maximum number of nodes outside the topology that are named."""
 MOST_USERS = 10
+"""The maximum number of workloads in the table of GPU users."""
 MOST_NODES = 256
+"""The maximum number of nodes of a domain that are listed."""
 MOST_PODS = 100_000
+"""The maximum number of pods for which the page finds room."""
 MOST_GPUS = 1024
-"""The maximum number of pods, and of GPUs per pod, for which the page counts room."""
+"""The maximum number of GPUs of each of these pods."""
 WORST = "worst"
 """The value of the option for the order that shows the worst domains first."""
 _FEW_SETS = 40
+"""The maximum number of PodCliqueSets to choose from."""
 _FEW_GROUPS = 6
+"""The maximum number of gangs that are named for a node."""
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 """The fields of the facts that a survey depends on."""
 
 
 def surveyed(index: Index, name: str = "") -> Survey:
-    """Return the survey of a topology, which is kept until a node or a topology changes."""
+    """Return the survey of the topology `name`, or of the default one if `name` is "".
+
+    It is kept until a node or a topology changes.
+    """
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
@@ -106,7 +111,7 @@ def _options(topology: Topology, query: Query) -> dict[str, bool]:
 
 
 def _order(query: Query) -> Values:
-    """Return the order of the map, and the query of the same page with the other order."""
+    """Return whether the map shows the worst domains first, and the query that changes this."""
     worst = query.get("sort") == WORST
     others = {name: value for name, value in query.items() if name != "sort"}
     asked = others if worst else {**others, "sort": WORST}
@@ -174,14 +179,14 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
 
 
 def _number(query: Query, name: str, allowed: range) -> int | None:
-    """Return the number in an option, or None if it is not an allowed number."""
+    """Return the number in an option, or None if it is missing or not in `allowed`."""
     value = query.get(name, "")
     if not (value.isascii() and value.isdecimal()) or len(value) > 6:
         return None
     return int(value) if int(value) in allowed else None
 
 
-# The nodes of a gang or a set.
+# The nodes of the selected workload.
 
 
 def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
@@ -197,7 +202,7 @@ def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
 
 
 def _gangs(index: Index, chosen: str) -> list[Ref]:
-    """Return the PodCliqueSets to choose from. If there are many, return only the chosen one."""
+    """Return the PodCliqueSets to choose from, or only the chosen one if there are many."""
     sets = [pcs.ref for pcs in index.facts.sets]
     if len(sets) > _FEW_SETS:
         sets = [ref for ref in sets if ref_in_address(ref) == chosen]
@@ -208,7 +213,7 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
 
 
 def _users(topology: Topology, at: Path) -> Values:
-    """Return the workloads that use the most GPUs in a domain, or in the whole cluster."""
+    """Return the template's values about the workloads that use the most GPUs inside `at`."""
     index = topology.index
     if not index.room_is_known:
         return {"users": ()}
@@ -232,9 +237,9 @@ def _users(topology: Topology, at: Path) -> Values:
 
 
 def _nodes(topology: Topology, at: Path) -> list[Values]:
-    """Return the nodes of a domain that has at most MOST_NODES.
+    """Return the nodes of the domain `at`, each with its free GPUs and the gangs on it.
 
-    Each has its free capacity, and the groups that have pods there.
+    Return [] for the whole cluster, and for a domain of more than MOST_NODES nodes.
     """
     domains = topology.domains.within(len(at), at) if at else []
     return [
@@ -246,6 +251,7 @@ def _nodes(topology: Topology, at: Path) -> list[Values]:
 
 
 def _node(index: Index, position: int) -> Values:
+    """Return the template's values for the node at a position in the index."""
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(index.free_gpus[position]) if index.room_is_known else "?"

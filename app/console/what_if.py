@@ -15,23 +15,28 @@ from app.explain.state.snapshot import TITLES, Snapshot
 SECONDS = 60.0
 """The time limit for one answer. The command has no limit."""
 MOST_EDITS = 10
+"""The maximum number of edits in one question."""
 MOST_TEXT = 2000
+"""The number of characters of a question that are read."""
 EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
 
 
 class TooLongError(Exception):
-    """An answer takes more than SECONDS."""
+    """Raised when an answer takes more than SECONDS."""
 
 
 class WhatIf:
-    """Answers questions one after the other, while pages are still served."""
+    """Computes the effects of edits, one answer at a time, while pages are still served."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = asyncio.Lock()
 
     async def __call__(self, facts: Snapshot | None, query: Mapping[str, str]) -> Values:
-        """Return the page's values. `facts` are None until all have been read."""
+        """Return the template's values for the edits in a query, or {} if there are none.
+
+        `facts` are None until all have been read.
+        """
         text = query.get("if", "").replace("\r\n", "\n")[:MOST_TEXT]
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         if not lines:
@@ -40,7 +45,7 @@ class WhatIf:
         try:
             edits = parsed(lines)
             if facts is None:
-                raise UnusableEdit("the cluster is still being read: ask again in a moment")
+                raise UnusableEdit("the cluster is still being read; try again in a moment")
             async with self._lock:
                 answer = await asyncio.to_thread(self._answer, facts, edits)
         except UnusableEdit as problem:
@@ -57,7 +62,7 @@ class WhatIf:
             if self._clock() > end:
                 raise TooLongError
 
-        # not the index of the pages, which would then have other facts
+        # a new index, because the edits change its facts, and the pages still need theirs
         index = Index(facts)
         if not index.room_is_known:
             kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
@@ -74,22 +79,23 @@ class WhatIf:
 def parsed(lines: Sequence[str]) -> list[Supposition]:
     """Return the edits on these lines.
 
-    Raise UnusableEdit if one is invalid.
+    Raise UnusableEdit if one is invalid or names a file, or if there are more than MOST_EDITS.
     """
     if len(lines) > MOST_EDITS:
         raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are accepted")
     for line in filter(is_file, lines):
-        raise UnusableEdit(f"{line!r} is a file: give files to the command")
+        raise UnusableEdit(f"{line!r} is a file; only the command accepts files")
     return list(map(parse, lines))
 
 
 def _command(lines: Sequence[str]) -> str:
+    """Return the command line that answers the same question."""
     edits = [word for line in lines for word in ("--if", line)]
     return shlex.join(["grove-admission", "topology", *edits])
 
 
 def _read(index: Index, query: Query) -> Values:
-    """Return the page's values without an answer."""
+    """Return the values of the page's template before there is an answer."""
     return {
         "headline": "What if the cluster changed?",
         "text": "",

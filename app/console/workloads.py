@@ -1,4 +1,4 @@
-"""Workloads: a list in the columns of the command, and the explanation of one object."""
+"""The page Workloads: a list with the columns of the command, and the explanation of one object."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,18 +31,19 @@ MOST_ROWS = 200
 The filter also finds workloads beyond this limit.
 """
 MOST_EQUAL = 20
-"""The maximum number of rows for equal workloads.
-
-Further rows are folded if there are at least FOLDED of them.
-"""
+"""The maximum number of rows in a group of equal workloads. Further ones are only counted."""
 FOLDED = 3
+"""The number of equal workloads from which they are a group. All but its first row are folded."""
 MOST_CAUSES = 6
 """The number of causes, most frequent first, by which the list can be filtered."""
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256
+"""The maximum number of domains whose room is shown. Of more, the 24 roomiest are shown."""
 MOST_NAMED = 32
+"""The maximum number of domains whose cells show their names."""
 LONGEST_NAME = 14
+"""The maximum length of the names that cells show."""
 _DETAILED = 60
 """The number of rows above which a tree is shown without pods."""
 _WORDS = {
@@ -60,7 +61,7 @@ def page(listing: WaitingList) -> ConsolePage:
 
 
 def printed(index: Index, text: str, form: Callable[[Answer], T]) -> T | None:
-    """Return the explanation of `Kind/namespace/name` in a form.
+    """Return what `form` returns for the explanation of `Kind/namespace/name`.
 
     Return None if there is no such object.
     """
@@ -101,19 +102,19 @@ class Chip(NamedTuple):
 
     words: str
     number: int
+    """The number of workloads with this value."""
     query: str
+    """The query of the link."""
     current: bool
 
 
 class _Narrowed:
-    """The rows for a query, and links that filter them by who can act and by cause.
-
-    `options` are the valid options of the query.
-    """
+    """The rows that a query selects, and links that filter them by who can act and by cause."""
 
     def __init__(self, rows: Sequence[WorkloadRow], query: Query) -> None:
         text = query.get("q", "")
         self.options = {"q": text} if text else {}
+        """The valid options of the query."""
         found = [
             row for row in rows if text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
         ]
@@ -126,7 +127,10 @@ class _Narrowed:
     def _only(
         self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
     ) -> list[WorkloadRow]:
-        """Return the rows with the value of an option. Without a valid value, return all."""
+        """Return the rows that have the query's value of an option, or all if it is not valid.
+
+        Valid are `values`.
+        """
         value = query.get(option, "")
         if value not in values:
             return rows
@@ -161,7 +165,10 @@ def _values(row: WorkloadRow) -> Mapping[str, Collection[str]]:
 
 
 def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
-    """Return the explanation of `ref`. `asked` is "" if no object was requested."""
+    """Return the template's values for the explanation of `ref`.
+
+    `asked` is the object in the query, or "" if it names none.
+    """
     answer = answered(index, ref) if ref else None
     return {
         "object": asked or (ref_in_address(ref) if ref else ""),
@@ -188,7 +195,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _alike(row: WorkloadRow) -> str:
-    """Return the properties that the folded workloads share with `row`."""
+    """Return the words for the folded workloads, which say what they share with `row`."""
     if row.reason == NOT_EXAMINED:
         return f"more {NOT_EXAMINED}"
     if not row.reason:
@@ -206,9 +213,10 @@ def _is_next(row: WorkloadRow) -> bool:
 def _groups(
     rows: Sequence[WorkloadRow], chosen: Ref | None
 ) -> Iterator[tuple[Sequence[WorkloadRow], int]]:
-    """Yield equal rows as one, at the position of the first one, with the number of further rows.
+    """Yield each group of equal rows at the position of its first row.
 
-    Rows are equal if they have the same outcome for the same reason.
+    A group has the rows to show, and the number of rows that are only counted. Rows are equal if
+    they have the same outcome for the same reason.
     """
     equal = by_key((_outcome(row), row) for row in rows)
     left = MOST_ROWS
@@ -230,7 +238,7 @@ def _outcome(row: WorkloadRow) -> object:
 
 
 def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
-    """Return the cells of a row by the command's column."""
+    """Return the template's values for a row. `columns` has its cells by the command's column."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
     position = turn.partition(";")[0]
@@ -241,7 +249,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
         "position": position,
         # the reason says why KAI doesn't place it next
         "turn": position if row.id else turn,
-        # Then its turn says so already, and where.
+        # `turn` then already says so, and where
         "is_next": _is_next(row),
     }
 
@@ -250,7 +258,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    """Return the page's values that the answer itself does not have."""
+    """Return the template's values that are derived from an answer, such as rows of its tree."""
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
@@ -269,14 +277,15 @@ def _shown(answer: Answer) -> Values:
 
 
 class TreeRow(NamedTuple):
-    """A row of the tree: a branch with its reasons, or (`more`) the number of equal branches above
-    it.
-    """
+    """A row of the tree: a branch, or a count of further branches like the one above."""
 
     level: int
+    """The depth in the tree, from 1."""
     branch: Branch
     reasons: Sequence[int] = ()
+    """The numbers of the reasons that concern the branch."""
     more: int = 0
+    """How many branches the row stands for if it is a count, or else 0."""
 
 
 def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
@@ -289,7 +298,7 @@ def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
 
 
 def _numbers(branch: Branch) -> Sequence[int]:
-    """Return the numbers of a branch's reasons. For a gang, include the reasons of its parts."""
+    """Return the numbers of a branch's reasons. For a PodGang, include those of its children."""
     if branch.ref.kind != "PodGang":
         return branch.reasons
     inside = (number for child in branch.children for number in child.reasons)
@@ -308,9 +317,9 @@ def _are_named(rooms: Sequence[DomainRoom]) -> bool:
 
 
 def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
-    """Return domains with their room, grouped by parent.
+    """Return domains with their room, grouped by the path of their parent.
 
-    If there are more than MOST_ROOMS, return only those with the most room.
+    If there are more than MOST_ROOMS, return only the 24 with the most room.
     """
     if len(rooms) > MOST_ROOMS:
         return {"most room": rooms[:24]}
