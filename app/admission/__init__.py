@@ -1,4 +1,4 @@
-"""The admission protocol: from bytes to a request, and from a verdict to a response.
+"""Speak the admission protocol: turn bytes into a request, and a verdict into a response.
 
-It knows no rules and no kinds of objects.
+This package knows no rules and no kinds of objects.
 """

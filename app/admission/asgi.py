@@ -1,4 +1,4 @@
-"""Answer a review that arrives over ASGI, with the same answer that `connection` gives."""
+"""Answer a review that arrives over ASGI, in the same way as `connection` does."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -28,7 +28,10 @@ _HUNG_UP = "the client closed the connection before its request was complete"
 
 
 async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive: Receive) -> Answer:
-    """Return the answer to a POST to the path of `route`."""
+    """Return the answer to a POST to the path of `route`.
+
+    Unknown callers get an error, and so do bodies that are too large or incomplete.
+    """
     if exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
         return UNKNOWN_CALLER
 

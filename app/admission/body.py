@@ -1,15 +1,16 @@
-"""The body of one request, collected from the received pieces up to a limit."""
+"""Collect the body of a request from the received pieces."""
 
 from app.admission.exchange import MAX_BODY, SALVAGED
 
 _BLOCK = 64 * 1024
+"""The size from which a block of a body is full, in bytes."""
 
 
 class Body:
     """A body of `length` bytes, some of which have arrived.
 
-    They are kept in blocks of 64 KiB. A single growing buffer would be copied and need twice its
-    memory. Small received pieces would need many times their size.
+    They are kept in blocks. A single growing buffer would be copied and need twice its memory.
+    Small received pieces would need many times their size.
     """
 
     def __init__(self, length: int) -> None:

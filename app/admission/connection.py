@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection on the port for API servers.
+"""Handle one HTTP/1.1 connection on the port for API servers.
 
 It accepts POSTs of AdmissionReviews, and GETs of the few probe paths. All other requests get 404,
 and their connection is closed.
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._state = State.IDLE
         self._since = self._loop.time()
-        """The time at which the current request began or the last one ended."""
+        """The event loop's time at which the current request began or the last one ended."""
         self._kept = b""
         """Received data that is not handled yet."""
         self._is_last = False
@@ -109,11 +109,11 @@ class Connection(asyncio.Protocol):
         self.is_caller = False
         self.review_size = 0
 
-    # what the transport calls
+    # methods that the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._look()
+        self._check()
         self._serving.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         self._unread_at = None
         self._continue()
 
-    # what the listener calls
+    # methods that the listener calls
 
     def idle_since(self) -> float | None:
         return self._since if self._state is State.IDLE and self._unread_at is None else None
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
         self._kept = b""
         self._transport.abort()
 
-    # what the queue of reviews calls
+    # methods that the queue of reviews calls
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review, self._review = self._review, b""
@@ -201,7 +201,11 @@ class Connection(asyncio.Protocol):
             self._hold()
 
     def _read_head(self) -> bool:
-        """Read a head and the received part of its body. Return False if the head is incomplete."""
+        """Read a head, and the whole body if it has arrived.
+
+        Return False if there is nothing more to read: the head is incomplete, or the connection
+        ends with the answer to it.
+        """
         data = self._kept
         end = data.find(END)
         if end < 0 or end > MAX_HEAD:
@@ -263,7 +267,9 @@ class Connection(asyncio.Protocol):
         return True
 
     def _begin(self, state: State) -> None:
-        """Begin to read a head or a body. Its time limit starts with the request's first byte."""
+        """Wait for the rest of a head or a body. The time limit starts with the first byte of the
+        request.
+        """
         if self._state is _IDLE:
             self._since = self._loop.time()
         self._state = state
@@ -277,6 +283,7 @@ class Connection(asyncio.Protocol):
         self._serving.queue.ask(self)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
+        """Wait for an answer, and write it."""
         try:
             answer = await awaited
         except Exception:
@@ -310,11 +317,13 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _write(self, answer: Answer) -> None:
+        """Write an answer. While the server drains, it is the last one of the connection."""
         code, body = answer
         self._is_last |= self._serving.draining
         self._transport.write(answer_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:
+        """Close the connection after its last answer, or else handle the next request."""
         self._state = _IDLE
         self._since = self._loop.time()
         self.review_size = 0
@@ -331,6 +340,7 @@ class Connection(asyncio.Protocol):
         self._hold()
 
     def _end_with(self, data: bytes) -> None:
+        """Write the bytes of the last answer, and close the connection."""
         self._transport.write(data)
         self._close()
 
@@ -357,14 +367,15 @@ class Connection(asyncio.Protocol):
             self._holds = size
             self._serving.connections.hold(self, size)
 
-    def _look(self) -> None:
-        """Close the connection if it is idle for too long, or if a request or an answer takes too
+    def _check(self) -> None:
+        """Close the connection if it has been idle for too long, or a request or answer takes too
         long.
 
-        The client's certificate is checked again too, because it may have expired.
+        Check the client's certificate again too, because it may have expired. Repeat this every
+        `watch_seconds`.
         """
         self._has_certificate = bool(self._transport.get_extra_info("peercert"))
-        self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
+        self._watch = self._loop.call_later(self._limits.watch_seconds, self._check)
         now = self._loop.time()
         if self._unread_at is not None:
             if now - self._unread_at > self._limits.answer_seconds:
@@ -373,7 +384,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _most_seconds(self) -> float:
-        """Return the longest allowed time in the current state, in seconds."""
+        """Return the time limit of the current state, in seconds."""
         if self._state is _IDLE:
             return self._limits.idle_seconds
         return math.inf if self._state is _WAITING else self._limits.request_seconds

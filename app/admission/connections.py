@@ -1,4 +1,4 @@
-"""The open connections of one listener, and the order in which excess ones are closed.
+"""Count the open connections of a listener, and close some of them if there are too many.
 
 API servers must get their verdicts even if there are many other connections. Therefore, connections
 that have not shown that they may belong to an API server are closed first.
@@ -20,23 +20,26 @@ class Open(Protocol):
     """
 
     def finish(self) -> None:
-        """Close the connection if it is idle. Otherwise it ends with its next answer.
+        """Close the connection if it is idle, because the server stops.
 
-        This is called because the server drains.
+        Other connections are not changed. They end with their next answer while the server drains.
         """
 
     def retire(self) -> None:
-        """End the connection with its next answer."""
+        """Let the connection end with its next answer."""
 
     def abort(self) -> None:
         """Close the connection at once."""
 
     def idle_since(self) -> float | None:
-        """Return the event loop's time of the last request, or None if one is in progress."""
+        """Return the event loop's time since which the connection is idle, or None if it is not."""
 
 
 class Connections:
-    """At most `most` connections, which hold at most `most_held` bytes together."""
+    """At most `most` connections, which hold at most `most_held` bytes together.
+
+    A stranger is a connection whose client is not known to be a possible API server (`is_caller`).
+    """
 
     def __init__(self, most: int, most_held: int) -> None:
         self.closed_early = 0
@@ -65,9 +68,9 @@ class Connections:
     def hold(self, connection: Open, size: int) -> None:
         """Record the number of bytes that `connection` holds now.
 
-        If too many bytes are held, close the connections that hold the most, starting with
-        strangers. An API server sends its request quickly and reads its answer, so it holds few
-        bytes for a short time.
+        If all connections together hold too many bytes, close those that hold the most, first
+        strangers, then callers. An API server sends its request quickly and reads its answer, so it
+        holds few bytes, and only for a short time.
         """
         if connection not in self._sizes:
             return  # closed early
@@ -77,6 +80,7 @@ class Connections:
             self._close(max(self._sizes, key=self._eviction_rank))
 
     def remove(self, connection: Open) -> None:
+        """Remove a closed connection, if it is still here."""
         self._held -= self._sizes.pop(connection, 0)
         if not self._sizes:
             self.all_closed.set()

@@ -1,6 +1,6 @@
-"""Decide on one request on one route.
+"""Call the webhook of a route for one request.
 
-The kind and shape of the request are checked first, and every failure becomes a verdict.
+The kind and shape of the request are checked first, and every exception becomes a verdict.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ Handler = Callable[[Request], Verdict | Later]
 """The function of a webhook. It returns a Verdict if all facts are cached."""
 
 Failure = Callable[[Exception], Verdict | None]
-"""Returns the verdict on an exception of a webhook, or None if the exception is a bug."""
+"""A function that returns the verdict for an exception of a webhook, or None if it is a bug."""
 
 log = logging.getLogger(__name__)
 
 
 def _no_verdict(_: Exception) -> None:
-    """Treat every exception as a bug."""
+    """Return None, because every exception is a bug."""
 
 
 class Route(Value):
@@ -58,19 +58,19 @@ class Route(Value):
     also: tuple[tuple[str, str], ...] = ()
     """Further pairs of kind and plural in the same group."""
     on_trial: bool = False
-    """Whether the webhook warns instead of refusing."""
+    """Whether the webhook warns instead of rejecting, in a trial period."""
     trusted: bool = False
     """Whether only API servers know the path, because it has a token."""
     others: tuple["Route", ...] = ()
     """Further routes of the same path, for other kinds."""
     needs_namespace: bool = False
-    """Whether requests without a valid namespace are refused."""
+    """Whether requests without a valid namespace are rejected."""
     guards_spec: bool = False
     """Whether updates of objects that are being deleted are judged if they change the spec."""
     failure: Failure = _no_verdict
-    """Returns the verdict on an exception of `handler`."""
+    """Returns the verdict for an exception of `handler`."""
     parse: Parse = parse
-    """Reads the requests."""
+    """Decodes the bodies of reviews on this path."""
 
     @property
     def plurals(self) -> tuple[str, ...]:
@@ -78,7 +78,10 @@ class Route(Value):
         return (self.resource, *(plural for _, plural in self.also))
 
     def for_request(self, request: Request) -> "Route":
-        """Return the route of this path for the kind of `request`, or this one."""
+        """Return the route in `others` that judges `request`, or this one if none does.
+
+        If several judge its kind, the one that judges its operation is returned.
+        """
         taking = [route for route in self.others if route.takes(request)]
         for route in taking:
             if request.operation in route.operations:
@@ -86,9 +89,9 @@ class Route(Value):
         return next(iter(taking), self)
 
     def takes(self, request: Request) -> bool:
-        """Return whether this route judges the group and kind of `request`.
+        """Return whether this route judges the group, kind and resource of `request`.
 
-        The resource of `request` is the plural, or "" if it is not known.
+        A request without a resource matches by its kind alone.
         """
         if request.group != self.group:
             return False
@@ -117,12 +120,13 @@ def decide(
 
 
 async def decided(route: Route, request: Request, seconds: float) -> Verdict:
-    """Return the verdict of `decide`, and await it if necessary."""
+    """Return the same verdict as `decide`, after waiting for its calls if necessary."""
     answer = decide(route, request, seconds)
     return answer if isinstance(answer, Verdict) else await answer
 
 
 async def _awaited(route: Route, request: Request, later: Later, seconds: float) -> Verdict:
+    """Return the verdict after its calls to the API server, or a failure after `seconds`."""
     answer: Verdict | Later = later
     try:
         async with asyncio.timeout(seconds):
@@ -138,7 +142,7 @@ async def _awaited(route: Route, request: Request, later: Later, seconds: float)
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
-    """Return a verdict if none of the webhook's rules is needed for it, otherwise None."""
+    """Return a verdict that needs none of the webhook's rules, or None if the rules decide."""
     if not route.takes(request) or request.subresource != route.subresource:
         return bad_request(_misplaced(route, request))
 
@@ -172,6 +176,7 @@ def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
 
 
 def _failed(route: Route, request: Request, problem: Exception) -> Verdict:
+    """Return the verdict for an exception, which is logged if it is a bug."""
     verdict = route.failure(problem)
     if verdict is None:
         log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
@@ -180,6 +185,7 @@ def _failed(route: Route, request: Request, problem: Exception) -> Verdict:
 
 
 def _misplaced(route: Route, request: Request) -> str:
+    """Return the message for a request of a kind that the route does not judge."""
     resource = "/".join(filter(None, (request.resource, request.subresource)))
     actual = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
     judged = "/".join(filter(None, (route.resource, route.subresource)))

@@ -1,4 +1,4 @@
-"""Process an admission request, from the bytes of its body to the bytes of its answer.
+"""Answer an admission request: turn the bytes of its body into the bytes of its answer.
 
 `connection` and `asgi` read the request and call `Exchange`, so that both give the same answers.
 """
@@ -36,9 +36,9 @@ SALVAGED = 4096
 """The number of leading bytes of a too large body that are searched for the uid."""
 
 MOST_WAITING = MAX_VALUES
-"""The maximum number of values in all reviews of unknown callers that wait for their verdicts.
+"""The maximum number of values in all reviews of unknown callers that wait for the API server.
 
-While a verdict is awaited, its review stays in memory.
+Such a review stays in memory until it has its verdict.
 """
 
 DEFAULT_TIMEOUT = 10.0
@@ -49,28 +49,28 @@ Headers = Mapping[bytes, bytes]
 """The values of a request's headers by lowercase name."""
 
 Answer = tuple[int, bytes]
-"""The HTTP status and the body, which is always JSON."""
+"""The HTTP status and the body of an answer. The body is JSON, except for some probes."""
 
 _MARGIN = 0.9
 """The share of the deadline that the verdict may take. The rest is for the transfer."""
 
 
 Observer = Callable[[str, str, Request | None, Verdict, float], None]
-"""Called once for every verdict.
+"""A function that is called once for every verdict.
 
 The arguments are the path, the uid (or ""), the request (None if it could not be read), the
 verdict, and the seconds from the complete request to its answer.
 """
 
 Trace = Callable[[str, str, Request, Verdict, float], None]
-"""Called for each verdict on a request with a `traceparent`.
+"""A function that is called for each verdict on a request with a `traceparent`.
 
 The arguments are the traceparent, the path, the request, the verdict and its time in seconds.
 """
 
 
 class Exchange:
-    """The answers to requests on the paths of `routes`.
+    """Answers requests on the paths of `routes`.
 
     With `only_known`, callers must have presented a certificate of a configured client CA.
     """
@@ -109,9 +109,9 @@ class Exchange:
         self.refused = 0
         """The number of reviews that were refused because their caller is unknown."""
         self.waiting = 0
-        """The number of requests that wait for their verdict."""
+        """The number of requests whose verdict needs calls to the API server."""
         self._waiting_values = 0
-        """The number of values in the waiting requests of unknown callers."""
+        """The number of values in these requests if their callers are unknown."""
         self._observe = observe
         self._trace = trace
 
@@ -152,9 +152,9 @@ class Exchange:
         return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
     def refusal(self, route: Route, *, has_certificate: bool) -> Answer | None:
-        """Return the answer to a caller that must not get a verdict from `route`, or None.
+        """Return the answer to a caller that must not get a verdict from `route`, or else None.
 
-        It depends only on the head of a request, so that the body of a stranger is not read.
+        It depends only on the head of a request, so that the body of an unknown caller is not read.
         """
         if self.only_known:
             refusal = None if has_certificate else UNKNOWN_CALLER
@@ -165,7 +165,7 @@ class Exchange:
         return refusal
 
     def route(self, path: str) -> Route | None:
-        """Return the route of `path`, or None.
+        """Return the route of `path`, or None if there is none.
 
         A path with an invalid token has the same route as the path without a token.
         """
@@ -194,7 +194,7 @@ class Exchange:
         yield counter("unknown_callers_total", "Refused unknown callers.", self.refused)
 
     async def _counted(self, verdict: Awaitable[Verdict], values: int) -> Verdict:
-        """Await `verdict`, and release the review's `values` from the count afterwards."""
+        """Return the awaited verdict, and subtract the review's `values` from the count."""
         try:
             return await verdict
         finally:
@@ -208,6 +208,7 @@ class Exchange:
         begin: float,
         headers: Headers,
     ) -> Answer:
+        """Return the answer with a verdict that has to be awaited."""
         if self._trace is not None:
             TRACEPARENT.set(_traceparent(headers))
         IS_STRANGE.set(not request.trusted)
@@ -220,6 +221,7 @@ class Exchange:
     def _answered(
         self, route: Route, request: Request, verdict: Verdict, begin: float, headers: Headers
     ) -> Answer:
+        """Return the answer with a verdict, and report the verdict to `observe` and `trace`."""
         try:
             body = encode(request.uid, verdict, request)
         except RecursionError:

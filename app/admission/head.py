@@ -1,4 +1,4 @@
-"""The head of an HTTP/1.1 request, and the head of an answer.
+"""Read the head of an HTTP/1.1 request, and write the head of an answer.
 
 httptools (llhttp) decides whether a request is valid.
 """
@@ -38,14 +38,15 @@ _REFUSAL = (
 )
 
 _LONGEST_HOST = 253 + len(":65535")
+"""The maximum length of a Host header: a DNS name and a port."""
 
 _NO_LENGTH = "State the length of the body by Content-Length: Transfer-Encoding is not supported."
 
 
 class NotHttp(Exception):
-    """A request that is not valid HTTP/1.1 or 1.0, or that needs a feature we don't implement.
+    """Raised for a request that is not valid HTTP/1.1 or 1.0, or needs a feature that we lack.
 
-    `code` is the status of its answer, and the message is for its client.
+    `code` is the status of the answer, and the message is for the client.
     """
 
     def __init__(self, reason: str = "Invalid HTTP request received.", code: int = 400) -> None:
@@ -54,7 +55,7 @@ class NotHttp(Exception):
 
 
 class Head:
-    """A complete head, including the empty line at its end. Raise NotHttp if it is invalid.
+    """A head, made from its bytes up to the empty line. Raise NotHttp if they are invalid.
 
     `headers` are the values that are needed later, by lowercase name. All others are dropped, so
     that a head takes little memory while its body is read. A Head is never changed, because
@@ -161,7 +162,7 @@ def _is_host(value: bytes | None, is_current: bool) -> bool:
 
 
 def _refusal(data: bytes, fields: dict[bytes, bytes]) -> NotHttp:
-    """Return the reason why llhttp rejects a head. `fields` are the headers that it has read."""
+    """Return the error for a head that llhttp rejects. `fields` are the headers that it read."""
     first_line = data.strip(b"\r\n").partition(b"\r\n")[0]
     version = first_line[-9:]
     if _VERSION.fullmatch(version) and version not in (b" HTTP/1.0", b" HTTP/1.1"):
@@ -176,7 +177,7 @@ def _wrong_version() -> NotHttp:
 
 
 def _path_and_query(url: bytes) -> tuple[str, bytes]:
-    """Return the path and the query of a request target.
+    """Return the path and the query of a request target, or empty ones if it is invalid.
 
     The path is not decoded, because API servers send the paths of webhooks unencoded. A query of
     more than MOST_QUERY bytes is ignored.
@@ -190,7 +191,7 @@ def _path_and_query(url: bytes) -> tuple[str, bytes]:
 
 
 def refused(refusal: NotHttp) -> bytes:
-    """Return the answer to an invalid request, as the last one of its connection."""
+    """Return the bytes that answer an invalid request, as the last answer of its connection."""
     reason = str(refusal).encode()
     phrase = HTTPStatus(refusal.code).phrase.encode()
     return _REFUSAL % (refusal.code, phrase, len(reason), reason)
@@ -200,7 +201,7 @@ def refused(refusal: NotHttp) -> bytes:
 def answer_head(
     code: int, length: int, is_last: bool, content_type: str = "application/json"
 ) -> bytes:
-    """Return the head of an answer.
+    """Return the head of an answer with a body of `length` bytes.
 
     Results are cached, because most answers have the same length.
     """

@@ -1,4 +1,4 @@
-"""AdmissionReview v1: decode bytes to a `Request`, and encode a `Verdict` to bytes.
+"""Decode an AdmissionReview (v1) to a `Request`, and encode a `Verdict` to the answer.
 
 The envelope is typed. Objects stay maps, either whole or without the fields that no rule reads.
 Source: https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
@@ -41,9 +41,9 @@ _METADATA = FieldPath("metadata")
 
 
 class BadReview(ValueError):
-    """A review that can't be judged.
+    """Raised for a review that can't be judged.
 
-    `uid` is "" if it is not known. Then the answer can't be a review.
+    `uid` is "" if it is not known, so that the answer can't be a review.
     """
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
@@ -71,7 +71,7 @@ class Request(msgspec.Struct):
     name: str
     """The name in the request, or else in the object."""
     namespace: str
-    """The namespace."""
+    """The namespace of the object."""
     username: str
     """The name of the user."""
     object: Object
@@ -85,7 +85,7 @@ class Request(msgspec.Struct):
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the object is being deleted and waits for its finalizers.
+        """Whether the object is being deleted, and is kept by its finalizers.
 
         The new object may lack the deletionTimestamp, because an API server restores it only after
         mutating webhooks.
@@ -141,7 +141,7 @@ _Review = _AdmissionReview[Object]
 _Asked = _AdmissionRequest[Object]
 
 Parse = Callable[[bytes], Request]
-"""Reads an AdmissionReview. Raises BadReview."""
+"""A function that reads an AdmissionReview. It raises BadReview if the review is invalid."""
 
 _decode = msgspec.json.Decoder(_Review).decode
 _decode_uid = msgspec.json.Decoder(_IdentifiedReview).decode
@@ -185,6 +185,7 @@ def parser(shape: type[Shape]) -> Parse:
 
 
 def _request_in(review: _Review) -> Request:
+    """Return the request in a decoded review. Raise BadReview if it can't be judged."""
     request = review.request
     if review.api_version != API_VERSION or review.kind != KIND:
         actual = f"{quote(review.api_version)}, {quote(review.kind)}"
@@ -221,7 +222,10 @@ def _read_request(request: _Asked) -> Request:
 
 
 def _read_objects(request: _Asked) -> tuple[Object, Object | None]:
-    """Return the object that is judged, and the old object of an UPDATE."""
+    """Return the object that is judged, and the old object of an UPDATE (otherwise None).
+
+    Raise BadReview if one is missing.
+    """
     deletes = request.operation == "DELETE"
     obj = request.old_object if deletes else request.object
     if obj is None:
@@ -259,7 +263,7 @@ def _uid_of(body: bytes) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Return the uid in the beginning of an unreadable body, or "".
+    """Return the uid at the beginning of an unreadable body, or "" if it is not there.
 
     API servers write it first.
     """
@@ -268,9 +272,9 @@ def salvage_uid(prefix: bytes) -> str:
 
 
 def shape_findings(request: Request) -> Findings:
-    """Return findings about properties of an object on which all rules rely.
+    """Return findings about the metadata of an object, on which all rules rely.
 
-    Metadata, labels and annotations must be maps or null, and the name must be valid.
+    Metadata must be a map or null, and so must labels and annotations. The name must be valid.
     """
     metadata = request.object.get("metadata")
     if metadata is None:
@@ -326,6 +330,7 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
 
 
 def _status(verdict: Verdict, request: Request | None) -> Object:
+    """Return the Kubernetes Status of a rejection."""
     status: Object = {
         "status": "Failure",
         "message": visible(verdict.message),
@@ -348,12 +353,13 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
+    """Return the first _MOST_WARNINGS warnings, and a line with the number of further ones."""
     listed = [header_line(warning) for warning in warnings[:_MOST_WARNINGS]]
     more = len(warnings) - _MOST_WARNINGS
     return [*listed, f"{more:,} more warnings are not listed"] if more > 0 else listed
 
 
 def header_line(warning: str) -> str:
-    """Return `warning` as a valid HTTP header that is too short for an API server to truncate."""
+    """Return `warning` as the value of an HTTP header, short enough not to be truncated later."""
     text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

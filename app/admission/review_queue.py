@@ -1,4 +1,4 @@
-"""The order in which complete requests get their verdicts.
+"""Decide in which order complete requests get their verdicts.
 
 Requests of API servers are small, and there are few of them at a time. But a tenant can make an API
 server send reviews of 3 MiB, which take 20 to 400 ms each to judge. Where paths have no tokens, any
@@ -22,7 +22,7 @@ REST = 2.0
 
 
 class Asking(Protocol):
-    """A connection with a complete request."""
+    """A connection with a complete request, which waits for its verdict."""
 
     @property
     def review_size(self) -> int:
@@ -76,9 +76,9 @@ class ReviewQueue:
             connection.take(answer)
 
     def _pick(self, waiting: Iterable[Asking]) -> Asking:
-        """Return the oldest and the smallest heavy review in turns.
+        """Return the oldest heavy review, or every other time the smallest one.
 
-        Then neither an old nor a small review waits behind many that take long.
+        So neither an old nor a small review waits behind many reviews that take long.
         """
         self._is_by_size = not self._is_by_size
         if self._is_by_size:

@@ -1,4 +1,4 @@
-"""The state that all connections of a listener share."""
+"""Define the state and the limits that all connections of a listener share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from app.base.value import Value
 
 
 class ConnectionLimits(Value):
-    """The limits of connections."""
+    """The limits of the connections of a listener."""
 
     connections: int = 2000
     """The maximum number of connections with a complete handshake.
@@ -18,7 +18,7 @@ class ConnectionLimits(Value):
     Five API servers keep up to 25 for each of the ten webhooks. An idle one takes 20 KiB.
     """
     held_bytes: int = 64 * 2**20
-    """The maximum bytes of all incomplete requests, waiting requests and unread answers."""
+    """The maximum bytes of all incomplete or waiting requests and unread answers together."""
 
     request_seconds: float = 30.0
     """The maximum time from the first byte of a request to the last byte of its body.
@@ -40,7 +40,7 @@ class ConnectionLimits(Value):
 
 
 Report = Callable[[str], tuple[str, Answer] | None]
-"""Returns the content type and the answer for a probe path, or None for other paths."""
+"""A function that returns the content type and the answer for a probe path, or None for others."""
 
 
 def no_report(_: str) -> None:

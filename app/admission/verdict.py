@@ -1,7 +1,8 @@
-"""The verdict of a webhook, before it is encoded.
+"""Define the verdict of a webhook, before it is encoded.
 
-There are three kinds of negative verdicts: the object is invalid (422), the operation is not
-allowed (403), and this program or the cluster has failed (500, 503).
+There are four kinds of negative verdicts: the object is invalid (422), the operation is not allowed
+(403), the review cannot be judged (400, 413, 415), and this program or the cluster has failed (500,
+503).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
 
 Action = Literal["create", "adopt"]
+"""`create` an object, or `adopt` a stored one: make the judged object its owner."""
 
 
 class Effect(Value):
@@ -40,15 +42,16 @@ class Verdict(Value):
     causes: tuple[FieldError, ...] = ()
     """The findings of a 422."""
     warnings: tuple[str, ...] = ()
-    """The warnings for the user."""
+    """The warnings that the API server shows to the user."""
     patch: tuple[Operation, ...] = ()
-    """The changes of the object."""
+    """The changes of the object that is judged."""
     effects: tuple[Effect, ...] = ()
-    """The writes to the cluster."""
+    """The writes to the cluster that belong to the verdict."""
     final: bool = False
-    """Whether a refusal also holds in a trial period."""
+    """Whether a rejection also applies in a trial period."""
 
     def with_warnings(self, warnings: Iterable[str]) -> "Verdict":
+        """Return this verdict with further warnings."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
     @property
@@ -69,10 +72,10 @@ ALLOWED = Verdict(allowed=True)
 
 
 class Later(Value):
-    """A verdict that needs calls of the API server."""
+    """A verdict that needs calls to the API server first."""
 
     make: Callable[[], Awaitable["Verdict | Later"]]
-    """Returns the verdict, or another Later. Only `decide` calls it."""
+    """Makes the calls, and returns the verdict or another Later. Only `decide` calls it."""
 
 
 MOST_FINDINGS = 100
@@ -107,12 +110,14 @@ def judged(
 def patched(
     patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()
 ) -> Verdict:
+    """Return a verdict that allows the request with these changes, warnings and writes."""
     if not patch and not warnings and not effects:
         return ALLOWED
     return Verdict(True, patch=tuple(patch), warnings=tuple(warnings), effects=tuple(effects))
 
 
 def not_allowed(message: str, *, final: bool = False) -> Verdict:
+    """Return a verdict with code 403. If it is `final`, it also applies in a trial period."""
     return Verdict(False, 403, "Forbidden", message, final=final)
 
 
@@ -121,9 +126,10 @@ _REFUSALS = (403, 422)
 
 
 def on_trial(verdict: Verdict) -> Verdict:
-    """Return `verdict` for a trial period: allowed, with the reasons of a refusal as warnings.
+    """Return `verdict` for a trial period: a rejection becomes an allowing verdict with warnings.
 
-    For metrics and logs, it keeps the code, reason and message of the refusal.
+    For metrics and logs, it keeps the code, reason and message of the rejection. Final rejections
+    and failures are not changed.
     """
     if verdict.allowed or verdict.final or verdict.code not in _REFUSALS:
         return verdict
@@ -148,15 +154,15 @@ FAILED = Verdict(
 
 
 def hindered(message: str) -> Verdict:
-    """Return the verdict for a request if the cluster rejects a call that it needs.
+    """Return a verdict with code 500, because the cluster rejects a call that the verdict needs.
 
-    It applies until an administrator fixes the cause.
+    Requests fail until an administrator fixes the cause.
     """
     return Verdict(False, 500, "InternalError", message)
 
 
 def inapplicable() -> Verdict:
-    """Return the verdict if our patch can't be applied to the object.
+    """Return the verdict with code 500 for a patch of ours that can't be applied to the object.
 
     If we sent such a patch, an API server would fail the request even with failurePolicy Ignore.
     """
@@ -169,5 +175,6 @@ def inapplicable() -> Verdict:
 
 
 def bad_request(message: str, code: int = 400) -> Verdict:
+    """Return the verdict for a review that can't be judged. `code` is 400, 413 or 415."""
     reason = {400: "BadRequest", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType"}[code]
     return Verdict(False, code, reason, message)

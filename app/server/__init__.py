@@ -1,1 +1,1 @@
-"""The running process: its listeners, endpoints, metrics and logs, and their start and stop."""
+"""Run the server: its listeners, endpoints, metrics and logs, and their start and stop."""

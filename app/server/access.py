@@ -20,7 +20,7 @@ def protected_paths(server: Server) -> frozenset[str]:
 
 
 def for_known_callers(app: App, paths: frozenset[str]) -> App:
-    """Return `app`, restricted on `paths` to callers with a certificate."""
+    """Return `app` with 401 as the answer on `paths` to callers without a client certificate."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         is_protected = scope["type"] == "http" and scope["path"] in paths

@@ -1,4 +1,4 @@
-"""The endpoint /dry-run, which returns verdicts on YAML or JSON documents and writes nothing."""
+"""Answer /dry-run: return verdicts on YAML or JSON documents, and write nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ MAX_INDENTED = 64 * 1024
 With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answer of 90 MB.
 """
 JUDGING_SECONDS = 100.0
-"""The time limit of a dry run. It is slightly less than the connection's time limit."""
+"""The time limit of a dry run. It is less than the time limit of a connection."""
 
 
 class BodyTooLarge(UnusableInput):
-    """The body of a dry run is larger than the limit."""
+    """Raised when the body of a dry run is larger than MAX_DRY_RUN."""
 
 
 class DryRuns:
@@ -56,6 +56,11 @@ class DryRuns:
         """The number of dry runs in progress."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
+        """Return the verdicts on the documents in the body.
+
+        If there are none, return the `error` as JSON: with 400 for unusable documents or
+        parameters, 413 for a body that is too large, and 503 for too many or too slow dry runs.
+        """
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
@@ -116,6 +121,7 @@ def _read(text: str, old: str) -> tuple[list[Object], list[Object]]:
 
 
 async def _body(request: Request) -> str:
+    """Return the body of a request. Raise UnusableInput if it is too large or not UTF-8."""
     chunks = []
     size = 0
     async for chunk in request.stream():
@@ -130,12 +136,14 @@ async def _body(request: Request) -> str:
 
 
 def _shown(judgement: Judgement, output: str) -> bytes:
+    """Return a verdict in the format `output`: text or JSON."""
     if output == "text":
         return "\n".join([*describe(judgement), ""]).encode()
     return to_json(judgement.report())
 
 
 def _report(results: Sequence[bytes], *, is_allowed: bool) -> Response:
+    """Return all verdicts, each already in JSON, as one JSON document."""
     content = b'{"allowed":%b,"results":[%b]}' % (to_json(is_allowed), b",".join(results))
     if len(content) <= MAX_INDENTED:
         content = msgspec.json.format(content, indent=2)

@@ -1,4 +1,4 @@
-"""The FastAPI application: webhooks, health, metrics, dry runs and docs.
+"""Build the FastAPI application with webhooks, health, metrics, dry runs and docs.
 
 Our server serves it on the tools port, and any other ASGI server can serve it (`app/asgi.py`).
 Without `server.clientCaFile`, no endpoint needs credentials: a NetworkPolicy limits who can reach
@@ -57,23 +57,23 @@ _NOT_READY: dict[str, Any] = {"description": "The failing checks", "content": _T
 _BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs are in progress"}
 
 Checks = Callable[[], Mapping[str, str | None]]
-"""Returns the problem that each check found, by the check's name; None if the check passes."""
+"""A function that returns the problem of each check by name, or None for a check that passes."""
 
 Notes = Callable[[], Mapping[str, str]]
-"""Returns notes by name. A note is information, not a problem."""
+"""A function that returns notes by name. A note is information, not a problem."""
 
 
 class Reports(Value):
-    """The state of the server for endpoints, and the records of its verdicts."""
+    """Reports the health of the server on endpoints, and its verdicts as metrics and log lines."""
 
     metrics: Metrics
     """Counts verdicts."""
     log: VerdictLog | None
     """Logs verdicts, unless it is None."""
     ready: Checks
-    """Called for each request to `/readyz`."""
+    """Returns the checks for `/readyz`."""
     notes: Notes = dict
-    """Called for `/readyz?verbose` and if a check fails."""
+    """Returns the notes for `/readyz?verbose`, and for `/readyz` if a check fails."""
 
     def record(
         self,
@@ -83,6 +83,7 @@ class Reports(Value):
         verdict: Verdict,
         seconds: float,
     ) -> None:
+        """Count a verdict and log it. `request` is None if the review could not be read."""
         self.metrics.record(path, request, verdict, seconds)
         if self.log:
             self.log.record(path, uid, request, verdict, seconds)
@@ -107,7 +108,7 @@ class Reports(Value):
 def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = frozenset()) -> App:
     """Return the ASGI app, whose webhooks get their verdicts from `exchange`.
 
-    The `protected` paths are only for callers with a certificate.
+    On `protected` paths, callers without a client certificate get 401.
     """
     api = FastAPI(
         title="grove-admission",
@@ -193,13 +194,17 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         responses={200: {"content": _TEXT}, 503: _BUSY},
     )
     async def dry_run(request: Request, parameters: Annotated[Parameters, Query()]) -> Response:
-        # most servers judge no dry run: its modules are loaded here, while verdicts go on
+        # Most servers judge no dry run, so its modules are loaded only here, in a thread: verdicts
+        # on reviews continue meanwhile.
         await asyncio.to_thread(importlib.import_module, "app.server.dry_runs")
         return await dry_runs().answer(request, parameters)
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Add handlers that give all errors the same form. A wrong path lists the endpoints."""
+    """Add handlers that give all errors the same form.
+
+    The error for a wrong path or method lists the endpoints.
+    """
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

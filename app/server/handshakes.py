@@ -1,4 +1,4 @@
-"""The connections whose TLS handshake is not complete.
+"""Limit the connections whose TLS handshake is not complete.
 
 Any client that reaches the port can begin handshakes and never complete them. So these connections
 are in backlogs with limits. If a backlog is full, its oldest connection is closed: a handshake
@@ -45,6 +45,7 @@ class Backlog:
         return len(self._waiting)
 
     def add(self, connection: Abortable) -> None:
+        """Add a connection, and close the oldest one if there are now too many."""
         self._waiting[connection] = None
         if len(self._waiting) > self.most:
             oldest = next(iter(self._waiting))
@@ -53,9 +54,11 @@ class Backlog:
             oldest.abort()
 
     def remove(self, connection: Abortable) -> None:
+        """Remove a connection without closing it, if it is in this backlog."""
         self._waiting.pop(connection, None)
 
     def abort(self) -> None:
+        """Close all connections."""
         for connection in list(self._waiting):
             connection.abort()
 
@@ -76,26 +79,30 @@ class Handshakes:
 
     @property
     def closed_early(self) -> int:
+        """The number of connections that were closed because a backlog was full."""
         return self.silent.closed_early + self.begun.closed_early
 
     @property
     def most(self) -> int:
+        """The maximum number of connections in both backlogs."""
         return self.silent.most + self.begun.most
 
     def accepted(self, connection: Unfinished) -> None:
-        """Add a connection. Its client has sent nothing yet."""
+        """Add a connection whose client has sent nothing yet."""
         self.silent.add(connection)
 
     def said_hello(self, connection: Unfinished) -> None:
-        """Let `connection` answer its ClientHello as soon as there is time."""
+        """Note that the handshake has begun, and let `connection` answer it when there is time."""
         self.silent.remove(connection)
         self.begun.add(connection)
         self._hellos.add(connection)
 
     def completed(self, connection: Unfinished) -> None:
+        """Note that the handshake of `connection` is complete."""
         self.begun.remove(connection)
 
     def closed(self, connection: Unfinished) -> None:
+        """Note that `connection` is closed, in whatever state it was."""
         self.silent.remove(connection)
         self.begun.remove(connection)
         self._memory.freed_some()

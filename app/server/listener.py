@@ -1,4 +1,4 @@
-"""The HTTPS listener for API servers and probes."""
+"""Listen for API servers and probes, over HTTPS."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,15 @@ from app.server.handshakes import Handshakes
 from app.server.tls import READ_BYTES, TlsTransport
 
 _BACKLOG = 2048
+"""The maximum number of connections that the kernel keeps until they are accepted."""
 _FINISH_SECONDS = 10.0
+"""The time for open requests when the server stops. Afterwards, their connections are aborted."""
 _ABORT_SECONDS = 1.0
+"""The time for aborted connections to end."""
 
 
 class Listener:
-    """A listener on `sock` over TLS. `exchange` answers reviews, and `report` answers probes."""
+    """A listener on `sock` over TLS, with `exchange` for reviews and `report` for probes."""
 
     def __init__(
         self,
@@ -49,7 +52,10 @@ class Listener:
         return self.serving.limits.connections + self.handshakes.most
 
     async def run_until_stopped(self) -> None:
-        """Run until `stop` is called or another task fails, then finish open requests."""
+        """Accept connections until `stop` is called or this task is cancelled.
+
+        Then finish the open requests.
+        """
         server = await asyncio.get_running_loop().create_server(
             self._accepted, sock=self._sock, backlog=_BACKLOG
         )
@@ -72,6 +78,7 @@ class Listener:
         yield counter("connections_closed_total", text, closed_early)
 
     async def wait_started(self) -> None:
+        """Wait until connections are accepted."""
         await self._listening.wait()
 
     def drain(self) -> None:
@@ -109,6 +116,7 @@ class Listener:
         return connection
 
     async def _finish(self) -> None:
+        """Close idle connections at once, and the others after their answer or their time limit."""
         self.drain()
         self.handshakes.abort()
         for connection in self.serving.connections:
@@ -126,6 +134,7 @@ class Listener:
 
 
 EVERY_ADDRESS = "::"
+"""The host that stands for all IPv6 and IPv4 addresses of the machine."""
 
 
 def bind(host: str, port: int) -> socket.socket:

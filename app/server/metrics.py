@@ -1,4 +1,4 @@
-"""Prometheus metrics.
+"""Count verdicts and the steps of reconcilers, and return all metrics in the Prometheus format.
 
 The counters of the admission path are plain integers, which a scrape converts to samples. The locks
 of the Prometheus client library would take as much time as evaluating a rule.
@@ -48,15 +48,20 @@ _Counts = Mapping[Any, int]
 """Counts by the values of labels."""
 
 Samples = Callable[[], Iterable[Sample]]
-"""Returns the samples of one part of the server, for a scrape."""
+"""A function that returns the samples of one part of the server, for a scrape."""
 
 
 @dataclass(slots=True)
 class _Series:
+    """The durations with one value of a histogram's label."""
+
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    """The number of durations in each bucket, not cumulated. The last bucket has no bound."""
     total: float = 0.0
+    """The sum of the durations, in seconds."""
 
     def add(self, seconds: float) -> None:
+        """Count one duration."""
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
@@ -75,9 +80,11 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def add(self, samples: Samples) -> None:
+        """Include the samples of one more part in each scrape."""
         self._samples.append(samples)
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+        """Count a verdict. `request` is None if the review could not be read."""
         operation, dry_run = (request.operation, request.dry_run) if request else ("", False)
         key = (path, operation, verdict.outcome, verdict.code, dry_run, caller_of(request))
         self._requests[key] = self._requests.get(key, 0) + 1
@@ -89,7 +96,7 @@ class Metrics(Collector):
             self._panics[path,] += 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
-        """Count a step of a reconciler."""
+        """Count a step of a reconciler, with its result and its duration."""
         self._steps[reconciler, result] += 1
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 
@@ -128,7 +135,10 @@ class Metrics(Collector):
 
 
 def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
-    """Return `counts` as samples. Values of boolean labels are `true` and `false`."""
+    """Return a counter with a sample for each combination of label values.
+
+    Values of boolean labels are `true` and `false`.
+    """
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in counts.items():
         words = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
@@ -137,6 +147,10 @@ def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
 
 
 def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
+    """Return the histogram `<subject>_duration_seconds`, with `durations` by the value of `label`.
+
+    `span` completes its help text, `Time from ...`.
+    """
     family = HistogramMetricFamily(
         f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label]
     )

@@ -1,4 +1,4 @@
-"""Signals, draining, memory and open files of this process."""
+"""Manage this process: signals, draining, memory, and the limit on open files."""
 
 import asyncio
 import gc
@@ -14,8 +14,9 @@ RETURN_SECONDS = 10.0
 """The minimum time between two returns of memory."""
 
 _OTHER_FILES = 256
-"""The open files other than accepted connections: of the client, logs, certificates and
-libraries.
+"""The number of open files other than accepted connections.
+
+They belong to the client, logs, certificates and libraries.
 """
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,10 @@ async def signalled() -> None:
 
 
 async def drain(seconds: float) -> None:
-    """Wait until this Pod is removed from the Service's endpoints, or for a second signal."""
+    """Wait for `seconds`, while this Pod is removed from the Service's endpoints.
+
+    Return earlier if another signal arrives.
+    """
     try:
         async with asyncio.timeout(seconds):
             await signalled()
@@ -70,13 +74,18 @@ def allow_files(connections: int) -> None:
 
 
 class MemoryReturn:
-    """A timer that returns memory to the system after many connections were closed."""
+    """Returns memory to the system after many connections were closed.
+
+    `give_back` does it, and `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float], give_back: Callable[[], None]) -> None:
         self._clock = clock
         self._give_back = give_back
         self._freed = 0
+        """The number of connections that were closed since the last return."""
         self._next = 0.0
+        """The earliest time of the next return."""
         self._timer: asyncio.TimerHandle | None = None
 
     def freed_some(self) -> None:

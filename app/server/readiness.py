@@ -1,4 +1,4 @@
-"""The checks and notes of the server's parts, for /readyz, and their metrics."""
+"""Collect the checks and notes of the server's parts for /readyz, and their metrics."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,15 +9,18 @@ logger = logging.getLogger(__name__)
 
 
 class Readiness:
-    """The checks, notes and samples of `parts`."""
+    """The state of `parts`, which decides whether the server is ready."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self.parts = list(parts)
+        """The parts that are asked. Further ones are added while the server starts."""
         self.draining = False
+        """Whether the server is shutting down, so that it is not ready."""
         self._failing: frozenset[str] = frozenset()
         self._was_ready = False
 
     def ready(self) -> dict[str, str | None]:
+        """Return the problem of each check by its name, or None for a check that passes."""
         checks: dict[str, str | None] = {"draining": "is shutting down" if self.draining else None}
         for part in self.parts:
             checks |= part.checks()
@@ -29,6 +32,7 @@ class Readiness:
         return all(problem is None for problem in self.ready().values())
 
     def notes(self) -> dict[str, str]:
+        """Return the notes of all parts by name. A note is information, not a problem."""
         return {name: note for part in self.parts for name, note in part.notes().items()}
 
     def samples(self) -> Iterator[Sample]:
@@ -37,9 +41,7 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they have changed, so that the log shows what the probes were
-        told.
-        """
+        """Log the failing checks if they have changed, so that the log shows what probes got."""
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
         }

@@ -1,4 +1,4 @@
-"""The documentation of the HTTP API: `/openapi.json`, and `/docs`, where each path can be tried.
+"""Document the HTTP API: in `/openapi.json`, and in `/docs`, where each path can be tried.
 
 The page loads nothing from other hosts, because a cluster may have no internet access. Its files
 are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form,
@@ -61,6 +61,7 @@ _RESPONSE = {
 
 
 def _whole(properties: JsonMap, *required: str) -> Object:
+    """Return the JSON Schema of a map with these properties, of which some are required."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
@@ -78,7 +79,7 @@ _ANSWERED = _whole(
 
 
 def add_reference(api: FastAPI) -> None:
-    """Add the page and its files to `api`."""
+    """Add the page `/docs` and its files to `api`."""
     for path, (name, media_type) in _FILES.items():
         _add_file(api, path, name, media_type)
 
@@ -94,7 +95,10 @@ def _add_file(api: FastAPI, path: str, name: str, media_type: str) -> None:
 
 
 def webhook(route: Route) -> dict[str, Any]:
-    """Return the description of a webhook for FastAPI, with an example review and its answer."""
+    """Return the arguments that describe a webhook to FastAPI.
+
+    They include an example review and its answer.
+    """
     operations = ", ".join(sorted(route.operations))
     example = recorded_review(route.path)
     content = {"schema": _ASKED, "example": example["asked"]}
@@ -113,6 +117,7 @@ def webhook(route: Route) -> dict[str, Any]:
 
 
 def _answer(description: str, schema: JsonMap, **more: object) -> Object:
+    """Return the OpenAPI description of an answer in JSON. `more` may have an `example`."""
     content = {"application/json": {"schema": schema, **more}}
     return {"description": description, "content": content}
 

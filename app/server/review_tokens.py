@@ -1,4 +1,4 @@
-"""Tokens in the paths of our webhooks, which distinguish API servers from other callers.
+"""Write tokens into the paths of our webhooks, to distinguish API servers from other callers.
 
 All replicas run this. The token is only in the webhook configurations, so only users who may read
 them can learn it. While API servers use only paths with a token, a review without a token is
@@ -13,9 +13,9 @@ refused. Otherwise it gets a verdict, but its writes are left to the leader. The
   get a verdict.
 - Reviews without a token get a verdict again before a path without one is written, and while our
   knowledge of the configurations is not fresh.
-- A leaked token is replaced at once. A leak shows when a review arrives on the path of another
-  webhook, which an API server never does. Tokens can leak because API servers show the URL in the
-  errors of failed calls, even to tenants.
+- A leaked token is replaced at once. It has leaked if a review arrives on the path of another
+  webhook, because an API server never sends one there. Tokens can leak because API servers show the
+  URL in the errors of failed calls, even to tenants.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from app.webhooks.paths import (
     with_token,
 )
 
-FORMER_SECONDS = 60.0
+REPLACED_SECONDS = 60.0
 """The time for which a token stays valid after it was replaced."""
 
 BARE_SECONDS = 0.5
@@ -96,9 +96,9 @@ def takes_tokens(pod: Object) -> bool:
 
 
 class ReviewTokens(Part):
-    """A reconciler of the token in the webhook configurations and in the routes of `exchange`.
+    """Keeps the same token in the webhook configurations and in the routes of `exchange`.
 
-    `now` returns the seconds since the epoch, and `clock` the monotonic time in seconds.
+    `now` returns the seconds since 1970, and `clock` the monotonic time in seconds.
     """
 
     name = "review-tokens"
@@ -133,7 +133,7 @@ class ReviewTokens(Part):
         self._bare_until: float | None = None
         """The time until which API servers may use paths without a token, or None for no limit."""
         self._leaked_at = 0.0
-        """The time of the last leak, in seconds since the epoch."""
+        """The time of the last leak, in seconds since 1970."""
         self._note = "no webhook configuration has been read"
         self._loop = Loop(self, observe=observe)
 
@@ -164,7 +164,7 @@ class ReviewTokens(Part):
             self._note = (
                 "reviews cause no writes: the paths of the webhook configurations are not managed"
             )
-            return FORMER_SECONDS
+            return REPLACED_SECONDS
 
         stored = set[str]().union(*map(tokens_in, managed.values())) - {""}
         token = self._wanted(stored, map(_token_after, managed.values()))
@@ -181,13 +181,13 @@ class ReviewTokens(Part):
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
                 self._note = "another writer keeps changing the paths of a webhook configuration"
-                return FORMER_SECONDS
+                return REPLACED_SECONDS
         if token and self._bare_until is None and len(managed) == len(self._configurations):
-            self._bare_until = self._clock() + FORMER_SECONDS
+            self._bare_until = self._clock() + REPLACED_SECONDS
         return self._wait(token)
 
     def _managed(self) -> dict[Resource, Object]:
-        """Return the configurations whose paths we manage."""
+        """Return the stored webhook configurations whose paths we manage, by resource."""
         name = self._settings.webhook_configurations
         found = {resource: store.get("", name) for resource, store in self._configurations.items()}
         return {
@@ -223,9 +223,11 @@ class ReviewTokens(Part):
             self._loop.add_all()
 
     def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
-        """Return the token that the paths should have, which was created after all of `after`.
+        """Return the token that the paths should have: the newest usable one in `stored`, or a new
+        one.
 
-        Return "" if a Pod doesn't know tokens, and None if our Pods are not known yet.
+        It must be newer than the times `after`, unless they are in the future, and than the last
+        leak. Return "" if a Pod doesn't know tokens, and None if our Pods are not known yet.
         """
         if not self._pods.synced:
             return None
@@ -238,7 +240,10 @@ class ReviewTokens(Part):
         return max(usable, default="") or new_token(now)
 
     async def _write(self, resource: Resource, configuration: Object, token: str) -> bool:
-        """Write the paths if they differ. Return False if another writer keeps changing them."""
+        """Write the paths of a configuration if they differ.
+
+        Return False, and write nothing, if another writer keeps changing them.
+        """
         webhooks = with_token(configuration, token)
         if webhooks == configuration.get("webhooks"):
             return True
@@ -258,21 +263,21 @@ class ReviewTokens(Part):
         """Return the seconds until the next step, and set the note for /readyz."""
         if not token:
             self._note = "reviews cause no writes: one of our Pods runs a version without tokens"
-            return FORMER_SECONDS
+            return REPLACED_SECONDS
 
         self._note = "reviews of API servers have a token"
         seconds = max(1.0, seconds_left(token, self._now()))
         if len(self._valid) > 1:
-            return min(seconds, FORMER_SECONDS)
+            return min(seconds, REPLACED_SECONDS)
         return seconds
 
     def _accept(self, tokens: Collection[str]) -> None:
-        """Make `tokens` valid, in addition to tokens that were recently in a configuration."""
+        """Make the routes with `tokens` valid, in addition to those of recently replaced tokens."""
         at = self._clock()
         self._valid |= dict.fromkeys((*self._current, *tokens), at)
         self._current = frozenset(tokens)
         self._valid = {
-            token: since for token, since in self._valid.items() if at - since < FORMER_SECONDS
+            token: since for token, since in self._valid.items() if at - since < REPLACED_SECONDS
         }
         trusted = {
             f"/{token}{path}": replace(self._routes[path], trusted=True)
@@ -289,7 +294,7 @@ class ReviewTokens(Part):
 
     @property
     def trusts(self) -> bool:
-        """Whether a review with a valid token may cause writes."""
+        """Whether there is a valid token, so that reviews of API servers may cause writes."""
         return bool(self._valid)
 
     def notes(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The composition root, which creates the parts of the server, and starts and stops them in order.
+"""Create the parts of the server, and start and stop them in order.
 
 Start: certificate, caches and listener, then the leader's work, because our own webhooks admit its
 writes. Stop: not ready, release of the Lease, drain, listener, log.
@@ -40,13 +40,15 @@ from app.stores import stores
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
+"""The interval at which lines of the verdict log are written."""
 
 logger = logging.getLogger(__name__)
 
 Duties = Callable[[HttpClient, Recorder], Sequence[Duty]]
-"""Creates further duties of the leader, which use its client and its recorder of events."""
+"""A function that creates further duties of the leader, with its client and its event recorder."""
 
 Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
+"""The cluster that a server reads, and its client. `connected` returns one."""
 
 
 def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
@@ -91,7 +93,7 @@ async def serve(
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """Raise an exception of `kind` without its exception groups if it is the only one in them."""
+    """Raise an exception of `kind` instead of the exception groups that contain nothing else."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -142,7 +144,10 @@ class Server(Value):
     tools: ToolsListener
 
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield the tasks besides the listener, with their names, and add them to the readiness."""
+        """Yield the names and coroutines of all tasks except the listener and the leader.
+
+        The parts that these tasks run are added to the readiness checks.
+        """
         yield "log", _flush(self.log)
         yield "tools", self.tools.run()
         yield "certificate", self.certificate.run()
@@ -207,7 +212,7 @@ async def serving(
 
 @contextlib.asynccontextmanager
 async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
-    """Run all tasks of `server` until the block ends."""
+    """Run all tasks of `server` while the block runs, and stop them in order at its end."""
     readiness = server.readiness
     listener = server.listener
     configuration = server.configuration
@@ -297,7 +302,10 @@ async def connected(
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """Return the source of the serving certificate. Raise OSError if no usable one exists."""
+    """Return the source of the serving certificate.
+
+    Raise OSError if it can't be used: a file is invalid, or there is no cluster to keep it in.
+    """
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""
     if client_ca_file:

@@ -1,4 +1,4 @@
-"""TLS on an accepted connection, between its socket and the protocol that reads requests.
+"""Speak TLS on an accepted connection, between its socket and the protocol that reads requests.
 
 The TLS of asyncio and uvloop does not report a connection before its handshake is complete, takes
 50 KiB for a silent client, and reads messages without data, such as KeyUpdates, without end. With
@@ -60,7 +60,7 @@ class State(enum.Enum):
 
     HELLO = "waits for the ClientHello, or for the time to answer it"
     HANDSHAKE = "has answered the ClientHello"
-    OPEN = "passes data on to the protocol above"
+    OPEN = "passes decrypted data to the protocol above"
     CLOSING = "drops all received data, and waits until the client closes the connection"
 
 
@@ -127,7 +127,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         It starts below zero, because a handshake may have more of them.
         """
 
-    # what the socket calls
+    # methods that the socket calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = transport  # type: ignore[assignment]
@@ -168,9 +168,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if self._above is not None:
             self._above.resume_writing()
 
-    # what `Handshakes` calls
+    # the method that `Handshakes` calls
 
     def shake_hands(self) -> None:
+        """Answer the ClientHello, or wait for the rest of it."""
         if self._state is not _HELLO:
             return
         if self._tls is None:
@@ -180,11 +181,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         hello, self._hello = self._hello, b""
         self._decrypt(self._tls, hello)
 
-    # what the protocol above calls
+    # methods that the protocol above calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._state is _OPEN and self._tls is not None and data:
-            self._tls.write(data)  # all of it, because the buffer behind has no limit
+            self._tls.write(data)  # writes all data, because a MemoryBIO has no size limit
             self._raw.write(self._outgoing.read())
 
     def close(self) -> None:
@@ -201,12 +202,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send()
-        # free 40 KiB, which are not needed while we wait for the client
+        # frees 40 KiB, which are not needed while we wait for the client
         self._tls = None
         del self._incoming, self._outgoing
         self.resume_reading()
 
     def abort(self) -> None:
+        """Close the socket at once, and drop all data that was not sent."""
         self._state = State.CLOSING
         self._hello = b""  # at once, because connection_lost comes only in the next turn
         self._raw.abort()
@@ -239,14 +241,20 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._raw.get_write_buffer_size()
 
     def _say_hello(self) -> None:
-        """Ask for the time to answer the ClientHello."""
+        """Ask for a turn to answer the ClientHello, once its lengths are known.
+
+        Abort the connection if they are too large.
+        """
         if self._tls is None and _is_too_long(self._hello):
             self.abort()
         elif self._tls is not None or len(self._hello) >= _LENGTHS:
             self._handshakes.said_hello(self)
 
     def _decrypt(self, tls: ssl.SSLObject, data: bytes | memoryview) -> None:
-        """Decrypt `data`, and pass on its plaintext in one piece, even if its records are small."""
+        """Continue the handshake with `data`, or decrypt it.
+
+        Pass all plaintext to the protocol above in one piece, even if its records are small.
+        """
         pieces: list[bytes] = []
         is_failing = False
         self._incoming.write(data)
@@ -282,6 +290,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
 
     def _open(self) -> None:
+        """Create the protocol above, because the handshake is complete."""
         self._send()
         self._timer.cancel()
         self._state = State.OPEN
@@ -290,6 +299,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._above.connection_made(self)
 
     def _send(self) -> None:
+        """Write the ciphertext that TLS has produced to the socket."""
         if self._tls is not None and self._outgoing.pending:
             self._raw.write(self._outgoing.read())
             if self._state is _HELLO:
@@ -297,7 +307,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _is_too_long(first: bytes) -> bool:
-    """Return whether a connection begins with more than a record, or announces a longer hello.
+    """Return whether a connection begins with more bytes than a ClientHello has, or announces more.
 
     OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. A
     first record that is too short to contain the length is rejected too.

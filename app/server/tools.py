@@ -1,6 +1,6 @@
-"""The tools port for people and monitoring: uvicorn's protocol with the FastAPI application.
+"""Serve the FastAPI application on the tools port, for people and monitoring.
 
-It shares the event loop with the port for API servers, and must not delay that port. So few
+This port shares the event loop with the port for API servers, and must not delay that port. So few
 connections are open at a time, each for one request, and costly requests are answered one at a
 time. uvicorn has no limit on the number of connections and of unfinished handshakes. So connections
 are accepted here, and only uvicorn's protocol is used on them.
@@ -62,7 +62,10 @@ _FREE = frozenset({"/healthz", "/readyz", "/version"})
 
 
 class RequestLimits:
-    """An ASGI app that lets `app` answer one request at a time, and few requests with a body."""
+    """An ASGI app that limits how many requests `app` answers at the same time.
+
+    They are one request without a body, and POSTS requests with one. Paths in _FREE don't count.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -77,7 +80,7 @@ class RequestLimits:
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
             async with self._turn:
-                await asyncio.sleep(0)  # so that each turn of the event loop has at most one
+                await asyncio.sleep(0)  # so that each turn of the event loop answers at most one
                 await self._app(scope, receive, send)
         elif self._posting >= POSTS:
             busy = {"error": "too many requests at once: try again in a second"}
@@ -105,7 +108,7 @@ def _in_time(receive: Receive) -> Receive:
 
 
 class ToolsListener:
-    """The listener of the tools port, which serves `app` on `sock` over TLS."""
+    """A listener that serves `app` on `sock` over TLS."""
 
     def __init__(self, app: App, sock: socket.socket, certificate: ServingCertificate) -> None:
         config = uvicorn.Config(
@@ -133,7 +136,7 @@ class ToolsListener:
         self.unread = Backlog(UNREAD)
         """The connections whose client hasn't read the whole answer."""
         self.reading = TurnQueue[_Connection](lambda each: each.read(), READ_SECONDS, rest=REST)
-        """The connections that have received something."""
+        """The connections with received data that is not read yet."""
 
     @property
     def port(self) -> int:
@@ -187,7 +190,7 @@ class _Connection(H11Protocol):
         self._listener.reading.add(self)
 
     def read(self) -> None:
-        """Read the received data."""
+        """Pass the received data to uvicorn, unless the connection is closing."""
         data, self._unread = self._unread, b""
         if self._accepted.is_closing():
             return

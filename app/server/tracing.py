@@ -1,4 +1,4 @@
-"""Spans of verdicts for OpenTelemetry, if `tracing.endpoint` is configured.
+"""Send a span of each verdict to an OpenTelemetry collector, if `tracing.endpoint` is configured.
 
 Without an endpoint, OpenTelemetry is not imported. A span belongs to the trace of the API server's
 request, and is created only if the API server samples that trace.

@@ -1,4 +1,4 @@
-"""The log of verdicts."""
+"""Log each verdict, without delaying any response."""
 
 import contextlib
 import queue
@@ -41,7 +41,10 @@ _WAITING_CHUNKS = 200
 
 
 class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
-    """A line of the log, in the order of its keys. An unreadable review has no user and object."""
+    """A line of the log, with its keys in this order.
+
+    A review that could not be read has no user, operation and object.
+    """
 
     time: str
     """The time of the verdict, or "" until the line is formatted."""
@@ -66,7 +69,7 @@ _UNREAD: Any = UNSET
 
 
 class VerdictLog:
-    """A writer of a line for each verdict to `stream`.
+    """Writes a line for each verdict to `stream`.
 
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.
@@ -105,6 +108,7 @@ class VerdictLog:
     def record(
         self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
     ) -> None:
+        """Add a line. It is written with the next ones, or at once if the verdict has failed."""
         is_strange = request is None or not request.trusted
         record = _record(path, uid, request, verdict, seconds)
         self._records.append((is_strange, time.time(), record))
@@ -122,7 +126,7 @@ class VerdictLog:
                 self.lost += len(records)
 
     def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
-        """Yield the lines of `records`. Drop lines about unknown callers above their limit."""
+        """Yield `records` as lines. Drop lines about unknown callers above their limit."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
@@ -154,7 +158,7 @@ class VerdictLog:
             return to_json(msgspec.to_builtins(record))
 
     def close(self) -> None:
-        """Write all lines, and end the thread."""
+        """Wait up to ten seconds until all lines are written, and end the thread."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=5)
@@ -174,7 +178,7 @@ class VerdictLog:
                 self._stream.write(chunk)
                 self._stream.flush()
             except (OSError, ValueError):
-                # The reader has closed the stream. The server must continue without a log.
+                # the reader has closed the stream: the server continues without a log
                 continue
 
     def samples(self) -> Iterable[Sample]:
@@ -183,7 +187,7 @@ class VerdictLog:
 
 
 UNKNOWN = "unknown"
-"""The caller of a review without a token and a certificate. It may be an API server."""
+"""The caller in lines about reviews without a token or a certificate. It may be an API server."""
 
 
 def caller_of(request: Request | None) -> str:
@@ -194,6 +198,7 @@ def caller_of(request: Request | None) -> str:
 def _record(
     path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
 ) -> _Record:
+    """Return the line of a verdict without its time. Long texts are truncated."""
     user = operation = namespace = name = dry_run = _UNREAD
     if request:
         user = request.username[:MOST_CHARACTERS]

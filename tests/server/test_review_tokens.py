@@ -24,7 +24,7 @@ from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.review_tokens import (
     BARE_SECONDS,
-    FORMER_SECONDS,
+    REPLACED_SECONDS,
     FRESH_SECONDS,
     LEAK_SECONDS,
     ReviewTokens,
@@ -194,7 +194,7 @@ def test_a_token_is_replaced_after_its_life_and_the_former_one_is_trusted_for_a_
             token = world.token()
             assert token != former
             assert world.trusts(token) == world.trusts(former) == [True, True]
-            await asyncio.sleep(3 * FORMER_SECONDS)
+            await asyncio.sleep(3 * REPLACED_SECONDS)
             assert world.token() == token
             assert (world.trusts(token), world.trusts(former)) == ([True, True], [False, False])
 
@@ -276,7 +276,7 @@ def test_a_wall_clock_that_is_set_back_keeps_no_token_alive() -> None:
             assert world.trusts(former) == [True]
 
             world.ahead = -24 * LIFE_SECONDS
-            await asyncio.sleep(3 * FORMER_SECONDS)
+            await asyncio.sleep(3 * REPLACED_SECONDS)
             assert world.token() not in (former, newest)
             assert world.trusts(former) == world.trusts(newest) == [False]
             ((tokens, _),) = world.replicas
@@ -373,7 +373,7 @@ def test_reviews_without_a_token_are_refused_once_api_servers_have_had_time_to_u
         world = World(pod("a"))
         async with world.running(2):
             assert verdict_without_a_token(world)
-            await asyncio.sleep(FORMER_SECONDS - 2)
+            await asyncio.sleep(REPLACED_SECONDS - 2)
             assert verdict_without_a_token(world)
             await asyncio.sleep(2)
             for number, (tokens, _) in enumerate(world.replicas):
@@ -395,7 +395,7 @@ def test_reviews_without_a_token_get_a_verdict_where_api_servers_may_send_them(
         if managed is None:
             await world.client.delete(ObjectRef(VALIDATING_WEBHOOKS, NAME))
         async with world.running():
-            await asyncio.sleep(FORMER_SECONDS * 2)
+            await asyncio.sleep(REPLACED_SECONDS * 2)
             assert verdict_without_a_token(world)
 
     virtual.run(story())
@@ -405,11 +405,11 @@ def test_paths_that_lose_their_token_are_accepted_at_once_and_for_a_while() -> N
     async def story() -> None:
         world = World(pod("a"))
         async with world.running():
-            await asyncio.sleep(FORMER_SECONDS)
+            await asyncio.sleep(REPLACED_SECONDS)
             assert not verdict_without_a_token(world)
             await world.change(applied)
             assert verdict_without_a_token(world)
-            await asyncio.sleep(FORMER_SECONDS)
+            await asyncio.sleep(REPLACED_SECONDS)
             assert not verdict_without_a_token(world)
 
     virtual.run(story())
@@ -419,7 +419,7 @@ def test_before_paths_are_written_without_a_token_such_reviews_get_a_verdict() -
     async def story() -> None:
         world = World(pod("a"))
         async with world.running():
-            await asyncio.sleep(FORMER_SECONDS)
+            await asyncio.sleep(REPLACED_SECONDS)
             await world.client.create(POD, pod("old", knows=""), "grove-system")
             await asyncio.sleep(BARE_SECONDS / 2)
             assert (verdict_without_a_token(world), world.token() != "") == (True, True)
@@ -434,7 +434,7 @@ def test_without_fresh_knowledge_reviews_without_a_token_get_a_verdict() -> None
         world = World(pod("a"))
         async with world.running():
             tokens, _ = world.replicas[0]
-            await asyncio.sleep(FORMER_SECONDS)
+            await asyncio.sleep(REPLACED_SECONDS)
             assert not verdict_without_a_token(world)
             for store in tokens._configurations.values():
                 assert store._last_sign is not None
@@ -469,7 +469,7 @@ def test_a_token_that_somebody_else_knows_is_replaced_at_once_but_not_all_the_ti
             await asyncio.sleep(1)
             second = world.token()
             assert second != leaked
-            await asyncio.sleep(FORMER_SECONDS * 2)
+            await asyncio.sleep(REPLACED_SECONDS * 2)
             assert world.trusts(leaked) == [False, False]
             await misuse(exchange, f"/{second}{path}")
             await asyncio.sleep(1)
@@ -496,7 +496,7 @@ def test_a_token_is_replaced_on_demand() -> None:
             await world.change(partial(annotate, {TOKEN_AFTER: at}))
             current = world.token()
             assert former != current
-            await asyncio.sleep(FORMER_SECONDS)
+            await asyncio.sleep(REPLACED_SECONDS)
             assert (world.token(), world.trusts(current)) == (current, [True, True])
             for odd in ("soon", "2999-01-01T00:00:00Z"):
                 await world.change(partial(annotate, {TOKEN_AFTER: odd}))
