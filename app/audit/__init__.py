@@ -1,4 +1,4 @@
-"""`grove-admission audit`: which objects of a live cluster would be rejected today, and why.
+"""Find the objects of a live cluster that would be rejected today, and say why.
 
 Nothing is written.
 """

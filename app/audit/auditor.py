@@ -1,4 +1,4 @@
-"""The audit, which reads the objects of a cluster and judges them.
+"""Read the objects of a cluster, and judge them.
 
 Objects are read in pages, and each is judged like a CREATE, as a dry run. Findings are yielded one
 by one, and only the facts that verdicts depend on are kept in memory. The owners of ComputeDomains
@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
-from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
+from app.audit.finding import NEVER_ALLOCATED, OLD_API, Finding, Tally, remedy_for, warning
 from app.base.groups import by_key
 from app.cluster.cluster import Cluster
 from app.cluster.filled import Listing, read_into
@@ -59,7 +59,9 @@ JUDGED = (
     POD,
     QUEUE,
 )
+"""The resources whose objects are judged, in this order."""
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+"""The resources whose owners are checked."""
 
 NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     POD_CLIQUE_SET: (),
@@ -69,7 +71,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
-"""The resources whose objects are needed to judge a resource."""
+"""The resources whose objects must be readable to judge a resource."""
 
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
@@ -87,12 +89,13 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age from which on a problem is reported that may resolve by itself.
+"""The age of an object from which a problem that may resolve by itself is reported.
 
-It is long, because clocks differ.
+It is longer than a problem takes to resolve, because clocks differ.
 """
 
 _ASKER = Asker("audit")
+"""The user as whom all objects are judged. The webhooks treat it as authorized."""
 
 
 class Auditor:
@@ -139,6 +142,7 @@ class Auditor:
             )
 
     async def _all(self, namespace: str | None) -> AsyncIterator[Finding]:
+        """Yield all findings without counting them."""
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):
                 yield finding
@@ -150,7 +154,10 @@ class Auditor:
             yield finding
 
     async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
-        """Return the findings about channels. Return none if a required API is not served."""
+        """Return the findings about NVLink channels.
+
+        Return none if a required API is not served, or if it can't be read, which is then counted.
+        """
         try:
             return await self._claims.held_channels(namespace, self._exempt)
         except NotFound:
@@ -160,7 +167,10 @@ class Auditor:
             return ()
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
-        """Return the result of `reading`, or None if Pods can't be read."""
+        """Return the result of `reading`, or None if it fails because Pods can't be read.
+
+        The reason is added to the tally.
+        """
         try:
             return await reading
         except ClusterError as error:
@@ -172,7 +182,7 @@ class Auditor:
     def _resources(self) -> list[Resource]:
         """Return the resources to judge.
 
-        They include the topology API in force and others that are served.
+        Of the topology APIs, they include the one that Grove uses, and others that are served.
         """
         optional = {dialect.resource for dialect in DIALECTS} - {
             self._cluster.facts.dialect().resource
@@ -185,6 +195,10 @@ class Auditor:
         ]
 
     async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
+        """Yield the findings about the objects of a resource.
+
+        If they can't be read, the reason is added to the tally.
+        """
         if self._is_out_of_reach(resource):
             return
         try:
@@ -198,6 +212,7 @@ class Auditor:
             self.tally.unread[str(resource)] = error.message
 
     async def _objects(self, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
+        """Yield and count the objects to judge: all of them, or the Pods that request a claim."""
         async for page in pages(self._client, Selection(resource, namespace)):
             count = self.tally.count(resource.kind)
             for obj in page.items:
@@ -209,6 +224,7 @@ class Auditor:
         self.tally.count(resource.kind)  # lists the kind even if it has no objects
 
     async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
+        """Return the finding about an object, or None if it has no problem or is not judged."""
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
             return None
@@ -228,6 +244,7 @@ class Auditor:
     def _finding_of_allowed(
         self, resource: Resource, obj: Object, warnings: Sequence[str]
     ) -> Finding | None:
+        """Return the finding about an object that would be allowed, with its `warnings`, if any."""
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)
         if resource is POD and runs_without_claim(obj):
@@ -236,11 +253,11 @@ class Auditor:
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
-        """Return the problems of an object that would be allowed."""
+        """Return problems of an allowed object that its webhook does not report."""
         metadata = obj["metadata"]
         facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
-            return [FORMER_API]
+            return [OLD_API]
         if resource is POD_CLIQUE_SET and facts.dialect() is not EPOCHS:
             template = read_template(obj)
             return [f"{_NEXT_RELEASES}: {text}" for text in EPOCHS.set_warnings(template)]
@@ -252,6 +269,7 @@ class Auditor:
     # Owners of MNNVL resources.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
+        """Yield findings about MNNVL resources with a wrong owner or without their DeviceClass."""
         store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
         if self._is_out_of_reach(resource):
             return
@@ -266,6 +284,7 @@ class Auditor:
                 yield finding
 
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
+        """Return the finding about an MNNVL resource whose owner is missing or wrong."""
         if stored.place.unit:
             return None
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
@@ -276,6 +295,7 @@ class Auditor:
         return warning(stored.kind, stored.key, problem.message, problem.remedy)
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:
+        """Return the finding about a claim whose DeviceClass does not exist."""
         name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
         if not name:
             return None
@@ -283,7 +303,7 @@ class Auditor:
         return warning(stored.kind, stored.key, problem, NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> SlimPodGang | None:
-        """Return the PodGang that should own `stored`, or None."""
+        """Return the PodGang that owns `stored` or should own it, or None if there is none."""
         rule = self._cluster.owners.rule
         named = self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
         candidates = self._gangs_by_base.get((stored.namespace, stored.base_name), [])
@@ -315,6 +335,7 @@ class Auditor:
         return reason is not None
 
     def _missing_fact(self, resource: Resource) -> str | None:
+        """Return why a resource can't be judged, or None if it can."""
         if resource in self._listing.unread:
             return self._listing.unread[resource].message
         needs = NEEDS.get(resource, ())
@@ -326,6 +347,7 @@ class Auditor:
         return None
 
     def _missing_levels(self) -> str | None:
+        """Return why the levels of topologies are not known, or None if they are."""
         dialect = self._cluster.facts.dialect()
         if dialect.resource in self._listing.unread:
             return f"needs {dialect.resource}: {self._listing.unread[dialect.resource].message}"

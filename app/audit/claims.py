@@ -1,4 +1,4 @@
-"""MNNVL claims that PodCliques and Pods have lost or are about to lose."""
+"""Find MNNVL claims that PodCliques and Pods lack or will lose, and claims that hold channels."""
 
 from collections.abc import Collection
 
@@ -29,15 +29,17 @@ from app.stores.stores import Stores
 LACKS = (
     "must have an MNNVL claim but has none: Pods that start now run outside of their NVLink domain"
 )
+"""The problem of a PodClique without its claim."""
 
 
 class ClaimAudit(Struct):
-    """The part of the audit that checks PodCliques, Pods and ResourceClaims for lost claims."""
+    """The part of the audit that checks the claims of PodCliques and Pods."""
 
     client: Client
     facts: ClusterView
     stores: Stores
     _pods: dict[Key, list[str]] = {}
+    """The names of the Pods without a claim, by the key of their PodClique."""
 
     async def read_pods(self) -> None:
         """Read the Pods of all namespaces that have our ComputeDomains.
@@ -48,7 +50,10 @@ class ClaimAudit(Struct):
         self._pods = await pods_without_claim(self.client, namespaces)
 
     def of_clique(self, obj: Object) -> Finding | None:
-        """Return the finding about a stored PodClique if it or its Pods have no claim."""
+        """Return the finding about a PodClique that lacks its claim, or whose Pods lack it.
+
+        Return None if all of them have it, or need none.
+        """
         clique = read_clique(obj)
         if not isinstance(clique, ClaimedMember):
             return self._without_claim(obj, clique)
@@ -62,6 +67,7 @@ class ClaimAudit(Struct):
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:
+        """Return the finding about a PodClique without a claim, if it must have one."""
         if not clique:
             return None
 
@@ -75,7 +81,7 @@ class ClaimAudit(Struct):
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use although the claims are being deleted.
 
-        Raise ClusterError if a request fails.
+        Namespaces in `exempt` are skipped. Raise ClusterError if a request fails.
         """
         keys = sorted(
             (claim.namespace, claim.name)
@@ -91,7 +97,8 @@ class ClaimAudit(Struct):
     async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that hold NVLink channels unnecessarily.
 
-        Raise ClusterError if a request fails.
+        `namespace` is None for all namespaces except `exempt` ones. Raise ClusterError if a request
+        fails.
         """
         stored = await every(self.client, Selection(RESOURCE_CLAIM, namespace))
         claims = [claim for claim in map(read_resource_claim, stored) if _has_channel(claim)]
@@ -121,6 +128,7 @@ class ClaimAudit(Struct):
 
 
 def _has_channel(claim: ResourceClaim) -> bool:
+    """Return whether a claim has been allocated an NVLink channel."""
     return claim.allocated and CHANNEL_CLASS in claim.classes
 
 

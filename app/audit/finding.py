@@ -1,4 +1,4 @@
-"""The findings of an audit, and their counts."""
+"""Define the findings of an audit, their remedies and their counts."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from app.objects.resource import POD
 
 Outcome = Literal["refused", "warning", "undecided"]
 ONLY_WARNINGS = 3
-"""Exit code: there are findings, but nothing would be refused."""
+"""Exit code: there are findings, but no object would be rejected."""
 
 
 class Finding(Value):
@@ -37,11 +37,13 @@ class Finding(Value):
     code: int
     """The code of the rejection, 5xx without a verdict, 0 for a problem that no webhook rejects."""
     problems: tuple[str, ...]
+    """The messages of the findings or warnings."""
     remedy: str
+    """The remedies of all problems, one after the other."""
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict of the webhooks, or `warning` for a problem that no webhook reports."""
+        """The verdict of the webhooks, or `warning` for a problem that no webhook rejects."""
         if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"
@@ -52,6 +54,7 @@ class Finding(Value):
         return "/".join(filter(None, (self.namespace, self.name)))
 
     def text(self) -> str:
+        """Return the finding as lines that are safe to print on a terminal."""
         lines = [
             f"{self.outcome:<9} {self.kind} {self.place}",
             *(f"    {problem}" for problem in self.problems),
@@ -59,21 +62,22 @@ class Finding(Value):
         return "\n".join(map(visible, [*lines, f"    remedy: {self.remedy}"]))
 
     def json(self) -> dict[str, Any]:
+        """Return the finding as JSON-serializable data."""
         return {**asdict(self), "outcome": self.outcome, "problems": list(self.problems)}
 
 
 def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
-    """Return a finding about a stored object that no webhook reports."""
+    """Return a finding about a problem of a stored object that no webhook rejects."""
     return Finding(kind, *key, 0, (problem,), remedy)
 
 
 class AuditCounts(Struct, rename="camel"):
-    """The objects of one resource, counted by verdict. The fields have the same names in JSON."""
+    """Numbers of objects of one kind. In JSON, the fields have the same names in camelCase."""
 
     looked_at: int
     """All objects that were checked."""
     found: int
-    """Objects with findings."""
+    """Objects with a finding, including rejected ones, but not those without a verdict."""
     refused: int
     """Objects that would be rejected."""
     undecided: int
@@ -86,7 +90,7 @@ class Tally(Struct):
     counts: dict[str, AuditCounts] = {}
     """The counts by kind."""
     unread: dict[str, str] = {}
-    """Why a resource could not be judged, by resource."""
+    """The resources that could not be judged, each with the reason."""
     absent: list[str] = []
     """The resources that are not installed."""
     notes: list[str] = []
@@ -94,12 +98,15 @@ class Tally(Struct):
 
     @property
     def looked_at(self) -> int:
+        """The number of all objects that were checked."""
         return sum(count.looked_at for count in self.counts.values())
 
     def count(self, kind: str) -> AuditCounts:
+        """Return the counts of a kind, which are added if they don't exist."""
         return self.counts.setdefault(kind, AuditCounts(0, 0, 0, 0))
 
     def add(self, finding: Finding) -> None:
+        """Count a finding."""
         count = self.count(finding.kind)
         if finding.outcome == "undecided":
             count.undecided += 1
@@ -122,6 +129,7 @@ class Tally(Struct):
         return ONLY_WARNINGS if any(count.found for count in counts) else 0
 
     def summary(self) -> str:
+        """Return the results as lines that are safe to print on a terminal."""
         return "\n".join(map(visible, self._lines()))
 
     def _lines(self) -> Iterator[str]:
@@ -140,6 +148,7 @@ class Tally(Struct):
         )
 
     def json(self) -> dict[str, Any]:
+        """Return the results as JSON-serializable data."""
         return {
             "counts": to_builtins(self.counts),
             "notInstalled": self.absent,
@@ -148,9 +157,11 @@ class Tally(Struct):
         }
 
 
-FORMER_API = "belongs to an old topology API of Grove that nothing reads any more"
+OLD_API = "belongs to an old topology API of Grove that nothing reads any more"
+"""The problem of a ClusterTopology if Grove uses another topology API."""
 
 UNDECIDED = "Correct the problem, and run the audit again."
+"""The remedy for an object without a verdict."""
 
 NEVER_ALLOCATED = (
     "Create the DeviceClass. Or set claimMode: auto and delete the PodClique: the new one gets a"
@@ -166,7 +177,7 @@ _PARENT = "Use an existing parent. Until then, every change to it is rejected."
 
 BY_PROBLEM = (
     (
-        FORMER_API,
+        OLD_API,
         "Delete the CRD clustertopologies.grove.io. The KAI Topology is deleted with it, and a"
         " binding of that name can then be created.",
     ),
@@ -203,13 +214,13 @@ BY_PROBLEM = (
     ("no node has the label", "Correct the key of the level, or label the nodes."),
     (
         "never placed on the others",
-        "Label the nodes that lack it. grove-admission topology lists them.",
+        "Label the nodes that lack the label of the level. grove-admission topology lists them.",
     ),
     ("are not a tree", "Give each domain its own label value."),
     ("is listed above", "List the broadest level first."),
     ("must fit into one", "Require a broader domain, or use fewer or smaller replicas."),
     ("unknown field", "Correct the name of the field, or remove it."),
-    ("has no effect", "Remove it, or follow the message."),
+    ("has no effect", "Remove the setting that has no effect, or correct it as the message says."),
     (
         "is not an API of this cluster",
         "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then,"
@@ -246,14 +257,17 @@ BY_WARNING = (
     ("neither pack.required nor", "Remove the constraint, or set a domain."),
     ("is broader than the preferred domain", "Require that domain or a narrower one."),
 )
-"""The remedy of each warning about an allowed object. This table is searched before BY_PROBLEM."""
+"""The remedy of each warning about an allowed object, by a part of its message.
+
+For warnings, this table is searched before BY_PROBLEM.
+"""
 
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: (
         "Correct its levels. Until then, every change to its spec is rejected."
     ),
     CLUSTER_TOPOLOGY.kind: "Correct its levels. Until then, every change to it is rejected.",
-    POD_CLIQUE_SET.kind: "Correct it. Until then, it cannot be created again.",
+    POD_CLIQUE_SET.kind: "Correct the PodCliqueSet. Until then, it cannot be created again.",
     POD_GROUP.kind: (
         "Create it with lowercase, unique SubGroup names and existing parents. Until then, every"
         " change to it is rejected."
@@ -281,9 +295,10 @@ _BY_KIND_IF_ALLOWED = {
 
 
 def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
-    """Return the remedy for an object of `kind` that is rejected with `code` for `problems`.
+    """Return the remedies for the `problems` of an object, as one text.
 
-    If `code` is 0, the problems are warnings.
+    `code` is the code of its rejection, or 0 if the object is allowed and the problems are
+    warnings.
     """
     if code >= 500:
         return UNDECIDED

@@ -1,4 +1,4 @@
-"""The progress of an audit on standard error.
+"""Show the progress of an audit on standard error.
 
 On a terminal, it is a bar. Elsewhere, it is a line every few seconds.
 """
@@ -9,12 +9,15 @@ from typing import TextIO
 from app.objects.time import Clock
 
 LINE_SECONDS = 5.0
+"""The minimum time between two lines, if `stream` is not a terminal."""
 _WIDTH = 76
+"""The width of the line with the bar, in characters."""
 _BAR = 30
+"""The width of the bar, in characters."""
 
 
 class Progress:
-    """The progress, written to `stream`. `clock` is monotonic, in seconds."""
+    """Writes the progress to `stream`. `clock` is monotonic, in seconds."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._stream = stream
@@ -24,7 +27,7 @@ class Progress:
         self._is_shown = False
 
     def show(self, kind: str, done: int, remaining: int | None) -> None:
-        """Show that `done` objects are checked.
+        """Show that `done` objects of `kind` are checked, and `remaining` ones are not.
 
         `remaining` is None if the API server does not report the number.
         """
@@ -42,7 +45,7 @@ class Progress:
             self._write(f"{kind}: {done:,}{total}\n")
 
     def clear(self) -> None:
-        """Remove the bar, so that other text can be written in its place."""
+        """Erase the bar, if there is one, so that other text can be written there."""
         if self._is_shown:
             self._write("\r" + " " * _WIDTH + "\r")
             self._is_shown = False

@@ -1,1 +1,1 @@
-"""Verdicts on documents outside any admission request. Nothing is ever written."""
+"""Give verdicts on documents outside any admission request. Nothing is ever written."""

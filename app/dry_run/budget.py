@@ -1,4 +1,4 @@
-"""Limits on the cost of reading documents, so that no text uses up its reader's memory or time.
+"""Limit the cost of reading documents, so that no text uses up its reader's memory or time.
 
 YAML is measured by its events, before any value is created: a text of 1 KiB can stand for more
 values than fit into memory.
@@ -21,15 +21,18 @@ MIB = 2**20
 class ReadingLimits(Value):
     """The limits for reading documents.
 
-    `values` counts maps, lists, keys and scalars. `size` is their text in bytes of UTF-8. An alias
-    counts with everything that it refers to, each time it is used, because later steps visit it
-    there. `seconds` is the time of reading.
+    An alias counts with everything that it refers to, each time it is used, because later steps
+    visit it there.
     """
 
     documents: int
+    """The maximum number of documents."""
     values: int
+    """The maximum number of maps, lists, keys and scalars."""
     size: int
+    """The maximum size of their text, in bytes of UTF-8."""
     seconds: float
+    """The maximum time of reading."""
     depth: int = 200
     """The maximum nesting of maps and lists. Most code that reads them is recursive."""
 
@@ -42,9 +45,9 @@ OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds
 
 
 class Budget:
-    """The unused part of some limits. `clock` is monotonic, in seconds.
+    """The part of some limits that is not used up yet. `clock` is monotonic, in seconds.
 
-    Several texts can share a budget. Only the time while one of them is read counts.
+    Several texts can share a budget. Time counts only inside its `with` block.
     """
 
     def __init__(self, limits: ReadingLimits, clock: Clock = time.monotonic) -> None:
@@ -64,7 +67,7 @@ class Budget:
         self._seconds -= self._clock() - self._since
 
     def spend(self, values: int, size: int) -> None:
-        """Count some values with their text. Raise UnusableInput if that exceeds a limit."""
+        """Count values, and the size of their text. Raise UnusableInput if that exceeds a limit."""
         self._values -= values
         self._size -= size
         if self._values < 0:
@@ -76,12 +79,11 @@ class Budget:
         raise UnusableInput(f"it has more than {limit}, counting each use of an alias")
 
     def spend_documents(self, count: int) -> None:
-        """Count some documents. Raise UnusableInput if that exceeds the limit."""
+        """Count documents. Raise UnusableInput if that exceeds the limit."""
         self._documents -= count
         if self._documents < 0:
             raise UnusableInput(
-                f"there are more than {self.limits.documents} documents in it, which is the most"
-                " that is read at once"
+                f"it has more than {self.limits.documents} documents, which is the limit: split it"
             )
 
     def check_time(self) -> None:
@@ -95,31 +97,35 @@ class Budget:
             raise UnusableInput(f"it is nested too deeply: more than {self.limits.depth} levels")
 
 
-# Aliases, each replaced by what it refers to.
+# YAML, in which each alias costs as much as the value that it refers to.
 
 
-_EVENTS_BETWEEN_LOOKS_AT_THE_CLOCK = 1024
+_EVENTS_PER_TIME_CHECK = 1024
 
 
 class _Cost(Struct):
-    """The cost of a value with everything inside it. `depth` is 0 for a scalar."""
+    """The cost of a value with everything inside it."""
 
     values: int = 1
     size: int = 0
     depth: int = 0
+    """The nesting of maps and lists. It is 0 for a scalar."""
 
     def hold(self, inner: "_Cost") -> None:
+        """Add the cost of a value inside this one."""
         self.values += inner.values
         self.size += inner.size
         self.depth = max(self.depth, inner.depth + 1)
 
 
 class _Expansion(Struct):
-    """The anchors of a document, and the maps and lists that are open at the current event."""
+    """Counts the events of YAML documents, with the values that aliases refer to."""
 
     budget: Budget
     _anchors: dict[str, _Cost] = {}
+    """The costs of the values with an anchor in the current document."""
     _open: list[tuple[str | None, _Cost]] = []
+    """The maps and lists that are open at the current event, each with its anchor or None."""
 
     def take(self, event: yaml.Event) -> None:
         """Count an event. Raise UnusableInput if that exceeds a limit."""
@@ -145,12 +151,13 @@ class _Expansion(Struct):
             raise UnusableInput(f'the alias "{anchor}" refers to a value that contains it')
         cost = self._anchors.get(anchor)
         if not cost:
-            return  # there is no such anchor, as the loader will say
+            return  # there is no such anchor: the loader reports it later
         self.budget.spend(cost.values, cost.size)
         self.budget.check_depth(len(self._open) + cost.depth)
         self._hold(cost, None)
 
     def _hold(self, cost: _Cost, anchor: str | None) -> None:
+        """Add the cost of a complete value to the map or list that contains it."""
         if self._open:
             self._open[-1][1].hold(cost)
         if anchor is not None:
@@ -158,16 +165,16 @@ class _Expansion(Struct):
 
 
 def spend_yaml(events: Iterable[yaml.Event], budget: Budget) -> None:
-    """Count the documents of a YAML text. Raise UnusableInput if that exceeds a limit."""
+    """Spend the cost of YAML documents, given as events. Raise UnusableInput above a limit."""
     expansion = _Expansion(budget)
     for number, event in enumerate(events):
-        if number % _EVENTS_BETWEEN_LOOKS_AT_THE_CLOCK == 0:
+        if number % _EVENTS_PER_TIME_CHECK == 0:
             budget.check_time()
         expansion.take(event)
 
 
 def spend_json(document: Any, budget: Budget) -> None:
-    """Count a JSON value, which has no aliases. Raise UnusableInput if that exceeds a limit."""
+    """Spend the cost of a JSON value, which has no aliases. Raise UnusableInput above a limit."""
     waiting = [(document, 0)]
     while waiting:
         value, depth = waiting.pop()
@@ -185,5 +192,5 @@ def spend_json(document: Any, budget: Budget) -> None:
 
 
 def size_of(text: str) -> int:
-    """Return the bytes of a text."""
+    """Return the number of bytes that a text has in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -58,6 +58,7 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
 
 
 def _load(text: str, budget: Budget) -> Iterator[Any]:
+    """Yield the values of JSON or YAML text, and spend their cost before they are created."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             loaded = from_json(text)
@@ -78,7 +79,7 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
 
 
 def _check_keys(document: Any) -> None:
-    """Raise UnusableInput for a key that is not a string. Aliases are visited every time."""
+    """Raise UnusableInput if a key in a document is not a string."""
     waiting = [document]
     while waiting:
         value = waiting.pop()
@@ -92,6 +93,7 @@ def _check_keys(document: Any) -> None:
 
 
 def _expand(document: Object) -> list[Object]:
+    """Return the items of a List that are maps, or another document itself."""
     items = document.get("items")
     if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
         return [item for item in items if isinstance(item, dict)]
@@ -99,7 +101,7 @@ def _expand(document: Object) -> list[Object]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A loader of safe YAML that reads scalars as Kubernetes does.
+    """A loader that creates only plain values, and reads scalars as Kubernetes does.
 
     Timestamps are strings, and so are the sexagesimal numbers of YAML 1.1 (12:30), which take
     quadratic time. An integer of more than 64 bits is a float, as in JSON.
@@ -159,14 +161,14 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
 
 
 class _Text(Struct):
-    """A text, of which only the unread part is in memory."""
+    """A text that is read in chunks, so that only a part of it is in memory."""
 
     source: TextIO
     _buffer: str = ""
     _position: int = 0
 
     def more(self) -> bool:
-        """Read the next chunk, and return False at the end."""
+        """Read the next chunk, and return whether there was one."""
         chunk = self.source.read(CHUNK)
         self._buffer = self._buffer[self._position :] + chunk
         self._position = 0
@@ -206,7 +208,7 @@ class _Text(Struct):
             return value
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines from here on."""
+        """Yield the lines of the rest of the text, without their line breaks."""
         kept = self._buffer[self._position :]
         self._buffer = ""
         self._position = 0
@@ -220,7 +222,7 @@ class _Text(Struct):
 
 
 def _of_json(text: _Text) -> Iterator[Object]:
-    """Yield the documents of JSON values that follow one another."""
+    """Yield the documents in JSON values that follow one another."""
     while text.peek():
         if text.take("["):
             yield from _elements(text)
@@ -261,11 +263,13 @@ def _members(text: _Text) -> Iterator[Object]:
 
 
 def _expect(text: _Text, char: str) -> None:
+    """Consume the character `char`. Raise UnusableInput if another one is next."""
     if not text.take(char):
         raise UnusableInput(f"not valid JSON: {char!r} is expected")
 
 
 def _map(value: Any) -> Object:
+    """Return a value that is a map. Raise UnusableInput for any other value."""
     if not isinstance(value, dict):
         raise UnusableInput("not a map with apiVersion and kind")
     return value
@@ -305,6 +309,7 @@ class _Items(Struct):
     """The items of one List, which all start in the same column."""
 
     _indent: int | None = None
+    """The column of their dashes, or None before the first item."""
     _ended: bool = False
 
     def has(self, line: str) -> bool:
@@ -324,12 +329,14 @@ class _Items(Struct):
         return match is not None and len(match[1]) == self._indent
 
     def without_dash(self, line: str, *, first: bool) -> str:
+        """Return a line of an item. In its first line, a space replaces the dash."""
         if not first or self._indent is None:
             return line
         return f"{line[: self._indent]} {line[self._indent + 1 :]}"
 
 
 def _parsed(lines: list[str]) -> list[Object]:
+    """Return the documents in YAML lines, or [] if there are only comments and directives."""
     if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
         return []
     try:

@@ -1,11 +1,10 @@
-"""Verdicts on documents that were not sent to an API server.
+"""Judge documents that were not sent to an API server.
 
-They serve `POST /dry-run` and `grove-admission check`.
+The endpoint /dry-run, the commands `check` and `audit`, and the console's playground use it.
 
 A document becomes a request with dryRun, which is judged like a live one. Schemas, defaults and
-webhooks of other programs are not applied, because only an API server does that.
-
-For a workload, Pods are created from the templates in its document (`templates`).
+webhooks of other programs are not applied, because only an API server does that. A workload is
+judged by the Pods that its templates would create (`templates`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,17 +26,17 @@ from app.base.value import Value
 from app.dry_run.templates import (
     MAKERS,
     MOST_TEMPLATES,
+    NOT_REQUESTED,
     OWNERLESS,
     TOO_MANY,
     TemplateFacts,
-    about,
     joined,
     judge_ownerless,
     judge_templates,
     kind_of,
     made_by,
     maker_of,
-    not_asking,
+    note_on_created,
 )
 from app.facts.kai.queue import read_queue
 from app.facts.kinds import ALL, POD_CLIQUE_SET, QUEUE
@@ -49,7 +48,9 @@ from app.rules.queue_warnings import unset_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
+"""The code of a verdict that needs facts which are missing."""
 _TIMEOUT = 10.0
+"""The time limit of each verdict, in seconds."""
 _BINDING = ("v1", "Binding")
 _RESOURCES = {(resource.group, resource.kind): resource for resource in ALL}
 
@@ -58,7 +59,9 @@ class Asker(Value, dict=True):
     """The user and the operation of a dry run."""
 
     username: str
+    """The user who sends the requests."""
     operation: str = "CREATE"
+    """`CREATE`, `UPDATE` or `DELETE`."""
     old: tuple[Object, ...] = ()
     """The documents that an UPDATE replaces or a DELETE deletes."""
 
@@ -68,22 +71,22 @@ class Asker(Value, dict=True):
         return {_subject(document): document for document in reversed(self.old)}
 
     def old_of(self, document: Object) -> Object:
-        """Return the document that this one replaces, or the document itself if none is known."""
+        """Return the old document of the same kind, namespace and name, or else `document`."""
         return self._old.get(_subject(document), document)
 
 
 class Judgement(Value):
-    """A document and its verdict."""
+    """A document with its verdict."""
 
     document: Object
     path: str = ""
-    """The path of the webhook, or "" if there is none."""
+    """The path of the last webhook that has judged it, or "" if there is none."""
     verdict: Verdict | None = None
     """The verdict, or None if no webhook judges the document."""
     operation: str = ""
-    """The operation, if webhooks judge the document but not this operation."""
+    """The requested operation, if webhooks judge such documents but not this operation, or ""."""
     note: str = ""
-    """Why the document is not judged, or which part of it is."""
+    """Why the document is not judged, or which part of it is judged."""
 
     @property
     def outcome(self) -> str:
@@ -92,13 +95,17 @@ class Judgement(Value):
 
     @property
     def patched_object(self) -> Object | None:
+        """The document after the patch of its verdict, or None if there is no patch."""
         if not self.verdict or not self.verdict.patch:
             return None
         patched: Object = jsonpatch.apply_patch(self.document, self.verdict.patch)
         return patched
 
     def followed_by(self, path: str, verdict: Verdict) -> "Judgement":
-        """Return this judgement combined with one more verdict. A rejection is final."""
+        """Return this judgement combined with the verdict of the webhook `path`.
+
+        A rejection replaces all other verdicts.
+        """
         first = self.verdict
         if first is None or not verdict.allowed:
             return replace(self, path=path, verdict=verdict)
@@ -114,7 +121,7 @@ class Judgement(Value):
         return replace(self, path=path, verdict=both)
 
     def report(self) -> Object:
-        """Return the judgement as JSON."""
+        """Return the judgement as JSON-serializable data, without empty fields."""
         identity = dict(
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
         )
@@ -168,9 +175,10 @@ async def judge(
     asker: Asker,
     facts: TemplateFacts | None = None,
 ) -> Judgement:
-    """Return the verdict on the document by all routes for it, one after the other.
+    """Return the combined verdict of all webhooks on a document.
 
-    `facts` are for the pod templates of workloads. Without them, only the document is used.
+    `facts` are needed for the Pod templates of workloads. Without them, the templates are judged by
+    the document alone.
     """
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
@@ -190,11 +198,14 @@ async def judge(
 async def judge_workload(
     document: Object, resource: Resource | None, facts: TemplateFacts | None
 ) -> Judgement:
-    """Return the judgement of the pod templates of a document, or a note why there is none."""
+    """Return the judgement of a document's Pod templates, or of a Queue's limits.
+
+    If there is no verdict, its note may say why.
+    """
     kind = kind_of(resource) if resource else None
     if kind is not None:
         verdict = await judge_templates(document, kind, facts)
-        return Judgement(document, verdict=verdict, note="" if verdict else not_asking())
+        return Judgement(document, verdict=verdict, note="" if verdict else NOT_REQUESTED)
 
     if resource is QUEUE:
         unset = unset_warnings(read_queue(document))
@@ -211,7 +222,8 @@ async def judge_workload(
         return Judgement(document, verdict=TOO_MANY)
     verdicts = [(path, await judge_templates(of, kind, facts)) for path, of in made if kind]
     verdict = joined([(path, verdict) for path, verdict in verdicts if verdict is not None])
-    return Judgement(document, verdict=verdict, note=about(maker, is_judged=verdict is not None))
+    note = note_on_created(maker, is_judged=verdict is not None)
+    return Judgement(document, verdict=verdict, note=note)
 
 
 _KNOWN = {
@@ -247,6 +259,10 @@ def _unknown(document: JsonMap) -> str:
 
 
 async def _judge(routes: Mapping[str, Route], document: Object, request: Request) -> Judgement:
+    """Return the combined verdict of the webhooks for `request`, called one after the other.
+
+    Each gets the object with the previous patches. After a rejection, no further one is called.
+    """
     about = (request.group, request.subresource)
     fitting = [
         route
@@ -265,6 +281,7 @@ async def _judge(routes: Mapping[str, Route], document: Object, request: Request
 
 
 def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
+    """Return the resource of a document, or None if it is not known, and the subresource or ""."""
     api_version = str(document.get("apiVersion", ""))
     kind = str(document.get("kind", ""))
     if (api_version, kind) == _BINDING:
@@ -274,6 +291,7 @@ def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
 
 
 def _request(document: Object, resource: Resource, subresource: str, asker: Asker) -> Request:
+    """Return the request that an API server would send for a document, as a dry run."""
     _, kind, namespace, name = identify(document)
     operation = asker.operation
     return Request(
@@ -299,7 +317,7 @@ def _subject(document: JsonMap) -> tuple[str, str, str]:
 
 
 def describe(judgement: Judgement) -> Sequence[str]:
-    """Return the judgement as readable lines that are safe to show."""
+    """Return the judgement as lines that are safe to print on a terminal."""
     return [visible(line) for line in _lines(judgement)]
 
 
@@ -355,7 +373,7 @@ def _details(verdict: Verdict) -> Iterator[str]:
 
 
 def with_field(cause: FieldError) -> str:
-    """Return the finding with its field, which some texts do not contain."""
+    """Return the message of a finding with its field path, which some messages lack."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 

@@ -1,6 +1,6 @@
-"""Verdicts on the Pod templates of workloads whose controllers have not created Pods yet.
+"""Judge the Pod templates of workloads whose controllers have not created Pods yet.
 
-The Pods get the labels that the workload's controller would write, with index 0.
+Each template is judged as a Pod with the labels that the controller would write, with index 0.
 """
 
 import asyncio
@@ -50,33 +50,37 @@ class TemplateFacts(Protocol):
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         """Return the nodes, grouped by the labels `keys`.
 
-        The result is empty if the nodes are not known.
+        The result is empty if nodes can't be read.
         """
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
-        """Return the finding about another claim of `pod` for the channel of its node."""
+        """Return a finding if `pod` has another claim for the channel of its node, or else None."""
 
     async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
         """Return the PodGroup of KAI that `pod` names, or None if it names none."""
 
 
-# Kinds that make workloads, and whose documents contain the spec of these.
+# Kinds whose controllers create workloads.
 
 
 class Maker(Value):
-    """A kind whose controller creates workloads of the kind `makes`.
+    """A kind whose controller creates workloads.
 
-    `spec` is the path of the workload's spec in a part of the document. The part is the document
-    itself, or each item of the list at `spec.<each>`. An empty path means that the spec is not in
-    the document. `metadata` is the path of the workload's labels and annotations in a part.
+    A part of its document, such as a role, describes a workload. Most documents have one part: the
+    document itself.
     """
 
     group: str
     kind: str
     makes: Resource
+    """The kind of the workloads."""
     spec: tuple[str, ...] = ()
+    """The path of the workload's spec in a part, or () if the document does not contain it."""
     each: str = ""
+    """The name of the list in `spec` whose items are the parts, or "" if the document is the part.
+    """
     metadata: tuple[str, ...] = ("metadata",)
+    """The path of the workload's labels and annotations in a part."""
 
     @property
     def labelled_at(self) -> str:
@@ -114,8 +118,9 @@ class PodTemplate(Value):
     path: FieldPath
     """Its path in the workload."""
     part: str
-    """The name of the part of the workload that contains it."""
+    """The name of the part of the workload that contains it, such as a worker group, or ""."""
     object: Object
+    """The template, with its metadata and spec."""
     above: tuple[Object, ...]
     """The objects that contain it, starting with the workload."""
 
@@ -127,6 +132,10 @@ MOST_TEMPLATES = 128
 TOO_MANY = patched(
     [], warnings=[f"it has more than {MOST_TEMPLATES} Pod templates, so they are not judged"]
 )
+"""The verdict on a workload with more templates."""
+
+NOT_REQUESTED = f"it is judged if a Pod template in it has the annotation {MNNVL_ENABLED}"
+"""The note on a workload whose Pod templates do not request MNNVL, so that it has no verdict."""
 
 
 def templates_of(workload: Object) -> Iterator[PodTemplate]:
@@ -142,6 +151,7 @@ def _first_templates(workload: Object) -> list[PodTemplate]:
 def _templates(
     value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
 ) -> Iterator[PodTemplate]:
+    """Yield the Pod templates in a value, which is at `path` in the workload."""
     if isinstance(value, list):
         for position, item in enumerate(value):
             yield from _templates(item, path.index(position), part, above)
@@ -154,12 +164,13 @@ def _templates(
 
 
 _MAKER = "disaggregatedset.x-k8s.io/name"
+"""The label that names the DisaggregatedSet of a LeaderWorkerSet and of its Pods."""
 
 
 def kind_of(resource: Resource) -> OwnerKind | None:
-    """Return the kind of workload whose Pods can share a ComputeDomain, or None.
+    """Return the row of OWNER_KINDS for a workload whose Pods can share a ComputeDomain, or None.
 
-    A DisaggregatedSet does not create Pods itself.
+    There is none for a DisaggregatedSet, because it does not create Pods itself.
     """
     if resource is DISAGGREGATED_SET:
         return None
@@ -169,9 +180,9 @@ def kind_of(resource: Resource) -> OwnerKind | None:
 async def judge_templates(
     workload: Object, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Verdict | None:
-    """Return the verdict on the Pods of a workload, or None if no template requests MNNVL.
+    """Return the verdict on the Pods of a workload, or None if there is nothing to say about them.
 
-    It yields to other tasks, because anybody can send documents of any size.
+    Other tasks can run between two templates, because anybody can send large documents.
     """
     findings: Findings = []
     warnings = []
@@ -207,6 +218,7 @@ async def judge_templates(
 
 
 def _mistakes(template: PodTemplate, names: Comparisons) -> Iterator[str]:
+    """Yield warnings about annotations and schedulers of a template that look misspelt."""
     pod = template.object
     at = template.path.child("metadata")
     yield from misspelt_annotations(annotations_of(pod), labels_of(pod), at, names)
@@ -218,7 +230,7 @@ def _mistakes(template: PodTemplate, names: Comparisons) -> Iterator[str]:
 async def _injection(
     template: PodTemplate, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Injection:
-    """Return the injection that a Pod of a template needs."""
+    """Return what the webhook would inject into a Pod of a template, with findings and warnings."""
     workload = template.above[0]
     of_workload = map_at(workload, "metadata")
     labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
@@ -257,7 +269,7 @@ async def _injection(
     return replace(injection, warnings=warnings)
 
 
-# Workloads inside of other documents, and documents that no webhook judges.
+# Documents whose controllers create workloads, and workloads whose Pods would be rejected.
 
 
 def maker_of(document: Object) -> Maker | None:
@@ -268,9 +280,9 @@ def maker_of(document: Object) -> Maker | None:
 
 
 def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
-    """Yield the workloads that a document's controller creates, each with the path of its spec.
+    """Yield the workloads that a document's controller would create, each with its spec's path.
 
-    They do not have the names that the controller would choose.
+    Their names differ from the ones that the controller would choose.
     """
     metadata = map_at(document, "metadata")
     parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]
@@ -309,7 +321,7 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _kept_annotations(document: Object) -> Mapping[str, Any]:
-    """Return the annotation that KAI reads from a document for all its Pods."""
+    """Return the annotation of a document that KAI applies to all its Pods, if it has this one."""
     annotations = annotations_of(document)
     return {key: annotations[key] for key in (TOPOLOGY_REQUIRED,) if key in annotations}
 
@@ -332,6 +344,7 @@ def _placed(spec: Mapping[str, Any], topology: str) -> Mapping[str, Any]:
 
 
 def _with_affinity(template: Mapping[str, Any], topology: str) -> Object:
+    """Return a Pod template with a required pod affinity whose topologyKey is `topology`."""
     spec = map_at(template, "spec")
     affinity = map_at(spec, "affinity")
     pods = map_at(affinity, "podAffinity")
@@ -344,19 +357,19 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels of the LeaderWorkerSet for a role of a DisaggregatedSet."""
+    """Return the labels that the LeaderWorkerSet for a role of a DisaggregatedSet gets."""
     return {_MAKER: text_at(metadata, "name"), SLICE: "0", ROLE: text_at(role, "name")}
 
 
 def labels_of_maker(workload: Object) -> dict[str, str]:
-    """Return the labels of a workload's Pods that come from its maker."""
+    """Return the labels of a LeaderWorkerSet that its DisaggregatedSet has set and its Pods get."""
     return {
         key: value for key, value in labels_of(workload).items() if key in (_MAKER, SLICE, ROLE)
     }
 
 
-def about(maker: Maker, *, is_judged: bool) -> str:
-    """Return a text that says which created objects are judged for a workload."""
+def note_on_created(maker: Maker, *, is_judged: bool) -> str:
+    """Return the note on a document of `maker`, which says how the created workloads are judged."""
     made = maker.makes.kind
     if is_judged:
         return (
@@ -368,18 +381,14 @@ def about(maker: Maker, *, is_judged: bool) -> str:
             f"the {made} that it creates is checked, if a Pod template in it has the annotation"
             f" {MNNVL_ENABLED}"
         )
-    return f"the {made} that its controller creates is checked instead: check that {made}"
-
-
-def not_asking() -> str:
-    """Return why a workload whose Pod templates do not request MNNVL is not judged."""
-    return f"it is judged if a Pod template in it has the annotation {MNNVL_ENABLED}"
+    return f"check the {made} that its controller creates instead"
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
-    """Return one verdict for the workloads that a document's controller creates, or None for none.
+    """Combine the verdicts on the workloads that a document's controller would create.
 
-    Their names are not known yet, so the verdict does not name their ComputeDomains.
+    Each has the path of the workload's spec. Return None if there are no verdicts. The names of the
+    workloads are not known yet, so the result does not name their ComputeDomains.
     """
     if not verdicts:
         return None
@@ -393,9 +402,9 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
 
 
 async def judge_ownerless(document: Object) -> Verdict | None:
-    """Return the rejection of Pods that belong to no workload of OWNER_KINDS, or None.
+    """Return the rejection of a document whose Pods would be rejected, or None for others.
 
-    Only kinds that are known to belong to no such workload are judged.
+    These are documents of OWNERLESS kinds with a template that requests MNNVL.
     """
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     if (group, str(document.get("kind"))) not in OWNERLESS:
@@ -419,3 +428,4 @@ def _refuse_ownerless(document: Object) -> Verdict | None:
 
 
 OWNERLESS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}
+"""The kinds, as (group, kind), whose Pods belong to no workload of OWNER_KINDS."""

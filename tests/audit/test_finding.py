@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.audit.auditor import JUDGED
-from app.audit.finding import BY_PROBLEM, BY_WARNING, FORMER_API, Finding, Tally, remedy_for
+from app.audit.finding import BY_PROBLEM, BY_WARNING, OLD_API, Finding, Tally, remedy_for
 from app.facts.kinds import QUEUE
 from app.objects.resource import Resource
 
@@ -41,7 +41,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
-            "Use an existing level. Until then, it cannot be created again. Correct it. Until then, it cannot be created again.",
+            "Use an existing level. Until then, it cannot be created again. Correct the PodCliqueSet. Until then, it cannot be created again.",
         ),
         (
             "ClusterTopology",
@@ -93,11 +93,11 @@ def test_what_helps_is_looked_for_by_words_of_refusals_and_warnings() -> None:
     pages = [Path("app/webhooks", name).read_text() for name in ("REJECTIONS.md", "WARNINGS.md")]
     readme = " ".join(" ".join(pages).split())
     known = [words for words, _ in (*BY_WARNING, *BY_PROBLEM)]
-    assert [words for words in known if words not in readme] == [FORMER_API]
+    assert [words for words in known if words not in readme] == [OLD_API]
 
 
 def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:
-    assert "delete the CRD" in remedy_for("ClusterTopology", 0, [FORMER_API]).lower().replace(
+    assert "delete the CRD" in remedy_for("ClusterTopology", 0, [OLD_API]).lower().replace(
         "crd", "CRD"
     )
     assert "CRD" not in remedy_for("ClusterTopology", 0, ["level"])
