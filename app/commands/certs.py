@@ -108,7 +108,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise UnusableInput(f"can't be read: {problem}") from None
+        raise UnusableInput(f"{path} can't be read: {problem.strerror}") from None
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The command `completion`: a script that makes a shell complete commands and options."""
+"""The command `completion`: print a script that makes a shell complete commands and options."""
 
 import argparse
 

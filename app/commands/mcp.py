@@ -101,7 +101,7 @@ async def ask(words: list[str], given: str) -> Answered:
     Raise TimeoutError if it takes more than SECONDS.
     """
     process = await asyncio.create_subprocess_exec(
-        # -P: a folder `app` where the assistant works is not this program
+        # -P, because a folder `app` in the working directory would hide this program
         *(sys.executable, "-P", "-m", "app", *words),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

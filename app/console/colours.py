@@ -71,7 +71,10 @@ class Colours:
 
 
 def used_words(used: Mapping[str, int]) -> str:
-    """Return the users of GPUs: `used by research 8, in no queue 4`."""
+    """Return the users of GPUs in words, such as `used by research 8, pods in no queue 4`.
+
+    Return "" if there are none.
+    """
     named = [f"{queue or 'pods in no queue'} {plain(amount)}" for queue, amount in used.items()]
     return f"used by {', '.join(named)}" if named else ""
 

@@ -289,7 +289,10 @@ class TreeRow(NamedTuple):
 
 
 def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
-    """Yield the rows of the tree from top to bottom. Equal siblings are one row with a count."""
+    """Yield the rows of the tree from top to bottom.
+
+    Of equal siblings in a row, only the first one is shown, followed by a count of the others.
+    """
     yield TreeRow(level, branch, _numbers(branch))
     for child, more in folded(branch.children):
         yield from _rows(child, level + 1)

@@ -175,7 +175,7 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
     return served
 
 
-# Definitions.
+# CRDs.
 
 
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:

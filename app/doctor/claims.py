@@ -42,9 +42,10 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check `mnnvl.claimMode`, and that the stored claims can be allocated and are not deleted.
+    """Check `mnnvl.claimMode` and the stored claims: their DeviceClasses must exist.
 
-    Raise ClusterError if a request fails.
+    Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
+    fails.
     """
     classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))

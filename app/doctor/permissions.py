@@ -299,7 +299,7 @@ def access_review(need: Need, verb: str, namespace: str | None, account: str = A
     spec: Object = {
         "resourceAttributes": {key: value for key, value in attributes.items() if value}
     }
-    if namespace is not None:  # with the groups of every service account
+    if namespace is not None:  # every service account has these groups
         groups = [
             "system:serviceaccounts",
             f"system:serviceaccounts:{namespace}",

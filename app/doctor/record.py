@@ -126,7 +126,7 @@ class Heard(Value):
 
 
 def _key_of(request: ApiRequest) -> str:
-    # the page size depends on the bytes of the page before, which a record does not have
+    # the page size depends on the bytes of the previous page, which a record does not have
     params = {name: value for name, value in request.params.items() if name != "limit"}
     asked = (request.method, request.path, params, request.accept, request.body)
     return to_json(asked).decode()

@@ -28,7 +28,7 @@ _LEADER = "Check that a replica leads (/readyz?verbose), and read its log."
 async def check_topology(
     client: Client, name: str, *, enabled: bool, levels: Sequence[Level]
 ) -> Checks:
-    """Return the checks of the topology.
+    """Check the managed ClusterTopology or ClusterTopologyBinding, called `name`.
 
     `levels` are the configured levels, or () if they are not known. Raise ClusterError if a request
     fails.

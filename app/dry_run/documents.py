@@ -58,7 +58,10 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
 
 
 def _load(text: str, budget: Budget) -> Iterator[Any]:
-    """Yield the values of JSON or YAML text, and spend their cost before they are created."""
+    """Yield the values of JSON or YAML text, and spend their cost.
+
+    The cost of YAML is spent before any value is created, because aliases can multiply values.
+    """
     if text.lstrip()[:1] in ("{", "["):
         try:
             loaded = from_json(text)

@@ -212,7 +212,9 @@ class ReviewTokens(Part):
         )
 
     def _replace_token(self) -> None:
-        """Replace the token, because it has leaked."""
+        """Replace the token, because it has leaked, unless the last leak was less than LEAK_SECONDS
+        ago.
+        """
         now = self._now()
         if now - self._leaked_at > LEAK_SECONDS:
             self._leaked_at = now
@@ -223,11 +225,11 @@ class ReviewTokens(Part):
             self._loop.add_all()
 
     def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
-        """Return the token that the paths should have: the newest usable one in `stored`, or a new
-        one.
+        """Return the token that the paths should have.
 
-        It must be newer than the times `after`, unless they are in the future, and than the last
-        leak. Return "" if a Pod doesn't know tokens, and None if our Pods are not known yet.
+        It is the newest usable token in `stored`, or else a new one. It must be newer than the last
+        leak and than the times `after`, except times in the future. Return "" if a Pod doesn't know
+        tokens, and None if our Pods are not known yet.
         """
         if not self._pods.synced:
             return None
