@@ -45,6 +45,8 @@ class RoomInDomain(TypedDict):
 
 
 class Explanation(Answer, rename=AS_JSON):
+    """The explanation of one workload."""
+
     room: tuple[RoomInDomain, ...]  # type: ignore[assignment]
 
 
@@ -83,6 +85,8 @@ class ListedWorkload(TypedDict):
 
 
 class WorkloadList(TypedDict):
+    """All workloads, pending ones first. `unseen` maps what could not be read to the reason."""
+
     totals: Totals
     workloads: list[ListedWorkload]
     unseen: dict[str, str]
@@ -147,6 +151,8 @@ class FoundRoom(RoomAtLevel):
 
 
 class PreviewOfLevels(TypedDict):
+    """The effects that other levels would have."""
+
     levels: list[Level]
     keysOnNoNode: list[str]
     effects: list[ConstraintChange]
@@ -168,11 +174,15 @@ class HeldChannel(TypedDict):
 
 
 class HeldChannelsReport(TypedDict):
+    """Claims that hold NVLink channels unnecessarily, and how many pods wait for one."""
+
     claims: list[HeldChannel]
     waitingPods: int
 
 
 class TopologyReport(TypedDict):
+    """The topology and its domains. `unseen` maps what could not be read to the reason."""
+
     topology: NamedTopology | None
     kaiTopology: str | None
     nodes: int | None
@@ -194,6 +204,8 @@ class PodsNotLookedAt(TypedDict):
 
 
 class WhatIfReport(TypedDict):
+    """The effects that edits of the cluster would have on gangs."""
+
     edits: list[str]
     moves: list[Fate]
     waits: list[Fate]
@@ -217,16 +229,22 @@ class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
 
 
 class QueueList(TypedDict):
+    """The queues of KAI. `unseen` maps what could not be read to the reason."""
+
     headline: str
     queues: list[ReportedQueue]
     unseen: dict[str, str]
 
 
 class AuditedObject(Finding):
+    """A finding of the audit about one object."""
+
     outcome: Outcome
 
 
 class AuditSummary(TypedDict):
+    """The numbers of objects by kind, and what could not be checked."""
+
     counts: dict[str, AuditCounts]
     notInstalled: list[str]
     unread: dict[str, str]
@@ -240,10 +258,14 @@ class AuditEnd(TypedDict):
 
 
 class MadeCheck(Check):
+    """A check of doctor with its subject."""
+
     subject: str = ""
 
 
 class DoctorReport(TypedDict):
+    """All checks of doctor, and their number by status."""
+
     checks: list[MadeCheck]
     summary: dict[Status, int]
 
@@ -256,6 +278,8 @@ class JudgedObject(TypedDict):
 
 
 class Cause(TypedDict):
+    """A finding that rejects a document."""
+
     field: str
     reason: str
     message: str
@@ -282,16 +306,22 @@ class CheckedDocument(TypedDict):
 
 
 class CheckedDocuments(TypedDict):
+    """All documents with their verdicts. `allowed` says whether none is rejected."""
+
     allowed: bool
     results: list[CheckedDocument]
 
 
 class UserCounts(Counts):
+    """How many writes of one user in one namespace had each outcome."""
+
     user: str = ""
     namespace: str = ""
 
 
 class CountedMessage(ReportedMessage):
+    """A message that would have rejected `count` writes, with the first of them."""
+
     outcome: str
     count: int
     example: str

@@ -20,8 +20,8 @@ function current() {
   answers(true);
 }
 
-// An update changes what differs. Elements stay if the new page has them too, by their key, else by
-// their place: so do focus, selection, scrolling and what is open.
+// An update changes only the differences. An element is kept if the new page has it too, with the
+// same key or else at the same place. So focus, selection, scrolling and open parts are kept.
 const keyOf = (node) => node.id || node.dataset?.key || node.getAttribute?.("href") || node.getAttribute?.("name");
 const OF_USER = ["open", "hidden"], FIRST_OF_SERVER = ["aria-expanded", "tabindex"];
 function morph(old, next) {
@@ -65,7 +65,7 @@ function update(html) {
   if (active.isConnected) active.focus({ preventScroll: true });
 }
 
-// While a button of the mouse is down, the page does not change below it.
+// While a mouse button is down, the page is not changed, so that a click hits its target.
 let pressed = false, release = 0, later = "";
 function released() {
   pressed = false;
@@ -76,7 +76,7 @@ window.onpointerdown = () => { pressed = true; clearTimeout(release); };
 window.onpointerup = window.onpointercancel = window.ondragend = () => { release = setTimeout(released); };
 window.onblur = released;
 
-// The stream says that something has changed, then the page is fetched.
+// When the stream announces a change, the page is fetched again.
 async function refresh() {
   again = fetching;
   if (fetching) return;
@@ -98,12 +98,12 @@ async function refresh() {
   if (again) refresh();
 }
 function hear(revision) {
-  if (revision === shown) current();  // nothing has changed since the page was made
+  if (revision === shown) current();  // nothing has changed since the page was rendered
   else refresh();
   shown = "";
 }
 
-// One tab has the stream and tells the others, because browsers open six connections to a host.
+// One tab reads the stream for all tabs, because browsers open at most six connections to a host.
 const name = new URL("events", document.baseURI).pathname, others = new BroadcastChannel(name);
 let leave = null, last = "";
 others.onmessage = ({ data }) => {
@@ -138,7 +138,7 @@ document.onvisibilitychange = () => document.hidden ? leave?.() : join();
 window.onpagehide = () => leave?.();
 window.onpageshow = join;
 
-// The tree: a row is hidden while one above it is closed.
+// The tree: a row is hidden while one of its ancestors is closed.
 const level = (row) => +row.ariaLevel;
 const isClosed = (row) => row.ariaExpanded === "false", isOpen = (row) => row.ariaExpanded === "true";
 const rows = () => all("[role=treegrid] tbody tr");
@@ -150,7 +150,7 @@ function show() {
   }
   tabs();
 }
-// One Tab leads into the tree: of its links, only those of the row that has focus are on the way.
+// The Tab key reaches only the links of the focused row, so that the tree takes few Tab stops.
 function tabs() {
   for (const row of rows()) row.querySelectorAll("a").forEach((link) => { link.tabIndex = row.tabIndex; });
 }
@@ -182,7 +182,7 @@ on("click", (event) => {
   if (row && event.target.matches(".fold")) { expand(row, isClosed(row)); go(row); }
 });
 
-// Filters narrow what is shown; Enter asks the server.
+// Filters hide rows of the page at once. Enter requests the filtered page from the server.
 const filter = () => main.querySelector("[data-filter]");
 function narrow() {
   const wanted = filter()?.value.toLowerCase() || "";
