@@ -588,7 +588,7 @@ CASES: list[Any] = [
             "spec: {runtimeRef: {name: r}}\n"
         ],
         0,
-        ["the JobSet that its controller creates is checked"],
+        ["check the JobSet that its controller creates instead"],
         ["check apiVersion"],
     ),
     (
@@ -612,7 +612,7 @@ CASES: list[Any] = [
         "a deployment of Dynamo",
         ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
         0,
-        ["the PodCliqueSet that its controller creates is checked"],
+        ["check the PodCliqueSet that its controller creates instead"],
         ["check apiVersion"],
     ),
     (

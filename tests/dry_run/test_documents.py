@@ -60,11 +60,11 @@ def events_until_refused(text: str) -> Iterator[yaml.Event]:
         pytest.param(
             f"[{','.join(['1'] * 250_000)}]", OF_REQUEST, VALUES.format(250_000), id="JSON"
         ),
-        pytest.param("--- {}\n" * 1001, OF_REQUEST, "there are more than 1000 doc", id="documents"),
+        pytest.param("--- {}\n" * 1001, OF_REQUEST, "it has more than 1000 doc", id="documents"),
         pytest.param(
             f"kind: List\nitems: [{'{}, ' * 1001}]",
             OF_REQUEST,
-            "there are more than 1000 documents",
+            "it has more than 1000 documents",
             id="items",
         ),
         pytest.param("a: &a {b: [*a]}", OF_REQUEST, 'the alias "a" refers to a value', id="itself"),
