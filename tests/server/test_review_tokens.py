@@ -24,9 +24,9 @@ from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.review_tokens import (
     BARE_SECONDS,
-    REPLACED_SECONDS,
     FRESH_SECONDS,
     LEAK_SECONDS,
+    REPLACED_SECONDS,
     ReviewTokens,
 )
 from app.server.verdict_log import VerdictLog
