@@ -304,8 +304,7 @@ def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
 
 def reasons() -> str:
     """Return the table of reasons: their ids, and the condition under which each applies."""
-    table = {rule.id: (rule.check.__doc__ or "").partition("\n")[0] for rule in RULES}
-    return visible_json(table)
+    return visible_json({rule.id: rule.condition for rule in RULES})
 
 
 def schema(name: str) -> str:

@@ -1,1 +1,1 @@
-"""Reasons why a gang is pending or not placed as requested: one function each, by topic."""
+"""Find the reasons why a gang is pending or not placed as requested: each has a function."""

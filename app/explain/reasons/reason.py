@@ -1,4 +1,4 @@
-"""Reasons why a workload is pending, and the words for numbers, amounts, lists and times."""
+"""Define what a reason is, and put numbers, amounts, lists and times into words for its text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
@@ -11,13 +11,13 @@ from app.facts.identity import Ref
 from app.objects.names import is_subdomain
 
 Who = Literal["you", "platform", "wait"]
-"""The party that can act: the workload's owner (`you`), the platform team, or none (`wait`)."""
+"""The party that can act: the workload's owner (`you`), the platform team, or nobody (`wait`)."""
 
 Severity = Literal["problem", "warning", "note"]
 
 
 class Evidence(Value):
-    """A value that was read from a field of an object."""
+    """A value that was read from a field of an object, or a note that the field is absent."""
 
     object: Ref
     field: str
@@ -30,7 +30,7 @@ class Reason(Value):
     id: str
     """The stable name of the reason, such as NoDomainFits."""
     objects: tuple[Ref, ...]
-    """All objects that the reason applies to. The first one represents them."""
+    """The objects that the reason is about, usually pods or a gang."""
     text: str
     """The finding, in one sentence."""
     remedy: str
@@ -38,19 +38,22 @@ class Reason(Value):
     who: Who
     """The party that can act."""
     evidence: tuple[Evidence, ...] = ()
-    """A value that proves the reason, or one for each missing label."""
+    """The value that proves the reason, or one value for each missing label."""
     commands: tuple[str, ...] = ()
     """Shell commands that help. This program never runs them."""
     severity: Severity = "problem"
-    """The severity. A note blocks no placement."""
+    """A note is about something that does not prevent the placement."""
     parts: tuple[str, ...] = ()
-    """The parts of a gang (PodCliques, replicas of a scaling group) that it is about."""
+    """The names of the parts of a gang (PodCliques, scaling group replicas) that it is about."""
     follows: bool = False
-    """Does it follow from the reasons before it, and end with them?"""
+    """Does it follow from the reasons before it, so that fixing them is enough?"""
 
 
 def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
-    """Return a reason about the object of its evidence, or about the given `objects`."""
+    """Return a reason about the object of its evidence, or about `objects` if they are given.
+
+    `more` has other fields of the reason, by name.
+    """
     objects = more.pop("objects", (evidence.object,))
     return Reason(id, objects, text, remedy, who, (evidence,), **more)
 
@@ -61,18 +64,21 @@ Check = Callable[[Gang], Reasons]
 
 
 class Rule(Value):
-    """One row of the table of reasons."""
+    """A row of the table of reasons: how one reason is found, and what must be known for that."""
 
     check: Check
-    """Yields the reasons of a gang. It is called only if the facts in `needs` were read."""
+    """Yields the reasons of a gang. It is called only if the facts in `needs` were read.
+
+    Its docstring begins with "Report that", followed by the condition.
+    """
     needs: tuple[str, ...] = ()
-    """The facts that it needs."""
+    """The kinds of facts that `check` reads: fields of `Snapshot`, `ROOM` or `CHANNELS`."""
     applies: Callable[[Gang], bool] = lambda gang: True
     """Can the reason apply to this gang at all? If not, missing facts don't matter."""
     named: str = ""
     """The id of the reason if it differs from the name of `check`."""
     together: bool = False
-    """Does it look at pods one by one? Then pods that belong to no gang are examined as one."""
+    """Does `check` judge each pod alone? Then all pods without a gang are passed as one gang."""
     unexplained: bool = False
     """Is it checked only for pending gangs that no other rule explains?"""
 
@@ -81,21 +87,25 @@ class Rule(Value):
         """The id of the reason: `GangIncomplete` is found by `gang_incomplete`."""
         return self.named or self.check.__name__.title().replace("_", "")
 
+    @property
+    def condition(self) -> str:
+        """The condition under which the reason holds, as a sentence."""
+        summary = " ".join((self.check.__doc__ or "").partition("\n\n")[0].split())
+        condition = summary.removeprefix("Report that ")
+        return condition[:1].upper() + condition[1:]
+
 
 def to_describe(ref: Ref) -> str:
     """Return a command such as `kubectl describe job train -n team`.
 
-    Return "" if Kubernetes allows no such kind or name. Tenants can write any text as the kind and
-    name of an owner or of the object of an event. People copy commands, which must contain nothing
-    else for a shell, and no option for kubectl.
+    Return "" if Kubernetes does not allow the kind or name. Tenants can write any text as the kind
+    and name of an owner or of an event's object. People copy the command into a shell, so it must
+    not contain shell syntax or an option of kubectl.
     """
     if not (ref.kind.isascii() and ref.kind.isalnum() and is_subdomain(ref.name)):
         return ""
     of_namespace = f" -n {ref.namespace}" if ref.namespace else ""
     return f"kubectl describe {ref.kind.lower()} {ref.name}{of_namespace}"
-
-
-# Words.
 
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -104,7 +114,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 def counted(things: int | Sized, noun: str, plural: str = "") -> str:
     """Return a count with its noun, such as `1 node` or `2 nodes`.
 
-    The count of a collection is its length.
+    The count of a collection is its length. `plural` is needed for irregular nouns only.
     """
     count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
@@ -125,12 +135,12 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
 
 
 def plain(thousandths: int) -> str:
-    """Return the number without needless decimals: 8 for 8000, 0.5 for 500."""
+    """Return a number of thousandths without needless decimals: 8 for 8000, 0.5 for 500."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
 
 
 def amount(resource: str, thousandths: int) -> str:
-    """Return an amount with its unit: `8 GPUs`, `900 GiB`, `2.5 CPUs`."""
+    """Return an amount in thousandths with its unit, such as `8 GPUs`, `900 GiB` or `2.5 CPUs`."""
     if resource in ("memory", "ephemeral-storage"):
         size = thousandths / 1000
         for unit in _BINARY:
@@ -192,6 +202,6 @@ def with_age(words: str, time: float | None, now: float) -> str:
 
 
 def clock(time: float) -> str:
-    """Return the time of day of a time since 1970: `15:42 UTC`."""
+    """Return the time of day of a time in seconds since 1970, such as `15:42 UTC`."""
     minutes = int(time) % 86400 // 60
     return f"{minutes // 60:02}:{minutes % 60:02} UTC"

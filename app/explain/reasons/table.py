@@ -1,7 +1,8 @@
-"""The table of reasons: which facts each needs, and for which gangs it can hold.
+"""Find the reasons that hold for gangs, with a table of rules.
 
-First come the reasons that make others moot, then the reasons that the owner of the workload can
-act on, then the cluster's.
+A rule says which facts it needs and to which gangs it applies. The table begins with reasons that
+make others irrelevant. Then come reasons that the owner of the workload can act on, and then those
+of the cluster. Reasons are shown in this order.
 """
 
 import itertools
@@ -83,7 +84,7 @@ def _has_volumes(gang: Gang) -> bool:
 
 
 def _has_bound_volumes(gang: Gang) -> bool:
-    """Return whether claims of pending pods have volumes, or can't be read."""
+    """Return whether claims of pending pods have volumes or wait for some, or can't be read."""
     claims = volumes.claims_of(gang)
     if any(claim.volume for claim in claims) or "volume_claims" in gang.facts.unseen:
         return True
@@ -114,16 +115,12 @@ def _pods_wait(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """Return whether no pod is pending: the pods that the kubelet rejected were not
-    created again.
-    """
+    """Return whether no pod is pending. Then pods that the kubelet rejected are not replaced."""
     return not gang.waiting
 
 
 def _near_constraints(gang: Gang) -> bool:
-    """Return whether a gang or one ahead of it has a constraint, because those decide its order
-    too.
-    """
+    """Return whether the gang or any PodGroup has a constraint: both decide the gang's order."""
     return gang.is_constrained() or gang.index.has_constraints
 
 
@@ -137,20 +134,19 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     SLICES: attrgetter("claims_gpus"),
     "volumes": _has_bound_volumes,
 }
-"""The facts that are needed only for some gangs, such as gangs of Grove, or gangs that
-claim GPUs.
-"""
+"""The facts that only some gangs need, with a function that returns whether a gang does."""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
-"""The facts about nodes without pods that a rule needs."""
+"""The facts that decide where a gang fits in an empty cluster."""
 ROOMS = (*EMPTY, ROOM)
+"""The facts that decide where a gang fits now."""
 QUEUES = ("pod_groups", "queues", "priorities")
 OF_VOLUMES = ("pods", "volume_claims", "storage_classes")
 
 EFFECTS = {"GateBaseGang"}
-"""The reasons about gangs that a gang waits for. The reasons of those gangs are examined too."""
+"""The reasons that follow from the reasons of another gang, which is examined too."""
 
-MOOT: Mapping[str, frozenset[str]] = {
+SUPERSEDED: Mapping[str, frozenset[str]] = {
     "WorkloadFailed": frozenset({"GangIncomplete", "PodsNotCreated", "NotGrouped"}),
     "WorkloadSuspended": frozenset({"PodsNotCreated"}),
     "DomainDeadlock": frozenset({"GateOpens"}),
@@ -160,7 +156,7 @@ MOOT: Mapping[str, frozenset[str]] = {
         {"NeverFits", "NoDomainFits", "NoNodeMatches", "OutsidePool", "QueueMissing"}
     ),
 }
-"""For each reason, the reasons that are omitted if they concern only its objects."""
+"""For each reason, the less precise reasons that are omitted if they concern only its objects."""
 
 RULES: tuple[Rule, ...] = (
     Rule(workload_status.workload_failed, ("workload_statuses",), _has_status),
@@ -306,43 +302,46 @@ NOT_HOLDING = {
     "NotAsPreferred",
     "KaiSilent",
 }
-"""The reasons that don't keep a gang from starting, at least while KAI's scheduler runs."""
+"""The problems that don't keep a gang from starting, at least while KAI's scheduler runs."""
 
 
 class Unknown(Value):
-    """A reason that can be neither found nor ruled out, and the facts that are missing for it."""
+    """A reason that can be neither found nor ruled out, because facts could not be read."""
 
     id: str
+    """The id of the reason."""
     needs: tuple[str, ...]
+    """The kinds of facts that could not be read."""
 
 
 class Examined(Value):
-    """The result of an examination.
-
-    `skipped` are the ids of reasons whose facts were not requested, and `lacking` are these facts.
-    """
+    """The result of an examination of gangs."""
 
     reasons: tuple[Reason, ...]
+    """The reasons that hold, problems first."""
     unknown: tuple[Unknown, ...]
+    """The reasons whose facts could not be read."""
     skipped: tuple[str, ...]
+    """The ids of the reasons whose facts were not requested."""
     lacking: tuple[str, ...] = ()
+    """The kinds of facts that were not requested."""
 
     @property
     def problems(self) -> list[Reason]:
-        """The reasons that are more than warnings."""
+        """The reasons that are problems, without warnings and notes."""
         return [reason for reason in self.reasons if reason.severity == "problem"]
 
 
 def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
-    """Return all reasons of some gangs, with equal reasons as one.
+    """Return all reasons that hold for some gangs, and the reasons that could not be checked.
 
-    Problems come first, and otherwise the order of the table counts. Unless `quoting`, KAI's
-    messages about gangs that no rule explains are omitted, because KAI has not seen facts that are
-    only previewed.
+    Equal reasons of several gangs are one reason. Problems come first, then warnings, then notes,
+    each in the order of the table. Unless `quoting`, rules about messages and silence of schedulers
+    for gangs that no other rule explains are omitted: a scheduler has not seen previewed facts.
     """
     gangs = list(gangs)
     joined = _joined(gangs)
-    # many rules hold for the same gangs
+    # Many rules apply to the same gangs.
     applying_of = cache(
         lambda applies, together: list(filter(applies, joined if together else gangs))
     )
@@ -380,7 +379,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
                 found[position] = list(itertools.chain.from_iterable(map(rule.check, own)))
 
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
-    in_order = sorted(_causes_first(_without_moot(_merged(reasons))), key=_severity)
+    in_order = sorted(_causes_first(_without_superseded(_merged(reasons))), key=_severity)
 
     return Examined(
         tuple(in_order), tuple(unknown.values()), tuple(skipped), tuple(sorted(lacking))
@@ -388,7 +387,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
 
 
 def _joined(gangs: Sequence[Gang]) -> list[Gang]:
-    """Return the gangs, with all pods that belong to no gang as one."""
+    """Return the gangs, with all single pods that belong to no gang joined into one gang."""
     alone = [gang for gang in gangs if gang.ref.kind == Pod.kind]
     if len(alone) < 2:
         return list(gangs)
@@ -409,13 +408,18 @@ def _keeps_from_starting(reason: Reason) -> bool:
     return reason.severity == "problem" and reason.id not in NOT_HOLDING
 
 
-def _without_moot(reasons: list[Reason]) -> list[Reason]:
-    """Drop reasons about objects for which another reason is more precise."""
-    moot = {
-        (id, ref) for reason in reasons for id in MOOT.get(reason.id, ()) for ref in reason.objects
+def _without_superseded(reasons: list[Reason]) -> list[Reason]:
+    """Return the reasons without those for all of whose objects another reason is more precise."""
+    superseded = {
+        (id, ref)
+        for reason in reasons
+        for id in SUPERSEDED.get(reason.id, ())
+        for ref in reason.objects
     }
     return [
-        reason for reason in reasons if not all((reason.id, ref) in moot for ref in reason.objects)
+        reason
+        for reason in reasons
+        if not all((reason.id, ref) in superseded for ref in reason.objects)
     ]
 
 
@@ -427,13 +431,16 @@ _OF_ROOM = {
     "NoNodeGroupHelps",
     "VolumeElsewhere",
 }
-"""Reasons that say which resource is missing where, who uses it, or that nodes come."""
+"""Reasons that say which resource is missing where, who uses it, or whether nodes are added."""
 _OF_VOLUMES = {"VolumeElsewhere", "VolumeUnbound"}
 """Reasons that name the volume that a scheduler only mentions."""
 
 
 def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
-    """Return whether a scheduler's message says less about a remedy than another reason."""
+    """Return whether a reason quotes a scheduler's message that helps little.
+
+    Its remedy is not specific, or one of the other `reasons` says more about the same problem.
+    """
     if reason.id != "SchedulerRefuses":
         return False
     if reason.remedy in (scheduler_messages.UNKNOWN, scheduler_messages.WHOLE_GROUP):
@@ -445,9 +452,10 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons with causes before their effects.
+    """Return the reasons with causes before their effects, which are marked as such (`follows`).
 
-    A scheduler's own message comes after reasons that say more about the fix than the message does.
+    If no cause is a problem, effects stay in place and are not marked. Messages of schedulers that
+    help little come after other reasons.
     """
     vague = [reason for reason in reasons if _says_little(reason, reasons)]
     reasons = [*(reason for reason in reasons if reason not in vague), *vague]
@@ -460,16 +468,16 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
 
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
-    """Return the facts without which a rule can't be judged for these gangs."""
+    """Return the kinds of facts that a rule needs for these gangs."""
     needs = [need for need in rule.needs if need not in ONLY_FOR or any(map(ONLY_FOR[need], gangs))]
     claim_gpus = ROOM in needs and any(map(ONLY_FOR[SLICES], gangs))
     return [*needs, CHANNELS] if claim_gpus else needs
 
 
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons with the same text about several objects as one reason about all of them.
+    """Return the reasons, with equal ones about several objects as one about all of these objects.
 
-    They are in the order of their first occurrence.
+    Reasons are equal if id, text and remedy are. They are in the order of their first occurrence.
     """
     groups = by_key(((reason.id, reason.text, reason.remedy), reason) for reason in reasons)
     return list(map(_merge, groups.values()))
