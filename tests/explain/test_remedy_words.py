@@ -239,7 +239,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "GangIncomplete",
         "a pod can't end, because its node is dead",
         {**ending(), "nodes": dead("gpu-03")},
-        f"Ask the platform team to repair gpu-03, or to delete the node if it is gone for good: this ends {LAST}",
+        f"Ask the platform team to repair gpu-03, or to delete the node if it is gone for good: Kubernetes then deletes {LAST}",
     ),
     ("NothingMade", "the set is new", nothing(59), f"Wait a minute: Grove usually needs seconds. If nothing changes, {LOG[:1].lower()}{LOG[1:]}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),

@@ -363,7 +363,10 @@ def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str) -> N
             "Set the limit of that resource",
         ),
         ("Job.batch is invalid: spec.x: Required value", "Correct the field"),
-        ('pods is forbidden: User "x" cannot create resource "pods"', "Ask the platform team for"),
+        (
+            'pods is forbidden: User "x" cannot create resource "pods"',
+            "Ask the platform team to grant",
+        ),
         ('jobs.batch "a" already exists', "Delete the object that the message names"),
     ],
 )
@@ -393,7 +396,7 @@ def test_a_suspended_object_is_resumed_by_what_created_it() -> None:
     held = WorkloadStatus(job, suspended="spec.suspend", controller=train)
     [reason] = told(job, workload_statuses=(held,)).reasons
     assert (reason.remedy, reason.who) == (
-        "Find out why TrainJob t is suspended, and resume that",
+        "Find out why TrainJob t is suspended, and resume it",
         "you",
     )
     assert reason.commands == (f"kubectl describe trainjob t -n {NAMESPACE}",)

@@ -1,4 +1,4 @@
-"""Reasons about objects that Grove has not created yet, and APIs that are not installed."""
+"""Report objects that Grove has not created or is deleting, and APIs that are not installed."""
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import (
@@ -24,7 +24,7 @@ _OF_GROVE = {"gangs", "cliques"}
 
 
 def kai_missing(gang: Gang) -> Reasons:
-    """Pods use KAI's scheduler, and its APIs are not served."""
+    """Report that pending pods use KAI's scheduler, and its PodGroup API is not served."""
     schedulers = {pod.scheduler for pod in gang.waiting}
     if "pod_groups" not in gang.facts.absent or KAI_SCHEDULER not in schedulers:
         return
@@ -37,7 +37,7 @@ def kai_missing(gang: Gang) -> Reasons:
 
 
 def grove_missing(gang: Gang) -> Reasons:
-    """A PodCliqueSet exists, but the APIs of Grove's other objects are not served."""
+    """Report that a PodCliqueSet exists, but the PodClique or PodGang API is not served."""
     if not gang.pcs or not gang.facts.absent & _OF_GROVE:
         return
     text = "Grove is only partly installed: the PodClique or PodGang API is not served"
@@ -48,7 +48,7 @@ def grove_missing(gang: Gang) -> Reasons:
 
 
 def nothing_made(gang: Gang) -> Reasons:
-    """Nothing was created for the requested object."""
+    """Report that nothing was created for a PodCliqueSet, or no pods for a Workload."""
     if gang.pcs:
         yield from _nothing_of_set(gang, gang.pcs)
     elif gang.ref.kind == "Workload" and not gang.members:
@@ -96,7 +96,7 @@ def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
 
 
 def set_being_deleted(gang: Gang) -> Reasons:
-    """The PodCliqueSet is being deleted, and finalizers keep it."""
+    """Report that the PodCliqueSet is being deleted and still exists."""
     pcs = gang.pcs
     if pcs is None or pcs.deleted_at is None:
         return
@@ -116,7 +116,7 @@ def set_being_deleted(gang: Gang) -> Reasons:
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:
-    """PodCliques and pods name a PodGang that does not exist, or there is none at all."""
+    """Report that pods name a PodGang that does not exist, or the set has PodCliques but none."""
     pcs = gang.pcs
     if not pcs:
         return
@@ -137,7 +137,10 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 
 
 def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
-    """Return the remedy if there is no PodGang: Grove creates a deleted one again."""
+    """Return the remedy for a missing PodGang.
+
+    Grove creates a deleted PodGang again within seconds, unless it reports errors.
+    """
     log = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log
@@ -145,7 +148,7 @@ def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
 
 
 def _later(remedy: str) -> str:
-    """Return a remedy as the second half of a sentence."""
+    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
     return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
@@ -171,12 +174,12 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
 
 
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
-    """Grove replaces the PodGangs of a set after an upgrade."""
+    """Report that Grove is replacing the PodGangs of a set after an upgrade."""
     pcs = gang.pcs
     if not pcs or not _migrates(pcs):
         return
 
-    text = f"Grove is replacing the PodGangs of {pcs.name} by those of its new release"
+    text = f"Grove is replacing the PodGangs of {pcs.name} with those of its new release"
     evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")
     remedy = (
         "Wait: this takes seconds. If it takes longer, ask the platform team to read the log of"
@@ -195,5 +198,5 @@ def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
 
 
 def said_when(error: LastError, now: float) -> str:
-    """Return an error with its age, because Grove does not remove old errors."""
+    """Return the text of an error with its age, because Grove does not remove old errors."""
     return with_age(error.text, error.time, now)

@@ -1,4 +1,4 @@
-"""Reasons why pods are not handed to KAI yet: gates, and pods without a PodGroup."""
+"""Report pods that KAI does not get: they have gates, no PodGroup or another scheduler."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,11 @@ _WAIT = (
     "Wait up to three minutes, until Grove checks again. If it takes longer, ask the platform"
     " team for the log of Grove's operator"
 )
-"""Covers pods added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
+"""The remedy if Grove has to act.
+
+Its time is long enough for pods that are added to a replica of a scaling group:
+https://github.com/ai-dynamo/grove/issues/847.
+"""
 K = TypeVar("K", str, tuple[str, str, str])
 V = TypeVar("V")
 
@@ -34,12 +38,12 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
-    """Return the values of each key, in the order of the keys."""
+    """Return each key with its values, sorted by key."""
     return sorted(by_key(pairs).items(), key=lambda group: group[0])
 
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
-    """A pod has Grove's gate, and its PodGang does not refer to it."""
+    """Report that pods have Grove's gate, and the PodGang does not refer to them."""
     _, pods = _gated(gang)
     if pods:
         text = f"Grove has not added {counted(pods, 'pod')} of {gang.ref.name} to the gang yet"
@@ -49,7 +53,7 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
-    """A pod with Grove's gate waits for a gang that does not exist."""
+    """Report that pods have Grove's gate, and a PodGang that must come first does not exist."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
@@ -63,7 +67,7 @@ def gate_base_missing(gang: Gang) -> Reasons:
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
-    """A pod with Grove's gate waits for another gang."""
+    """Report that pods have Grove's gate, and another gang must be scheduled first."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for base in bases.gangs if gated else ():
@@ -86,7 +90,10 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield the unmet conditions for Grove to consider a gang scheduled."""
+    """Yield why Grove does not consider the gang of `base` scheduled, with evidence.
+
+    Yield nothing if Grove considers it scheduled.
+    """
     if not bases.noted:
         yield from _below_minimum(index, base)
     elif not base.scheduled:
@@ -100,7 +107,7 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
-    """Yield the PodCliques with fewer scheduled pods than their minimum."""
+    """Yield the PodCliques with fewer scheduled pods than their minimum, as text with evidence."""
     for part in base.parts:
         clique = index.cliques.get((base.namespace, part.name))
         if clique and clique.scheduled < part.minimum:
@@ -109,7 +116,7 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]
 
 
 def gate_opens(gang: Gang) -> Reasons:
-    """Pods still have Grove's gate although its conditions are met."""
+    """Report that pods still have Grove's gate although its conditions are met."""
     gated, others = _gated(gang)
     if others or not gated or any(gate_base_gang(gang)) or any(gate_base_missing(gang)):
         return
@@ -123,7 +130,10 @@ def gate_opens(gang: Gang) -> Reasons:
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods with Grove's gate that the PodGang refers to, and the other pods with it."""
+    """Return the pods with Grove's gate: those that the PodGang refers to, and the others.
+
+    Both lists are empty if there is no PodGang.
+    """
     if not gang.pod_gang:
         return [], []
     named = {name for part in gang.pod_gang.parts for name in part.pods}
@@ -134,6 +144,7 @@ def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
 
 
 def gate_foreign(gang: Gang) -> Reasons:
+    """Report that pods have a scheduling gate that is neither Grove's nor Kueue's."""
     foreign = (
         (gate, pod)
         for pod in gang.pods
@@ -160,9 +171,9 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """A pod names a Workload, or a group of a Workload, that does not exist.
+    """Report that pods name a Workload, or a group of a Workload, that does not exist.
 
-    A pod with a PodGroup does not need it: the Workload was deleted, or the top owner opts out.
+    Pods in an existing KAI PodGroup are not reported, because they no longer need the Workload.
     """
     named = (
         (_missing_workload(gang.index, pod), pod)
@@ -173,7 +184,7 @@ def workload_missing(gang: Gang) -> Reasons:
 
 
 def pod_group_missing(gang: Gang) -> Reasons:
-    """A pod names a KAI PodGroup that doesn't exist."""
+    """Report that pods name a KAI PodGroup that does not exist."""
     field = f"metadata.annotations[{POD_GROUP_NAME}]"
     pods = (
         pod
@@ -185,9 +196,9 @@ def pod_group_missing(gang: Gang) -> Reasons:
 
 
 def opt_out_without_effect(gang: Gang) -> Reasons:
-    """A pod opts out of the Workload API, but still has the mark that keeps KAI from grouping it.
+    """Report that pods opt out of the Workload API, but an annotation keeps KAI from grouping them.
 
-    The leader removes the mark within a second. A pod in an existing PodGroup needs the mark.
+    Our leader removes the annotation within a second. Pods in an existing PodGroup need it.
     """
     skipped = [
         pod
@@ -215,9 +226,9 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
-    """Yield the reasons for objects that do not exist.
+    """Yield a reason for each object that pods name and that does not exist.
 
-    `named` has (kind, name, field) of each missing object, with a pod that names it.
+    `named` has ((kind, name, field), pod) for each pod that names such an object in the field.
     """
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
@@ -229,10 +240,10 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """Return (kind, name, field) of the missing object, or None.
+    """Return (kind, name, field) of a missing object that a pod needs, or None if it has all.
 
-    A PodGroup needs its Workload, but not the template from which it was made. It has its own
-    policy, and the template may have been changed, or be inside a composite template.
+    `field` is the field that names the object. A PodGroup needs its Workload, but not the template
+    in it from which it was created: the template may have been changed or be nested.
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
@@ -254,7 +265,7 @@ def _missing_part(
 
 
 def not_grouped(gang: Gang) -> Reasons:
-    """A pod uses KAI's scheduler, has no PodGroup, and nothing else holds it back."""
+    """Report that KAI's pod-grouper has not created a PodGroup for pods that need one."""
     untaken = (
         pod
         for pod in gang.waiting
@@ -303,9 +314,9 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 
 def wrong_scheduler(gang: Gang) -> Reasons:
-    """Pods with a topology constraint use a scheduler that does not know it."""
+    """Report that pods with a topology constraint use a scheduler that does not read it."""
     if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
-        return  # Grove hands it to another backend, such as Kueue, which has it placed
+        return  # Grove hands the gang to another backend, such as Kueue, which reads constraints.
     others = (
         (pod.scheduler, pod)
         for pod in gang.pods
@@ -314,7 +325,7 @@ def wrong_scheduler(gang: Gang) -> Reasons:
     )
     for name, pods in grouped(others):
         if name != DEFAULT_SCHEDULER and name in schedulers(gang.index):
-            continue  # a profile of Grove may be for it, and nobody here knows what it reads
+            continue  # Grove may have a profile for it. Whether it reads constraints is not known.
         objects = refs(pods)
         constraint = "with a topology constraint"
         use = counted(pods, f"pod {constraint} uses", f"pods {constraint} use")

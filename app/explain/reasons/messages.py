@@ -1,4 +1,4 @@
-"""Messages about pods: of KAI, other schedulers, kubelets and the controllers of the pods.
+"""Find messages about pods, written by KAI, other schedulers, kubelets and controllers.
 
 This module also says what KAI's silence means.
 """
@@ -19,7 +19,7 @@ from app.facts.kubernetes.pod import RUNS, Pod, Stalled
 from app.facts.labels import KAI_SCHEDULER
 
 US = "grove-admission"
-"""The source of our events. They report reasons again, so they are never quoted as a reason."""
+"""The source of our own events. They repeat reasons, so they are not quoted as reasons."""
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 """The components of KAI that write events."""
@@ -32,7 +32,11 @@ _SOON = 60.0
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
-    """Return what KAI's silence about pending gangs means, given when they were requested."""
+    """Return what KAI's silence about pending gangs means.
+
+    `asked` is when their workload was created, in seconds since 1970. It is the start of the
+    silence if no pending pod has a known age.
+    """
     waiting = [gang for gang in gangs if gang.waits]
     schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
     if schedulers and KAI_SCHEDULER not in schedulers:
@@ -55,9 +59,9 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return the seconds for which pods have been pending, or 0 if that is not known.
+    """Return the age of the oldest pending pod in seconds, or 0 if no age is known.
 
-    Other pods of the gang may have been running for long.
+    Without such a pod, count from `asked`. Running pods of the gang may be much older.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -66,12 +70,11 @@ def _age(waiting: Sequence[Gang], asked: float | None) -> float:
 
 
 def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
-    """Return KAI's messages about pending gangs, unchanged, with their age if it is known."""
+    """Return KAI's messages about pending gangs, each on one line and with its age if known."""
     words: dict[str, None] = {}
     for gang in gangs:
         if gang.waits:
             for said, time in _words_about(gang):
-                # on one line, because KAI's messages have line breaks
                 words[with_age(" ".join(said.split()), time, gang.facts.now)] = None
     return tuple(words)
 
@@ -91,7 +94,11 @@ _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodG
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
-    """Return KAI's newest message that it can't place a gang, with its time, or None."""
+    """Return KAI's newest message that it can't place a gang, with its time, or None.
+
+    If the PodGroup has no message, and KAI's newest event about it or a pending pod reports
+    something else than a failure, older messages no longer apply.
+    """
     uids = {pod.uid for pod in gang.waiting}
     if gang.pod_group:
         uids.add(gang.pod_group.uid)
@@ -103,13 +110,14 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 def waiting_for(gang: Gang) -> float:
-    """Return the seconds for which pods of a gang have been pending, or 0 if not known."""
+    """Return the seconds for which pods of a gang have been pending, or 0 if that is unknown."""
     return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
 
 
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
-    """Return messages and times: of the PodGroup, or else of its pods, or else of events about
-    them.
+    """Return KAI's messages about a gang with their times.
+
+    They are from the PodGroup's status, or else from its pods' conditions, or else from events.
     """
     group = gang.pod_group
     if group and group.said:
@@ -141,10 +149,10 @@ def is_of_kai(event: Event) -> bool:
 
 
 class Words(Value):
-    """A message of a component about an object."""
+    """A message that a component wrote about an object."""
 
     source: str
-    """The component."""
+    """The name of the component."""
     text: str
     """The message, on one line."""
     time: float | None = None
@@ -158,17 +166,18 @@ class Words(Value):
 
 
 def words_of(event: Event, source: str = "") -> Words:
-    """Return the words of an event on one line."""
+    """Return the message of an event. `source` is the component if the event does not name one."""
     said_by = event.source or source or "an event"
     return Words(said_by, one_line(event.message), event.time, event.reason)
 
 
 def one_line(text: str) -> str:
+    """Return a text on one line, without a period at its end."""
     return " ".join(text.split()).rstrip(".")
 
 
 def scheduler_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest message of a pod's scheduler, from its condition or an event."""
+    """Return the newest message of a pod's scheduler, from a condition or an event, or None."""
     found = []
     if pod.unscheduled:
         found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))
@@ -180,9 +189,10 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> Mapping[str, int]:
-    """Return the names of schedulers that have placed pods here, or said why they didn't.
+    """Return the schedulers by name, with the number of pods that they have judged.
 
-    Each has the number of these pods. The schedulers of Kubernetes and KAI are always listed.
+    These pods have a node, or a message about why they have none. The schedulers of Kubernetes and
+    KAI are always listed.
     """
 
     def look() -> Counter[str]:
@@ -197,7 +207,8 @@ def schedulers(index: Index) -> Mapping[str, int]:
 def usual_schedulers(index: Index) -> list[str]:
     """Return the names of the schedulers with the most pods, in alphabetical order.
 
-    Anybody can create a pod on a node that names any scheduler, so there may be as many as pods.
+    Anybody can create a pod on a node that names any scheduler, so there may be as many schedulers
+    as pods.
     """
 
     def look() -> list[str]:
@@ -214,9 +225,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest warning about a pod since it has a node, unless a scheduler wrote it.
+    """Return the newest warning about a pod since it got its node, or None.
 
-    If no warning says more than the state of a container, its state is quoted.
+    Warnings of schedulers and autoscalers do not count. If every warning only repeats the state of
+    a container, return the message in that state, or None if it has none.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):
@@ -248,7 +260,10 @@ CRASHES = "CrashLoopBackOff"
 
 
 def stalled_words(container: Stalled, now: float) -> str:
-    """Return the state of a container that does not run, or of an init container that does."""
+    """Return in words the state of a container that does not run, or of a running init container.
+
+    An example is `Container main is in CrashLoopBackOff (3 restarts)`.
+    """
     kind = "Init container" if container.init else "Container"
     if container.reason == RUNS:
         since = container.since
@@ -265,7 +280,10 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return why another component's pod does not run: the newest message, or else its state."""
+    """Return why another component's pod does not run, or "" if that is not known.
+
+    It is the newest message about the pod, or else the state of its containers.
+    """
     now = index.facts.now
     if not pod.node:
         words = scheduler_words(index, pod)
@@ -285,9 +303,9 @@ def is_about_a_domain(words: Words) -> bool:
 
 
 def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
-    """Yield the newest warning about each object that creates pods, newest first.
+    """Yield each object that creates pods with the newest warning about it, newest first.
 
-    `uids` are the uids of objects in `namespace`.
+    `uids` are the uids of these objects, which are in `namespace`.
     """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
@@ -300,7 +318,10 @@ def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[t
 
 
 def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
-    """Return the UIDs of objects that create a gang's pods: owners of the pods and the PodGroup."""
+    """Return the uids of the objects that create a gang's pods, without duplicates.
+
+    They are the owners of the pods and of the PodGroup, the PodCliques and the PodCliqueSet.
+    """
     uids = [pod.owner for pod in pods if pod.owner]
     uids += [clique.uid for member in gang.members if (clique := member.clique)]
     if gang.pod_group:
@@ -311,7 +332,7 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 
 
 def words_about(index: Index, ref: Ref) -> Words | None:
-    """Return the newest warning about an object of which only the name is known."""
+    """Return the newest warning about an object of which only the name is known, or None."""
 
     def look() -> dict[Ref, Event]:
         newest: dict[Ref, Event] = {}
@@ -327,6 +348,9 @@ def words_about(index: Index, ref: Ref) -> Words | None:
 
 
 def is_of_autoscaler(event: Event) -> bool:
-    """Return whether an event announces a new node. Karpenter also nominates existing nodes."""
+    """Return whether an autoscaler wrote an event about new nodes.
+
+    Karpenter also nominates existing nodes for pods. Those events do not count.
+    """
     exists = event.reason == "Nominated" and "node/" in event.message
     return event.source in _AUTOSCALERS and not exists

@@ -1,4 +1,4 @@
-"""Reasons about missing pods of a gang, with what their controllers say."""
+"""Report gangs with too few pods, and quote the controllers that should create the pods."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from app.explain.reasons.reason import (
     listed,
     to_describe,
 )
-from app.explain.reasons.uncreated_pods import what_creates
+from app.explain.reasons.uncreated_pods import advice_on
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
@@ -28,7 +28,7 @@ from app.facts.labels import KAI_SCHEDULER
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
-    """Fewer pods than the minimum exist, and Grove's gate does not explain it."""
+    """Report that fewer pods than the minimum exist, and none of them has Grove's gate."""
     short = _short_of_pods(gang)
     if not short or gang.whole.is_satisfied or gang.whole.is_ready:
         return
@@ -51,7 +51,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         names = listed(f"{pod.name} ({pod.phase})" for pod in ended)
         text += f". {names} {'has' if len(ended) == 1 else 'have'} ended, and KAI does not count"
         text += " it" if len(ended) == 1 else " them"
-    remedy = _what_ends(gang, gone)
+    remedy = _remedy_for_gone(gang, gone)
     commands: tuple[str, ...] = ()
     if gone and all(pod.deleting is None for pod in gone):
         names = shlex.join(pod.name for pod in gone)
@@ -71,7 +71,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
 
 
 def _ended(gang: Gang) -> list[Pod]:
-    """Return the pods of a gang that have ended, unless Grove replaces them."""
+    """Return the finished pods of a PodGroup, sorted by name, or [] for a gang of Grove."""
     if gang.is_of_grove or gang.pod_group is None:
         return []
     of_group = gang.index.pods_of_group.get(gang.pod_group.key, ())
@@ -79,9 +79,9 @@ def _ended(gang: Gang) -> list[Pod]:
 
 
 def _of_other_schedulers(gang: Gang) -> list[Pod]:
-    """Return the pods of the workload that use another scheduler, so that KAI doesn't count them.
+    """Return the running and pending pods of the gang's workload that use another scheduler.
 
-    They have an owner in common with the pods of the gang or with its PodGroup.
+    KAI doesn't count them. They share an owner with the pods of the gang or with its PodGroup.
     """
     if gang.pod_group is None:
         return []
@@ -96,7 +96,7 @@ def _of_other_schedulers(gang: Gang) -> list[Pod]:
 
 
 def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
-    """Return the consequence if other schedulers have pods of a gang, and the remedy."""
+    """Return `text` with a note that other schedulers place these pods, and the remedy."""
     names = listed(pod.name for pod in pods)
     schedulers = listed(sorted({pod.scheduler for pod in pods}))
     has = "has placed" if all(pod.node for pod in pods) else "places"
@@ -111,18 +111,21 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
 
 
 def _of_makers(gang: Gang) -> tuple[str, str, Who]:
-    """Return the messages of the controllers that create the pods, the remedy, and who can act."""
+    """Return the newest message of a controller that creates the pods, the remedy, and who can act.
+
+    The message is "" if there is none.
+    """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     if told is None:
         return "", _why_no_pods(gang), "you"
 
     maker, words = told
-    meaning, remedy, who = what_creates(maker, words, of_kai=gang.is_of_kai)
+    meaning, remedy, who = advice_on(maker, words, of_kai=gang.is_of_kai)
     return f". About {maker}, {words.quoted(gang.facts.now)}{meaning}", remedy, who
 
 
 def group_incomplete(gang: Gang) -> Reasons:
-    """Kubernetes' own PodGroup needs more pods together than there are."""
+    """Report that a group of the Workload API needs more pods together than exist."""
     for (group, minimum), pods in by_key(_named_groups(gang)).items():
         own = [pod for pod in gang.facts.pods if _named_group(gang.index, pod) == (group, minimum)]
         alive = [pod for pod in own if pod.is_alive and pod.namespace == group.namespace]
@@ -153,7 +156,10 @@ def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:
 
 
 def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
-    """Return the group of the Workload API that a pod is in, and how many pods it needs."""
+    """Return the group of the Workload API that a pod is in, and the pods that it needs together.
+
+    Return None if the pod is in no group, or if its group has no minimum.
+    """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
         if group and group.minimum:
@@ -168,9 +174,9 @@ def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
 
 
 def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
-    """Return the pods of parts that have failed or are terminating.
+    """Return the finished and terminating pods of some parts of a gang of Grove.
 
-    Grove does not replace them.
+    Grove creates no replacements while they exist.
     """
     pod_gang = gang.pod_gang
     if not pod_gang:
@@ -183,10 +189,8 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
     ]
 
 
-def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
-    """Return the remedy that makes room for replacements of pods that are gone, or ""
-    if none are.
-    """
+def _remedy_for_gone(gang: Gang, gone: Sequence[Pod]) -> str:
+    """Return how to get finished and terminating pods replaced, or "" if there are none."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
         return _end_of(gang, terminating)
@@ -207,28 +211,28 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     if dead:
         return (
             f"Ask the platform team to repair {listed(dead)}, or to delete the node if it is gone"
-            f" for good: this ends {names}"
+            f" for good: Kubernetes then deletes {names}"
         )
     return f"Wait until Kubernetes has deleted {names}"
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
-    """Return the parts that lack pods, if Grove's gates hold none.
+    """Return the parts with fewer pods than their minimum, or [] if another reason explains that.
 
-    Parts that can reach their minimum are omitted.
+    Parts whose minimum exceeds their replicas are omitted, unless there are no others.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
-        return []  # as in a namespace that ends: nothing more is made
+        return []  # Grove creates no more pods, for example because the namespace is being deleted.
     if any(min_above_replicas(gang)):
-        return []  # they can't exist
+        return []  # MinAboveReplicas says why the pods can't exist.
     short = [member for member in gang.members if len(member.pods) < member.minimum]
     return [member for member in short if member.minimum <= member.replicas] or short
 
 
 def _last_errors(members: Iterable[Member], now: float) -> str:
-    """Return Grove's last errors about the PodCliques, with their age."""
+    """Return Grove's first error about the parts' PodCliques with its age, or "" without one."""
     cliques = (member.clique for member in members if member.clique)
     said = (said_when(error, now) for clique in cliques for error in clique.errors)
     first = next(said, "")
@@ -236,7 +240,7 @@ def _last_errors(members: Iterable[Member], now: float) -> str:
 
 
 def _why_no_pods(gang: Gang) -> str:
-    """Return where to look if pods are not created and no message says why."""
+    """Return the remedy for missing pods if no message says why they are missing."""
     if gang.is_of_grove:
         return (
             "Find out why the PodClique creates no pods: check its status.lastErrors and the"

@@ -1,4 +1,4 @@
-"""Reasons from controllers' messages about pods that they cannot create."""
+"""Report pods that controllers cannot create, and find the remedies for their messages."""
 
 from collections.abc import Iterator
 
@@ -62,8 +62,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("cannot create resource",),
-        "Ask the platform team for the right that the message names: the controller's account"
-        " lacks it.",
+        "Ask the platform team to grant the controller's account the permission that the message"
+        " names.",
         "platform",
     ),
     (
@@ -94,18 +94,22 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
 )
-"""The remedies for messages of controllers. The first row with a text in the message applies."""
+"""The advice on messages of controllers: (texts, remedy, who can act).
+
+The first row with a text that is in the message applies.
+"""
 
 
 def waits_for_leader(words: Words) -> bool:
-    """Return whether JobSet makes no followers because their leader has no node yet."""
+    """Return whether JobSet creates no followers because their leader has no node yet."""
     return any(part in words.text for part in _LEADER)
 
 
-def what_creates(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]:
-    """Return the cause in a controller's message, the remedy, and who can act.
+def advice_on(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]:
+    """Return an explanation of a controller's message, the remedy, and who can act.
 
-    `of_kai` says whether KAI places the pods.
+    The explanation is "" if the message needs none. `maker` is the object that the message is
+    about, and `of_kai` says whether KAI places its pods.
     """
     if waits_for_leader(words) and not of_kai:
         return (
@@ -130,21 +134,21 @@ def what_creates(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, W
 
 
 def pods_not_created(gang: Gang) -> Reasons:
-    """The controller of a workload says that it can't create pods."""
+    """Report that the controller of a workload says that it can't create pods."""
     event = next(_refusals(gang), None)
     if event is None:
         return
     words = words_of(event, "its controller")
     said = f"About {event.about}, {words.quoted(gang.facts.now)}{_about_group(gang, words)}"
     of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
-    meaning, remedy, who = what_creates(event.about, words, of_kai=of_kai)
+    meaning, remedy, who = advice_on(event.about, words, of_kai=of_kai)
     text = f"{gang.ref} has no pods. {said}{meaning}"
     if gang.pods:
         workload = next((pod.made_for[0] for pod in gang.pods if pod.made_for), gang.ref)
         text = f"Not all pods of {workload} could be created. {said}{meaning}"
     evidence = Evidence(event.about, f"event {event.reason}", event.message)
     objects = (gang.ref,)
-    # the other reasons tell why the leader has no node
+    # Other reasons say why the leader has no node.
     follows = waits_for_leader(words) and not of_kai and any(not pod.node for pod in gang.pods)
     yield about(
         evidence,
@@ -159,7 +163,7 @@ def pods_not_created(gang: Gang) -> Reasons:
 
 
 def _about_group(gang: Gang, words: Words) -> str:
-    """Return what Volcano says of the PodGroup NAMESPACE:NAME in a message, "" if nothing."""
+    """Return the newest warning about the PodGroup (NAMESPACE:NAME) that a message names, or ""."""
     space, _, name = words.text.partition("PodGroup ")[2].partition(" ")[0].partition(":")
     group = Ref("PodGroup", space, name)
     said = words_about(gang.index, group) if space == gang.namespace and name else None
@@ -167,10 +171,10 @@ def _about_group(gang: Gang, words: Words) -> str:
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:
-    """Yield the last messages of controllers about pods that they cannot create, newest first.
+    """Yield the messages of controllers about pods that they cannot create, newest first.
 
-    Messages that are older than the newest pod no longer apply. GangIncomplete quotes the messages
-    about a gang below its minimum.
+    Messages that are older than the newest pod no longer apply. There are none for a gang with
+    fewer pods than its minimum, because GangIncomplete quotes them.
     """
     if not gang.pods:
         yield from warnings_about(gang.index, gang.ref)

@@ -1,4 +1,4 @@
-"""Reasons in the status of a workload: it has failed, or is suspended."""
+"""Report workloads that have failed or are suspended, according to their status or events."""
 
 import shlex
 
@@ -13,18 +13,18 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 
 def is_made_for_workload(gang: Gang) -> bool:
-    """Return whether the gang is, or was created for, a workload such as a Job."""
+    """Return whether the gang stands for a workload such as a Job, or was created for one."""
     return bool(_workloads(gang))
 
 
 def _status(gang: Gang) -> WorkloadStatus | None:
-    """Return the status of the workload that a gang was created for, if it is known."""
+    """Return the first known status of the workloads that a gang was created for, or None."""
     found = (status_of(gang.index, ref) for ref in _workloads(gang))
     return next(filter(None, found), None)
 
 
 def _workloads(gang: Gang) -> list[Ref]:
-    """Return the workloads that a gang is, or was created for."""
+    """Return the workloads that a gang stands for or was created for."""
     refs = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
     refs += _made_for_group(gang.index, gang)
     return [ref for ref in refs if ref.kind in _KINDS]
@@ -34,7 +34,7 @@ _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
-    """Return the workloads of a gang whose pods have all ended."""
+    """Return the workloads that the pods of a gang were created for if all pods have ended."""
     group = gang.pod_group
     if gang.pods or group is None:
         return ()
@@ -42,7 +42,7 @@ def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
 
 
 def workload_failed(gang: Gang) -> Reasons:
-    """The workload has failed for good, and its controller creates no more pods."""
+    """Report that the workload has failed for good: its controller creates no more pods."""
     status = _status(gang)
     if status is None or status.ended != FAILED:
         return
@@ -66,7 +66,10 @@ def workload_failed(gang: Gang) -> Reasons:
 
 
 def workload_suspended(gang: Gang) -> Reasons:
-    """The workload is suspended, and Kueue, which may have done that, says nothing about it."""
+    """Report that the workload is suspended, and not by Kueue.
+
+    If Kueue has a Workload for it, or its pods have a label of Kueue, other reasons apply.
+    """
     status = _status(gang)
     if status is None or not status.suspended or status.ended:
         return
@@ -81,7 +84,7 @@ def workload_suspended(gang: Gang) -> Reasons:
     if owner:
         see = owner
         text += f". {owner} created it, and decides whether it is suspended"
-        remedy = f"Find out why {owner} is suspended, and resume that"
+        remedy = f"Find out why {owner} is suspended, and resume it"
         if gang.index.kueue_of_controller.get(owner):
             remedy = f"Ask the platform team to read the log of Kueue, which should resume {owner}"
             who = "platform"
@@ -90,7 +93,7 @@ def workload_suspended(gang: Gang) -> Reasons:
         text += ". It has the label of a queue of Kueue, and Kueue has created no Workload for it"
         remedy = (
             "Ask the platform team whether Kueue runs and manages this kind of workload in"
-            f" namespace {ref.namespace}: it starts it once there is quota"
+            f" namespace {ref.namespace}: Kueue starts it once there is quota"
         )
     evidence = Evidence(ref, status.suspended, "true")
     objects = tuple(dict.fromkeys((ref, gang.ref)))

@@ -121,7 +121,7 @@ MADE = (
         "PodGangMigrationInProgress",
         "Grove says so",
         {"sets": (pcs(conditions=(MIGRATES,)),)},
-        "Grove is replacing the PodGangs of llm by those of its new release",
+        "Grove is replacing the PodGangs of llm with those of its new release",
         "wait",
         {"sets": (pcs(conditions=(replace(MIGRATES, status="False"),)),)},
     ),
