@@ -1,4 +1,4 @@
-"""Reasons about gangs that Kueue holds back or has evicted, in Kueue's words.
+"""Report gangs that Kueue holds back or has evicted, in Kueue's words.
 
 The states are those that Kueue's controllers write, at commit ff69552 of kubernetes-sigs/kueue
 (https://github.com/kubernetes-sigs/kueue/tree/ff69552), below `pkg`:
@@ -53,7 +53,7 @@ def in_kueue(gang: Gang) -> bool:
 
 
 def kueue_holds(gang: Gang) -> Reasons:
-    """Kueue has not admitted a gang, or has evicted it, and says why."""
+    """Report that Kueue has not admitted the gang, has evicted it, or does not start its pods."""
     held = _held(gang)
     workload = _workload_of(gang)
     if workload is None:
@@ -91,7 +91,7 @@ def kueue_holds(gang: Gang) -> Reasons:
 
 
 def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
-    """Kueue admitted a workload a while ago, but it still has no pods."""
+    """Yield a reason if Kueue admitted a workload over a minute ago, and it still has no pods."""
     admitted = workload.condition("Admitted")
     if admitted is None or not admitted.holds or workload.holds("Finished"):
         return
@@ -112,7 +112,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
 
 
 def waits_for_checks(gang: Gang) -> bool:
-    """Return whether a gang has quota of Kueue, and waits for AdmissionChecks.
+    """Return whether Kueue has reserved quota for a gang, which still waits for AdmissionChecks.
 
     One of the checks may ask an autoscaler for nodes.
     """
@@ -123,7 +123,7 @@ def waits_for_checks(gang: Gang) -> bool:
 
 
 def kueue_may_evict(gang: Gang) -> Reasons:
-    """Kueue has admitted a gang, and evicts it if its pods are not ready in time."""
+    """Report that Kueue has admitted the gang, and evicts it if its pods are not ready in time."""
     workload = _workload_of(gang)
     if workload is None or not workload.holds("Admitted") or workload.holds("Evicted"):
         return
@@ -167,7 +167,10 @@ def _workload_of(gang: Gang) -> KueueWorkload | None:
 
 
 def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
-    """Yield the Workloads of a gang: by owner, by name, or by names of its pods' owners."""
+    """Yield Kueue's Workloads of a gang, the surest first. One may occur more than once.
+
+    They are found by their owner, by the name of the gang, and by the names of the pods' owners.
+    """
     if not gang.facts.kueue_workloads:
         return
     index = gang.index
@@ -184,7 +187,8 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
         owner.name for pod in pods for owner in (*pod.made_for, pod.controller) if owner
     )
     for name in owners:
-        # a Workload of a JobSet has the pods of the Job NAME-JOB-0; no object has a longer name
+        # Pods of JobSet NAME have the owner NAME-JOB-0, so the beginnings of its name are tried
+        # too. Anybody can write an owner's name; no object has one longer than MAX_SUBDOMAIN.
         while name and len(name) <= MAX_SUBDOMAIN:
             yield from index.kueue_of_name.get((gang.namespace, name), ())
             name = name.rpartition("-")[0]
@@ -193,7 +197,10 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
 def state_of(
     index: Index, workload: KueueWorkload, held: Sequence[Pod] = ()
 ) -> tuple[str, Help] | None:
-    """Return Kueue's message about a Workload and the remedy, or None if Kueue lets it run."""
+    """Return Kueue's message about a Workload and the remedy, or None if Kueue lets it run.
+
+    `held` are its pods with a gate of Kueue.
+    """
     evicted = workload.condition("Evicted")
     if not workload.active:
         return _not_active(workload, evicted, index.facts.now)
@@ -227,20 +234,20 @@ def _not_active(
 
 
 def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> tuple[str, Help]:
-    """Return the text for a Workload that was evicted and not admitted again."""
+    """Return the text and the remedy for a Workload that was evicted and not admitted again."""
     now = index.facts.now
     often = _times(workload.requeues)
-    often = f", put back {often}" if often else ""
+    often = f", requeued {often}" if often else ""
     how, helps = _why_evicted(index, workload, evicted)
     words = f"Kueue evicted it ({how}){often}: {_said(evicted, now)}"
 
     reserved = workload.condition("QuotaReserved")
     by_timeout = evicted.reason == "PodsReadyTimeout"
     if at := _next_try(workload, now):
-        words += f"; it does not try it again before {at}"
+        words += f"; Kueue does not try again before {at}"
         helps = helps if by_timeout else Help(f"Wait until {at}.", "wait")
     elif reserved and reserved.holds:
-        words += "; it is stopping its pods"
+        words += "; Kueue is stopping its pods"
     elif reserved and reserved.message != evicted.message and _NOT_YET not in reserved.message:
         what, next_helps = _without_quota(index, workload)
         words += f"; now {what}"
@@ -256,9 +263,9 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 def _why_evicted(
     index: Index, workload: KueueWorkload, evicted: KueueCondition
 ) -> tuple[str, Help]:
-    """Return the reason of an eviction, the workload that replaced it, and the remedy."""
+    """Return the cause of an eviction and the remedy. The cause names a preempting Workload."""
     if evicted.reason.endswith("Stopped") and workload.holds("Requeued"):
-        # the queue was started again
+        # The queue has been started again.
         return evicted.reason, help_for(index, workload, "Evicted ")
     preempted = workload.condition("Preempted")
     if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
@@ -273,13 +280,13 @@ def _names(other: KueueWorkload, evicted: KueueCondition) -> bool:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the earliest time of Kueue's next attempt to admit a Workload, or "" if not known."""
+    """Return the earliest time of Kueue's next attempt to admit a Workload, or "" if unknown."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 
 
 def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
-    """Return the text for a Workload without quota.
+    """Return the text and the remedy for a Workload without quota.
 
     If its ClusterQueue is not active, the text includes the reason for that.
     """
@@ -301,7 +308,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     else:
         helps = help_for(index, workload, f"{reserved.message} ({reserved.reason})")
 
-    # its time says since when it is so, and not since when Kueue says this
+    # The condition's time is when the quota was last lost, not when this message was written.
     lasts = f" for {ago(now - reserved.time)}" if reserved.time is not None and now else ""
     if helps.of_quota:
         return f"it {'has waited' if lasts else 'waits'} for quota{lasts}: {said}", helps
@@ -309,7 +316,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
 
 
 def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
-    """Return the text for a Workload with quota whose AdmissionChecks are not done."""
+    """Return the text and the remedy for a Workload that has quota and is not admitted yet."""
     checks = [check for check in workload.checks if check.state != READY]
     if not checks:
         admitted = workload.condition("Admitted")
@@ -327,11 +334,11 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
     words += f" (flavor {listed(workload.flavors)})" if workload.flavors else ""
     evicted = workload.condition("Evicted")
     if evicted and evicted.message.startswith(_PREVIOUSLY):
-        words += f"; before, it said: {one_line(evicted.message.removeprefix(_PREVIOUSLY))}"
+        words += f"; previously: {one_line(evicted.message.removeprefix(_PREVIOUSLY))}"
     if at := _next_try(workload, now):
-        words += f"; Kueue does not try it again before {at}"
+        words += f"; Kueue does not try again before {at}"
     return words, Help(
-        "Wait until the AdmissionChecks are Ready, or ask the platform team what keeps them"
+        "Wait until the AdmissionChecks are Ready, or ask the platform team what delays them"
         " (for a ProvisioningRequest, the autoscaler).",
         "platform",
         (
@@ -344,9 +351,9 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 def _check(check: KueueCheck, now: float) -> str:
     told = one_line(check.message)
     state = check.state or "Pending"
-    is_state = f"is {state}"
+    is_state = f"is in state {state}"
     if check.time is not None and now:
-        is_state = f"has been {state} for {ago(now - check.time)}"
+        is_state = f"has been in state {state} for {ago(now - check.time)}"
     words = f"AdmissionCheck {check.name}, which {is_state}"
     words += f" after {counted(check.retries, 'retry')}" if check.retries else ""
     return f"{words}: {told}" if told else words
@@ -365,8 +372,9 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 
 
 def _queue_of(index: Index, workload: KueueWorkload) -> str:
-    """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`, as far as
-    it is known.
+    """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`.
+
+    What is not known is omitted. Flavors are those of an admitted Workload.
     """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     behind = workload.cluster_queue or (queue.cluster_queue if queue else "")
@@ -377,6 +385,7 @@ def _queue_of(index: Index, workload: KueueWorkload) -> str:
 
 
 def _named(workload: KueueWorkload) -> str:
+    """Return `NAME -n NAMESPACE` for a command of kubectl."""
     return f"{shlex.quote(workload.name)} -n {shlex.quote(workload.namespace)}"
 
 

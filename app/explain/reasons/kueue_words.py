@@ -1,8 +1,8 @@
-"""Remedies for Kueue's messages: a row for each message that its code can write.
+"""Find the remedy for a message of Kueue in a table of the messages that its code can write.
 
 The messages were read in kubernetes-sigs/kueue at commit ff69552
 (https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. A
-message may name several flavors, each with what it lacks. The row with the best remedy comes first.
+message about several flavors may match several rows; rows with better remedies come first.
 """
 
 import re
@@ -17,30 +17,37 @@ from app.objects.names import is_subdomain
 
 
 class Help(Value):
-    """A remedy, who can act, and the commands for it.
-
-    `of_quota` says whether a lack of quota is the cause.
-    """
+    """The remedy for a message of Kueue."""
 
     remedy: str
     who: Who
+    """The party that can act."""
     commands: tuple[str, ...] = ()
+    """Shell commands that help."""
     of_quota: bool = False
+    """Is a lack of quota the cause?"""
 
 
 class _Row(Value):
-    """A text that a message may contain, and its remedy.
-
-    The remedy may name the groups of `values`, which are searched in the message, the `queue` and
-    `namespace` of the Workload, and the ClusterQueue `behind` the queue. A flavor must have a name
-    that Kubernetes allows, because a remedy has it in a command, which people copy.
-    """
+    """A row of the table: a text that a message may contain, and its remedy."""
 
     says: str
+    """The text. It may have the placeholders that `remedy` may have, except groups of `values`."""
     remedy: str
+    """The remedy. It may have placeholders in braces:
+
+    `queue` and `namespace` of the Workload, the names of its ClusterQueue (`cluster`, `behind`),
+    `others` (other LocalQueues of the namespace), and the groups of `values`.
+    """
     who: Who
+    """The party that can act."""
     of_quota: bool = False
+    """Is a lack of quota the cause?"""
     values: re.Pattern[str] | None = None
+    """The pattern whose groups are values from the message.
+
+    For a flavor, it matches only names that Kubernetes allows, because people copy commands.
+    """
 
 
 _SAME_SCHEDULER = " Don't change schedulerName."
@@ -180,7 +187,7 @@ _OF_FLAVORS = (
     ),
     _Row(
         'topology "',
-        "Wait until one domain of Kueue's Topology {topology} has room for all of them, or name a"
+        "Wait until one domain of Kueue's Topology {topology} has room for all pods, or name a"
         " broader level in the annotation kueue.x-k8s.io/podset-required-topology.",
         "you",
         values=re.compile(r'topology "(?P<topology>[^"]+)"'),
@@ -247,7 +254,7 @@ _OF_REASONS = (
     ),
     _Row(
         "(TopologyPlacementFailed)",
-        "Wait until one domain of Kueue's Topology has room for all of them, or name a broader"
+        "Wait until one domain of Kueue's Topology has room for all pods, or name a broader"
         " level in the annotation kueue.x-k8s.io/podset-required-topology.",
         "you",
     ),
@@ -279,7 +286,10 @@ _OTHERWISE = (
 
 
 def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
-    """Return the remedy for a Workload about which Kueue says `message`, with its (reason)."""
+    """Return the remedy for a Workload about which Kueue says `message`.
+
+    `message` ends with its reason in parentheses, or is `Evicted` and the reason of an eviction.
+    """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     named = _CLUSTER_QUEUE.search(message)
     cluster = (named and named[1]) or workload.cluster_queue or (queue and queue.cluster_queue)
@@ -309,8 +319,8 @@ def _others(index: Index, workload: KueueWorkload) -> str:
     return f", such as {listed(names)}" if names else ""
 
 
-# Why ClusterQueues are not active: the reasons of apis/kueue/v1beta2/clusterqueue_types.go, which
-# pkg/cache/scheduler/clusterqueue.go writes.
+# The reasons of inactive ClusterQueues are from apis/kueue/v1beta2/clusterqueue_types.go, and
+# pkg/cache/scheduler/clusterqueue.go writes them.
 
 _INACTIVE: Mapping[str, tuple[str, str]] = {
     "Stopped": (
@@ -344,7 +354,7 @@ def inactive_help(queue: ClusterQueue) -> Help:
     reason = queue.inactive.reason if queue.inactive else ""
     what, command = _INACTIVE.get(reason, _CHECKS)
     return Help(
-        f"Ask the platform team about ClusterQueue {queue.name}: {what}.",
+        f"Ask the platform team to repair ClusterQueue {queue.name}: {what}.",
         "platform",
         (command.format(shlex.quote(queue.name)),),
     )
