@@ -1,11 +1,11 @@
-"""Reasons about ResourceClaims, their templates, DeviceClasses and NVLink channels."""
+"""Report problems with ResourceClaims, their templates, DeviceClasses and NVLink channels."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
-from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_of
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
@@ -28,13 +28,14 @@ CHANNEL = "channel-0"
 
 
 def uses_claims(gang: Gang) -> bool:
+    """Return whether pods of a gang, or PodCliques without pods yet, have claims."""
     return any(_claims(gang))
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
-    """Yield the claims of pods, and of PodCliques that have no pods yet.
+    """Yield each claim of a gang's pods with the pod.
 
-    Each has the object that uses it.
+    Claims of PodCliques that have no pods yet follow, with the gang instead of a pod.
     """
     for member in gang.members:
         for pod in member.pods:
@@ -44,7 +45,7 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
 
 
 def claim_missing(gang: Gang) -> Reasons:
-    """A claim or a template that pods name does not exist."""
+    """Report that a claim or a template that pods name does not exist."""
     missing = (
         (named, user)
         for claim, user in _claims(gang)
@@ -68,7 +69,7 @@ def claim_missing(gang: Gang) -> Reasons:
 
 
 def claim_not_created(gang: Gang) -> Reasons:
-    """Kubernetes can't create the claim of a pod from its template, and says why."""
+    """Report that Kubernetes says why it can't create the claims of pods from a template."""
     told = [
         (event, pod)
         for pod in gang.waiting
@@ -106,7 +107,8 @@ def _who_makes(
 ) -> str:
     """Return the remedy if a controller should have created a claim or template, or else "".
 
-    `owners` are the owners of units. `ours` are the names of our entries in a PodCliqueSet.
+    `owners` has the owner of each unit, by the name of the unit. `ours` has the names of the claims
+    and templates that grove-admission or Grove adds to pods for MNNVL.
     """
     for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
@@ -133,7 +135,10 @@ def _who_makes(
 
 
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
-    """Return kind, name and field of a claim or template that does not exist, else None."""
+    """Return (kind, name, field) of a missing claim or template, or None if nothing is missing.
+
+    `field` is the field of the pod that names it.
+    """
     if claim.template and (gang.namespace, claim.template) not in gang.index.claim_templates:
         return "ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"
     if claim.claim and (gang.namespace, claim.claim) not in gang.index.claims:
@@ -142,6 +147,7 @@ def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
 
 
 def device_class_missing(gang: Gang) -> Reasons:
+    """Report that a claim or a template requests a DeviceClass that does not exist."""
     named = (_classes(gang, claim) for claim, _ in _claims(gang))
     unknown = (
         (name, ref)
@@ -161,9 +167,10 @@ def device_class_missing(gang: Gang) -> Reasons:
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
-    """Return the DeviceClasses that a claim requests, and the object that names them.
+    """Return the object that names the DeviceClasses of a claim, and their names.
 
-    The object is its template, or the claim itself.
+    The object is the claim's template, or else the claim itself. There are no names if the object
+    does not exist.
     """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template:
@@ -173,13 +180,13 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
 
 
 def only_on(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
-    """Return the assumption that pods can only be placed on these nodes."""
+    """Return the assumption that pods can only be placed on nodes for which `allowed` is true."""
     nodes = enumerate(gang.index.nodes)
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
 def not_in_pods_of_units(gang: Gang) -> Reasons:
-    """Pods outside of PodCliques request MNNVL but have no claim."""
+    """Report that pods that belong to no PodClique request MNNVL but have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
@@ -189,11 +196,11 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
 
 
 def claim_not_injected(gang: Gang) -> Reasons:
-    """A PodClique requests MNNVL but has no claim: no webhook answered when it was written."""
+    """Report that a PodClique requests MNNVL but has no claim: no webhook answered for it."""
     pcs = gang.pcs
     if not pcs:
         return
-    # releases of Grove with ClusterTopologyBindings read MNNVL groups
+    # Only releases of Grove with ClusterTopologyBindings read MNNVL groups.
     kinds = {known.kind for known in gang.facts.topologies}
     reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
@@ -224,7 +231,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
 
 
 def claim_not_in_pods(gang: Gang) -> Reasons:
-    """Pods run without their PodClique's claim, because they are older than the claim."""
+    """Report that pods run without their PodClique's claim, because the pods are older."""
     for member in gang.members:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
@@ -239,7 +246,10 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 
 
 def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you") -> Reason:
-    """Return the reason of pods without a claim, the last ones of `objects`."""
+    """Return a reason about pods without a claim, which their replacements get.
+
+    The last of `objects` is one of these pods.
+    """
     evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
     remedy = "Delete these pods when the workload can tolerate it: their replacements get the claim"
     names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
@@ -261,7 +271,7 @@ def _has_our_claim(holder: Pod | PodClique) -> bool:
 
 
 def channel_taken(gang: Gang) -> Reasons:
-    """The channels of the nodes that the gang needs are allocated to other claims."""
+    """Report that other claims hold the NVLink channels of the nodes that the gang needs."""
     placements = gang.placements
     if not placements.now.fits or not _waits_for_channel(gang):
         return
@@ -281,7 +291,10 @@ def channel_taken(gang: Gang) -> Reasons:
 
 
 def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
-    """Return the claims that channels of nodes are allocated to, by node name."""
+    """Return the claim that holds the NVLink channel of each node, by node name.
+
+    Nodes with a free channel are omitted.
+    """
     takers = {
         device.pool: claim
         for claim in index.facts.claims
@@ -292,7 +305,7 @@ def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
-    """Return the remedy for claims that hold the channels of these nodes."""
+    """Return how to free channels for a gang. `takers` has the claim that holds each, by node."""
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
@@ -304,7 +317,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
         if (pod := gang.index.pods.get((claim.namespace, user.name)))
     ]
     if users:
-        return together(*what_frees(gang, users, 1)[0])
+        return together(*freeing_remedies(gang, users, 1)[0])
     names = listed(dict.fromkeys(claim.name for claim in takers.values()))
     return f"Ask the owners of {names} to delete their pods: each node has only one channel"
 

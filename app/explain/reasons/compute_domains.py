@@ -1,4 +1,4 @@
-"""Reasons about ComputeDomains: nodes that are not ready, and pods that wait for each other."""
+"""Report ComputeDomains that are not ready, being deleted, or in a deadlock with their pods."""
 
 import json
 import shlex
@@ -32,11 +32,11 @@ class Standing(Value, dict=True):
     unready: tuple[str, ...]
     """The nodes of these pods that are not ready."""
     ready: frozenset[str]
-    """The nodes that the driver reports as ready."""
+    """The nodes that the driver reports as ready, or all nodes if the hosts run IMEX."""
 
     @property
     def total(self) -> int:
-        """How many nodes must be ready."""
+        """The number of nodes that must be ready."""
         return max(self.domain.number, len(self.nodes))
 
     @property
@@ -46,16 +46,18 @@ class Standing(Value, dict=True):
 
     @property
     def gated(self) -> list[Pod]:
+        """The pods that have scheduling gates and no node."""
         return [pod for pod in self.users if pod.gates and not pod.node]
 
     @property
     def is_ready(self) -> bool:
+        """Are the domain and the nodes of its pods ready?"""
         waits = not self.domain.ready and self.domain.number > 0
         return not waits and not self.unready
 
 
 def standing(index: Index, domain: ComputeDomain) -> Standing:
-    """Return the pods of a ComputeDomain and the state of their nodes."""
+    """Return a ComputeDomain with its pods and the state of their nodes."""
 
     def look() -> Standing:
         pods = (pod for pod in index.facts.pods if pod.is_alive and pod.claims)
@@ -71,7 +73,7 @@ def standing(index: Index, domain: ComputeDomain) -> Standing:
 
 
 def domain_deadlock(gang: Gang) -> Reasons:
-    """Pods don't start before their ComputeDomain is ready, which needs pods that are gated."""
+    """Report that pods wait for their ComputeDomain, which waits for pods that are still gated."""
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
         gated = known.gated
@@ -94,7 +96,10 @@ def domain_deadlock(gang: Gang) -> Reasons:
 
 
 def domain_not_ready(gang: Gang) -> Reasons:
-    """A ComputeDomain is not ready; placed pods may wait for it."""
+    """Report that the ComputeDomain of placed pods is not ready.
+
+    It is a warning if none of these pods waits for it.
+    """
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
         if known.is_ready or any(domain_deadlock(gang)):
@@ -124,7 +129,7 @@ def _nothing_waits(known: Standing) -> Reason:
 
 
 def _ready_words(known: Standing) -> str:
-    """Return a text such as `1 of 3 nodes are ready, not n1 and n2`."""
+    """Return the nodes that are ready as text, such as `1 of 3 nodes is ready, not n1 and n2`."""
     lacking = list(known.unready)
     unseen = known.total - len(known.nodes)
     well = min(len(known.ready), known.total - len(lacking))
@@ -140,7 +145,7 @@ def _are(well: int, total: int) -> str:
 
 
 def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
-    """Return the reason of pods of a gang that wait for their ComputeDomain."""
+    """Return the reason that pods of a gang (`own`) wait for their ComputeDomain."""
     domain = known.domain
     evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
     if domain.number > len(known.users):
@@ -181,7 +186,10 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 
 
 def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
-    """Return the state of the daemon pods on nodes that are not ready, and the remedy."""
+    """Return the state of the daemon pods on nodes that are not ready, the remedy, and who can act.
+
+    The state is a text to add, or "" if the daemon pods can't be read.
+    """
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
     unlabelled = [
@@ -231,7 +239,7 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
     if len(there) == len(nodes) and there:
         return (
             f". {'The daemon pod there runs' if len(there) == 1 else 'Their daemon pods run'}, so"
-            " the status does not follow them",
+            " the status is out of date",
             "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
             f" writes the status, and those of the daemon pods: {see}",
             "platform",
@@ -261,12 +269,12 @@ def _is_daemon(pod: Pod, domain: ComputeDomain) -> bool:
 
 
 def is_being_created(pod: Pod) -> bool:
-    """Return whether, by its status, the containers of a pod are being created or not yet begun."""
+    """Return whether a pod's status says that its containers have not been created yet."""
     return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
 
 
 def waits_for_domain(gang: Gang, pod: Pod) -> bool:
-    """Return whether the ComputeDomain of a placed pod is not ready, or not on its node."""
+    """Return whether the ComputeDomain of a placed pod is not ready, as a whole or on its node."""
     for domain in gang.facts.compute_domains:
         if _uses(gang.index, pod, domain):
             known = standing(gang.index, domain)
@@ -290,9 +298,9 @@ def hosts_run_imex(index: Index) -> bool:
 
 
 def domain_deleted(gang: Gang) -> Reasons:
-    """A ComputeDomain of Grove is being deleted.
+    """Report that a ComputeDomain of Grove is being deleted, and Grove's finalizer blocks that.
 
-    Grove's finalizer keeps it, and Grove does not create another one.
+    Grove does not create another one while it exists.
     """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
@@ -323,7 +331,7 @@ def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
 def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
     """Return whether a claim is for a ComputeDomain, by its configuration or else by its name.
 
-    The shared claim of the designs does not name its ComputeDomain.
+    The shared claim that Grove's designs describe does not name its ComputeDomain.
     """
     stored = index.claims.get((domain.namespace, claim.claim))
     if stored and stored.domain:
@@ -331,12 +339,15 @@ def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
     if claim.template:
         return claim.template == domain.template
 
-    # without a base it is only the suffix, which no claim can be called
+    # Without a base, the name would be only the suffix, which is not a valid name of a claim.
     return claim.claim == base_of(domain.kind, domain.name) + CLAIM_SUFFIX
 
 
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
-    """Return the ready nodes, from the domain's status and, in newer releases, its cliques."""
+    """Return the names of the ready nodes of a ComputeDomain.
+
+    They are from its status and, in newer releases of the driver, from its ComputeDomainCliques.
+    """
     ready = {node.name for node in domain.nodes if node.ready}
     cliques = (
         clique

@@ -1,4 +1,4 @@
-"""Reasons about constraints that name unknown levels, or that did not reach the scheduler."""
+"""Report constraints that name unknown levels or do not reach the scheduler, and wrong minimums."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "F
 
 
 def level_unknown(gang: Gang) -> Reasons:
-    """The set, or the constraint that the scheduler gets, names a level that does not exist."""
+    """Report that the set, PodGang or PodGroup names an unknown level or topology."""
     if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
@@ -95,8 +95,9 @@ def _unknown_keys(gang: Gang) -> Reasons:
 
 
 def _told(gang: Gang) -> Iterator[tuple[str, str]]:
-    """Yield the levels that parts of a gang request, each after the topology that the
-    parts name.
+    """Yield (name of the topology, key of the level) for each level that a part of a gang requests.
+
+    The name is "" if neither the part nor the gang names a topology.
     """
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
     named = {sub.name: sub.topology for sub in subgroups}
@@ -120,7 +121,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
-    """Yield the reason of a gang that names a topology that does not exist. KAI refuses it."""
+    """Yield a reason if a gang names a Topology that does not exist, so KAI does not place it."""
     facts = gang.facts
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
     if not name or "kai_topologies" in unknown or topology.cluster:
@@ -128,7 +129,7 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
 
     others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
     text = (
-        f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which KAI does not have; it has"
+        f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which does not exist; KAI has"
         f" {others}"
     )
     evidence = Evidence(gang.ref, "topology", name)
@@ -137,6 +138,7 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
 
 
 def topology_unnamed(gang: Gang) -> Reasons:
+    """Report that the PodGang has constraints but does not name a topology."""
     pod_gang = gang.pod_gang
     if not pod_gang or not pod_gang.constrained or pod_gang.topology:
         return
@@ -151,7 +153,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
 
 
 def gang_unconstrained(gang: Gang) -> Reasons:
-    """The scheduler got weaker constraints than the set has."""
+    """Report that the scheduler gets weaker constraints than the set has."""
     pod_gang = gang.pod_gang
     group = gang.pod_group
     cluster = gang.topology.cluster
@@ -185,8 +187,8 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
         )
     else:
         remedy = (
-            "Wait until grove-admission has written it, within seconds. If it takes longer, ask the"
-            " platform team to run: grove-admission doctor"
+            "Wait a few seconds: grove-admission writes it. If it takes longer, ask the platform"
+            " team to run: grove-admission doctor"
         )
 
     evidence = Evidence(ref, "spec", f"no {levels}")
@@ -196,7 +198,10 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that the set, its groups and its cliques request and the PodGang lacks."""
+    """Yield the levels that the set, its scaling groups or cliques request and the gang lacks.
+
+    `whole` has the constraints that the scheduler gets, and `keys` are the levels, broadest first.
+    """
 
     def rank_of(asked: UserConstraint) -> int:
         return _rank(cluster.key_of(asked.required), keys)
@@ -213,7 +218,10 @@ def _untold(
 
 
 def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each member and the rank of the narrowest level that it is bound to."""
+    """Yield the name of each member with the rank of the narrowest level that it must stay in.
+
+    `above` is the rank of the level that the parts around `unit` must stay in.
+    """
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
         yield member.name, max(own, _rank(member.told.required, keys))
@@ -222,11 +230,12 @@ def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, i
 
 
 def _rank(key: str | None, keys: Sequence[str]) -> int:
+    """Return the position of a level, 0 for the broadest, or -1 if it is unknown or None."""
     return keys.index(key) if key in keys else -1
 
 
 def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the keys of the levels that the PodGang requests and KAI's PodGroup lacks.
+    """Yield the keys of the required levels that the PodGang has and KAI's PodGroup lacks.
 
     A PodGroup of several PodGangs has a SubGroup for each, with the name of the PodGang.
     """
@@ -244,7 +253,7 @@ def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterato
 
 
 def min_above_replicas(gang: Gang) -> Reasons:
-    """A minimum can never be reached."""
+    """Report that a minimum is larger than the number of pods or replicas that can exist."""
     if gang.pcs:
         yield from _never_by_template(gang.pcs)
     for member in gang.members:

@@ -1,4 +1,4 @@
-"""Reasons about ResourceClaims that pods share by name."""
+"""Report ResourceClaims that pods share by name, and that some of the pods cannot use."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -25,10 +25,11 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_QUEUE
 
 MOST_CONSUMERS = 256
+"""The maximum number of pods for which Kubernetes reserves a claim."""
 
 
 def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
-    """Yield the claims that pods of the gang share by name, with the pending pods."""
+    """Yield the existing claims that pending pods of a gang use by name, with these pods."""
     waiting = (
         (c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template
     )
@@ -39,11 +40,11 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
 
 
 def claim_queue(gang: Gang) -> Reasons:
-    """A claim of GPUs lacks the label with the gang's queue, so KAI places no pod with it.
+    """Report that a shared claim of GPUs lacks the label with the gang's queue.
 
-    KAI takes all DeviceClasses with `gpu` in their names for GPUs; see
-    `pkg/common/resources/dra.go` and `pkg/scheduler/plugins/dynamicresources` of KAI. Claims from
-    templates need no label.
+    KAI places no pod of the gang with it. KAI takes all DeviceClasses with `gpu` in their names for
+    GPUs; see `pkg/common/resources/dra.go` and `pkg/scheduler/plugins/dynamicresources` of KAI.
+    Claims from templates need no label.
     """
     group = gang.pod_group
     if not group:
@@ -69,7 +70,7 @@ def claim_queue(gang: Gang) -> Reasons:
 
 
 def claim_elsewhere(gang: Gang) -> Reasons:
-    """The claim is allocated on nodes that can't take the pending pods."""
+    """Report that a shared claim is allocated on nodes that can't take the pending pods."""
     for claim, pods in _claims_shared(gang):
         if not claim.allocated or not claim.nodes:
             continue
@@ -88,8 +89,9 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 
 
 def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
-    """Yield the commands that delete a claim that grove-admission recreates, and the
-    claim's users.
+    """Yield the commands that delete the pods of a claim and the claim itself.
+
+    Yield nothing for a claim that grove-admission does not create again.
     """
     if _is_ours(gang, claim):
         users = _lasting_users(gang, claim)
@@ -99,7 +101,10 @@ def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
 
 
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
-    """Return the remedy for a claim that is bound to the wrong nodes, and who can act."""
+    """Return the remedy for a claim on nodes that lack room, and who can act.
+
+    `is_gone` says whether none of these nodes exists any more.
+    """
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which creates a claim for each pod"
     if is_ours:
@@ -119,7 +124,7 @@ def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
 
 
 def claim_being_deleted(gang: Gang) -> Reasons:
-    """A shared claim is being deleted, and running pods keep it, so no other pod can use it."""
+    """Report that a shared claim is being deleted, and existing pods still use it."""
     for name in sorted(gang.shared_claims):
         claim = gang.index.claims.get((gang.namespace, name))
         if claim is not None and claim.deleting is not None:
@@ -147,13 +152,16 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Re
 
 
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
-    """Return the pods that have reserved a claim and are not ending."""
+    """Return the names of the pods that have reserved a claim.
+
+    Pods that have finished or are terminating are omitted.
+    """
     pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
     return sorted(user.name for user, pod in pods if pod and pod.is_alive)
 
 
 def claim_held(gang: Gang) -> Reasons:
-    """A claim is still reserved for a pod that is deleted or terminating."""
+    """Report that a shared claim is still reserved for a pod that is gone or terminating."""
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
@@ -167,7 +175,7 @@ def claim_held(gang: Gang) -> Reasons:
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
                 state = f"terminating for {ago(gang.facts.now - pod.deleting)}{finalizers}"
-                remedy = "Find out why that pod does not end"
+                remedy = "Find out why that pod does not terminate"
                 if pod.finalizers:
                     remedy = f"Ask the owner of the finalizer {listed(pod.finalizers)} to remove it"
                 see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
@@ -180,7 +188,7 @@ def claim_held(gang: Gang) -> Reasons:
 
 
 def claim_full(gang: Gang) -> Reasons:
-    """More pods use a claim than may reserve it."""
+    """Report that more pods use a shared claim than Kubernetes can reserve it for."""
     for claim, pods in _claims_shared(gang):
         users = {pod.name for pod in gang.index.pods_of_claim.get(claim.key, ())}
         total = len(users | {consumer.name for consumer in claim.consumers})

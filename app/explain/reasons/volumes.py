@@ -1,4 +1,4 @@
-"""Reasons about volumes: claims that must be bound first, and nodes that volumes exclude."""
+"""Report claims of volumes that must be bound first, and volumes that only some nodes can use."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, matches_any, unfit_because
 from app.explain.placing.placements import EMPTIED, Placements
-from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_about
 from app.explain.reasons.obstacle import nodes_in_pool, obstacle_of, terms_words
@@ -38,7 +38,7 @@ def claims_of(gang: Gang) -> list[VolumeClaim]:
 
 
 def volume_unbound(gang: Gang) -> Reasons:
-    """A PersistentVolumeClaim that must be bound before pods are placed is missing or unbound."""
+    """Report that a PersistentVolumeClaim is missing, or is unbound although it must be bound."""
     for name, pods in _named(gang):
         trouble = _trouble(gang, name, pods)
         if trouble is not None:
@@ -90,7 +90,10 @@ def _trouble(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, Who]
 
 
 def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:
-    """Return what `_trouble` returns for a claim that is not bound."""
+    """Return the problem of an unbound claim, the remedy, and who can act.
+
+    Return None if the claim is only bound once its pod is placed.
+    """
     describe = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
     if claim.storage_class == "":
         remedy = f"Ask the platform team for a matching PersistentVolume: {describe}"
@@ -120,13 +123,16 @@ def by_hand(gang: Gang) -> bool:
 
 
 def _class_by_hand(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """Return the class of an unbound claim if it waits for the pod and creates no volumes."""
+    """Return the class of an unbound claim if it waits for the pod and creates no volumes.
+
+    Return None otherwise.
+    """
     storage = class_of(index, claim) if claim.phase == "Pending" else None
     return storage if storage and storage.waits and not storage.provisions else None
 
 
 def volume_not_free(gang: Gang) -> Reasons:
-    """A claim waits for a volume that is created by hand, and none is free."""
+    """Report that a claim waits for a volume that is created by hand, and none is available."""
     free = {each.storage_class for each in gang.facts.volumes if each.phase == "Available"}
     for name, pods in _named(gang):
         claim = gang.index.volume_claims.get((gang.namespace, name))
@@ -160,7 +166,7 @@ class _Excluded(Value):
 
 
 def volume_elsewhere(gang: Gang) -> Reasons:
-    """Pods could be placed, but not on the nodes that can use their volumes."""
+    """Report that pods could be placed, but not on the nodes that can use their volumes."""
     obstacle = obstacle_of(gang)
     if not obstacle or not any(shape.volumes for shape, _ in obstacle.demand.shapes):
         return
@@ -169,7 +175,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
     )
     anywhere = gang.placements_of(obstacle.demand.changed(_without_volumes))
     if not is_lost and not anywhere.now.fits:
-        return  # other reasons hold wherever the volumes are
+        return  # Other reasons explain it, because it would not fit without volumes either.
 
     every = list(_excluded(gang))
     excluded = [each for each in every if not each.alone.now.fits] or every
@@ -209,7 +215,7 @@ _MOST_TRIED = 20
 
 
 def _excluded(gang: Gang) -> Iterator[_Excluded]:
-    """Yield pending pods with volumes that only some nodes can use, by name."""
+    """Yield each volume of pending pods that only some nodes can use, sorted by pod name."""
     pods = [
         (pod, shape)
         for member in gang.members
@@ -270,7 +276,6 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
 
     open_ = [node for node in inside if node.name not in closed]
     names = listed(node.name for node in open_)
-    has = "has" if len(open_) == 1 else "have"
     if not excluded.alone.under(EMPTIED).fits:
         lacks = _lacking(shape, open_)
         why = f" ({lacks})" if lacks else ""
@@ -279,19 +284,21 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
             " large enough for the pod"
         )
         return (
-            f"and {names} {has} not enough for the pod, even if empty{why}",
+            f"and {names} {'is' if len(open_) == 1 else 'are'} too small for the pod, even if"
+            f" empty{why}",
             f"{larger}{move}",
             "platform",
         )
     users = [pod for node in open_ for pod in gang.index.pods_on.get(node.name, ())]
     devices = set(filter(is_device, resources_of([shape])))
     holding = [pod for pod in users if not devices or devices & dict(pod.shape.requests).keys()]
-    helps, who = what_frees(gang, holding or users, 1, f" on {names}")
+    helps, who = freeing_remedies(gang, holding or users, 1, f" on {names}")
+    has = "has" if len(open_) == 1 else "have"
     return f"and {names} {has} no room for the pod", f"{together(*helps)}{move}", who
 
 
 def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
-    """Return the resources of which none of the nodes has enough."""
+    """Return the names of the resources of which none of the nodes has enough, as text."""
     return listed(
         name
         for name, ask in shape.requests
@@ -300,7 +307,7 @@ def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def _how_to_move(index: Index, claim: VolumeClaim) -> str:
-    """Return the rest of a remedy: how pods get an empty volume elsewhere."""
+    """Return the end of a remedy: how pods get a volume on another node."""
     if claim.phase != "Bound":
         return ", or use another StorageClass"
     storage = class_of(index, claim)

@@ -173,7 +173,7 @@ VOLUMES = (
         "VolumeElsewhere",
         "the nodes of the disk are too small",
         tied(disk(HOST, "gpu-04"), nodes=changed(("gpu-04",), allocatable=SMALL)),
-        f"{TIED} {HOST}=gpu-04 can use, and gpu-04 has not enough for the pod, even if empty"
+        f"{TIED} {HOST}=gpu-04 can use, and gpu-04 is too small for the pod, even if empty"
         " (nvidia.com/gpu)",
         "platform",
         tied(disk(ZONE, "zone-a"), nodes=changed(("gpu-04",), allocatable=SMALL)),
