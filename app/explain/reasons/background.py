@@ -1,4 +1,4 @@
-"""The reason about background pods whose room KAI gives to a gang."""
+"""Report background pods that KAI evicts to make room for a gang."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -16,13 +16,13 @@ _MOST_NAMED = 3
 
 
 def background_pods(gang: Gang) -> Reasons:
-    """The gang gets its place only because KAI evicts background pods there."""
-    pods = _in_the_way(gang)
+    """Report that the gang gets its place only because KAI evicts background pods there."""
+    pods = _pods_to_evict(gang)
     if not pods:
         return
     names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
     text = (
-        f"Its place has background pods ({names}), which KAI evicts from 0.18 on where it needs"
+        f"Background pods run in its place ({names}). KAI 0.18 and later evicts them where it needs"
         " their room"
     )
     remedy = "If KAI is older, ask the platform team to stop these pods"
@@ -31,14 +31,17 @@ def background_pods(gang: Gang) -> Reasons:
     yield about(evidence, "BackgroundPods", text, remedy, "platform", severity="note", objects=refs)
 
 
-def _in_the_way(gang: Gang) -> Sequence[Pod]:
-    """Return the background pods of its place, if it has no place without such pods."""
+def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
+    """Return the background pods that KAI must evict to place a gang, or () if it need not.
+
+    Return () also if nothing is pending, or if the gang has no place at all.
+    """
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
         return ()
     of_nodes = _background_pods(gang.index)
     at = placements.domains.positions
-    full = {at[name] for name in of_nodes if name in at and not _has_room_beside(gang, name)}
+    full = {at[name] for name in of_nodes if name in at and not _fits_without_eviction(gang, name)}
     pods = [
         pod
         for name in sorted(placements.now.nodes)
@@ -61,8 +64,8 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
     return index.remembered("background pods", look, ["pods", "shards"])
 
 
-def _has_room_beside(gang: Gang, name: str) -> bool:
-    """Return whether a node takes any pod of the gang while its background pods stay."""
+def _fits_without_eviction(gang: Gang, name: str) -> bool:
+    """Return whether each pod of the gang alone fits on a node whose background pods stay."""
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])
     free = placements.free(placements.domains.positions[name])

@@ -1,6 +1,6 @@
-"""Workloads that hold the room a gang needs, since when, and whether they end by themselves.
+"""Find the workloads that hold the room a gang needs, and say how the room becomes free.
 
-A remedy never says to wait for a workload that does not end.
+A remedy never says to wait for a workload that is known not to end by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +40,9 @@ _LASTING = {
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
-"""The minimum age, in seconds, from which on the age of a holder is shown."""
+"""The minimum age, in seconds, of a workload whose age is shown."""
 MOST = 2
+"""The maximum number of workloads or pods that a remedy names."""
 
 
 class Holder(Value):
@@ -51,7 +52,10 @@ class Holder(Value):
     pods: tuple[Pod, ...]
 
     def words(self, gang: Gang) -> str:
-        """A text such as `Job research/sweep (4 pods, running for 3 hours)`."""
+        """Return a text such as `Job research/sweep (4 pods, there for 3 hours)`.
+
+        The namespace is omitted if it is that of the gang.
+        """
         name = f"{self.ref.namespace}/{self.ref.name}"
         if self.ref.namespace == gang.namespace:
             name = self.ref.name
@@ -63,10 +67,12 @@ class Holder(Value):
 
     @property
     def lasts(self) -> bool:
+        """Does its controller replace pods that end?"""
         return self.ref.kind in _LASTING
 
     @property
     def ends(self) -> bool:
+        """Do its pods end when their work is done?"""
         return self.ref.kind in _ENDING
 
 
@@ -78,9 +84,9 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 
 
 def workload_of(pod: Pod) -> Ref:
-    """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod.
+    """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod itself.
 
-    ReplicaSets are listed as their Deployment.
+    Instead of a ReplicaSet, return the workload that owns it, such as a Deployment.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -128,20 +134,21 @@ def _stem(name: str) -> str:
     return name
 
 
-def what_frees(
+def freeing_remedies(
     gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
 ) -> tuple[list[str], Who]:
     """Return the remedies that free the room held by pods, soonest first, and who can act.
 
-    `missing` is the number of pods without room. `where` is a domain, with the word before it.
+    `missing` is the number of pods of the gang without room. `where` is the domain in which room is
+    needed, such as ` in rack-a1`, or "".
     """
     own = {pod.key for pod in gang.pods}
     pods = [pod for pod in pods if pod.key not in own] or pods
-    # a reserved GPU is held by the pods that share it, and KAI's scaling pods end at once
+    # KAI's helper pods don't count: the pods that share a GPU hold it, and scaling pods end soon.
     pods = [pod for pod in pods if not pod.is_helper] or pods
     holders = holders_of(gang, pods)
     if not holders:
-        # what claims have, whose pods can't be seen
+        # Claims hold the devices, and their pods can't be read.
         return [
             "Ask the platform team for more nodes, or find out which claims hold the devices:"
             " kubectl get resourceclaims -A"
@@ -234,7 +241,7 @@ _ENDS_WITHIN = 120.0
 
 
 def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
-    """Return the remedy if all pods that hold the room are terminating."""
+    """Return the remedy if all pods that hold the room are terminating, and who can act."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
     first = min(pod.deleting or 0.0 for pod in ending)

@@ -1,4 +1,4 @@
-"""Reasons about shared GPUs: their memory, and the pods that reserve them for KAI."""
+"""Report unknown GPU memory and evicted reservation pods, which keep pods from sharing GPUs."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ RESERVATIONS = "kai-resource-reservation"
 
 
 def gpu_memory_unknown(gang: Gang) -> Reasons:
-    """Pods request GPU memory, and no node has a label with the memory of its GPUs.
+    """Report that pods request GPU memory, and no node that they select has a label with it.
 
     KAI places such a pod only on nodes with the label: `evaluateTaskOnPredicates` in
     `pkg/scheduler/plugins/predicates/predicates.go`.
@@ -35,10 +35,10 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
     if not obstacle or Barrier.GPU_MEMORY_UNKNOWN not in obstacle.barriers:
         return
     if autoscaler_speaks(gang) and not any(gpus_of(node.allocatable) for node in obstacle.nodes):
-        return  # the nodes that have it are still to be added
+        return  # The autoscaler may add nodes with the label.
     text = (
-        f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs, so KAI"
-        " cannot place pods that request gpu-memory"
+        f"No node that the pods may use has the label {MEMORY_LABEL}, from which KAI reads the"
+        " memory of GPUs, so KAI cannot place pods that request gpu-memory"
     )
     remedy = (
         "Request gpu-fraction instead of gpu-memory, or ask the platform team to run NVIDIA's GPU"
@@ -49,7 +49,10 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
 
 
 def reservation_evicted(gang: Gang) -> Reasons:
-    """A taint evicts the pod by which KAI reserves a GPU, so no pod that shares it can be bound."""
+    """Report that a taint evicts the pod by which KAI reserves a shared GPU.
+
+    No pod that shares the GPU can be bound without that pod.
+    """
     if not any(pod.shape.part for pod in gang.waiting):
         return
     nodes = {node.name: node for node in gang.index.nodes}
@@ -82,7 +85,10 @@ def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def part_words(obstacle: Obstacle) -> str:
-    """Return how much of a shared GPU is left, to add to a text, or "" if no part is requested."""
+    """Return the requested part of a GPU and the largest free part, to add to a text.
+
+    Return "" if no part of a GPU is requested.
+    """
     part = next((shape.part for shape in obstacle.shapes if shape.part), None)
     if not part:
         return ""
@@ -101,7 +107,10 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return why no GPU of any node, not even a free one, can have such a part, and the remedy."""
+    """Return why no node has such a part of its GPUs, even if free, or None if one has.
+
+    With it come the remedy and who can act.
+    """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:
         return (

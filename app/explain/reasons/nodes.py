@@ -1,4 +1,4 @@
-"""Reasons about nodes: closed, not selected, in another pool, or lacking a resource."""
+"""Report nodes that are closed, not selected, in another node pool, or short of a resource."""
 
 import itertools
 import shlex
@@ -18,7 +18,7 @@ from app.explain.placing.placements import (
     Assumption,
     Placements,
 )
-from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.missing_queue import NOT_CHOSEN, into_pool, queue_missing
 from app.explain.reasons.obstacle import (
     Barrier,
@@ -51,16 +51,16 @@ from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
 
 def no_node_matches(gang: Gang) -> Reasons:
-    """No node matches what the pods select."""
+    """Report that no node matches the selectors of the pods."""
     obstacle = obstacle_of(gang)
     shape = obstacle.unmatched if obstacle else None
     if not obstacle or not shape or not obstacle.nodes:
         return
     if autoscaler_speaks(gang):
-        return  # it says whether nodes with these labels come
+        return  # The autoscaler says whether it adds nodes with these labels.
     own = replace(shape, volumes=())
     if shape.volumes and any(is_selected(own, node) for node in obstacle.nodes):
-        return  # VolumeElsewhere is about these
+        return  # VolumeElsewhere reports that only the volumes exclude these nodes.
 
     number = counted(obstacle.nodes, "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
@@ -70,7 +70,7 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return the remedy: a value that nodes have for a selected label, if it makes room."""
+    """Return the remedy, with another value for a selected label if one makes room for the pods."""
     later = ""
     for requirement in shape.selector:
         key = requirement.key
@@ -102,9 +102,9 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
 
 
 def nodes_to_open(gang: Gang) -> Reasons:
-    """Closed nodes would make room, and nothing that ends by itself would.
+    """Report that closed nodes would make room for the gang, and no room becomes free by itself.
 
-    Other pods may run forever, so this reason comes before the room that they hold.
+    This reason comes before NoDomainFits, because the pods of other workloads may run forever.
     """
     obstacle = obstacle_of(gang)
     if obstacle and not resolves_itself(obstacle) and not any(fair_share(gang)):
@@ -112,7 +112,10 @@ def nodes_to_open(gang: Gang) -> Reasons:
 
 
 def nodes_unfit(gang: Gang) -> Reasons:
-    """Nodes that would make room for the gang are closed to it."""
+    """Report that nodes that would make room for the gang are closed to it.
+
+    If it fits on cordoned nodes, which its pods tolerate, there is a note about these.
+    """
     obstacle = obstacle_of(gang)
     if not obstacle:
         yield from _tolerated_cordons(gang)
@@ -129,7 +132,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
 
 
 def _tolerated_cordons(gang: Gang) -> Reasons:
-    """Describe the placement of a gang on cordoned nodes, which its pods tolerate."""
+    """Yield a note if a gang would be placed on cordoned nodes, which its pods tolerate."""
     placements = gang.placements
     if not gang.waiting or not placements.now.fits:
         return
@@ -180,7 +183,10 @@ def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Nod
 
 
 def _opened(obstacle: Obstacle) -> list[Domain]:
-    """Return the domains in which `short` would fit if all nodes were open, most room now first."""
+    """Return the domains in which `short` would fit if all nodes were open, most room now first.
+
+    If open nodes alone are not enough for the gang, they are assumed to be empty too.
+    """
     gang = obstacle.gang
     short = obstacle.short
     opened = OPENED
@@ -210,7 +216,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
     evidence = Evidence(refs[0], "spec, status", closed[0][1])
-    remedy = _what_opens(obstacle, sorted(counts), closed)
+    remedy = _opening_remedy(obstacle, sorted(counts), closed)
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
@@ -222,8 +228,11 @@ _STEPS = {
 _TAINTED = "tainted"
 
 
-def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
-    """Return what opens nodes, and whether they then have room."""
+def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
+    """Return how to open closed nodes, with a note if they need free room too.
+
+    `whys` are the different causes for which nodes in `closed` are closed.
+    """
     named = (why if why in _STEPS else why.partition(" ")[0] for why in whys)
     tolerate = _tolerations(closed)
     steps = (tolerate if why == _TAINTED else _STEPS.get(why, "repair the nodes") for why in named)
@@ -252,7 +261,7 @@ def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> st
 
 
 def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
-    """Return the tolerations that nodes require, as written in a pod template."""
+    """Return the step against taints, with the tolerations that a pod template needs."""
     keys = {why.partition(" ")[2] for _, why in closed if why.startswith(_TAINTED)}
     taints = dict.fromkeys(
         taint for node, _ in closed for taint in node.taints if taint.key in keys
@@ -268,7 +277,7 @@ def _toleration(taint: Taint) -> str:
 
 
 def other_resource(gang: Gang) -> Reasons:
-    """Devices are free, but another resource is not."""
+    """Report that the requested devices are free, but another resource is not."""
     obstacle = obstacle_of(gang)
     if obstacle is None or not obstacle.missing:
         return
@@ -292,14 +301,14 @@ def other_resource(gang: Gang) -> Reasons:
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
     if obstacle.placements.under(EMPTIED).fits:
-        helps, _ = what_frees(gang, list(obstacle.holding(obstacle.open)), short.count)
+        helps, _ = freeing_remedies(gang, list(obstacle.holding(obstacle.open)), short.count)
         remedy = together(remedy, *helps)
 
     yield about(evidence, "OtherResource", text, remedy, "you", parts=parts(gang.demand, short))
 
 
 def _too_many_pods(obstacle: Obstacle) -> Reason:
-    """Return the reason for nodes with free devices that run as many pods as they take."""
+    """Return the reason that nodes with free devices already run their maximum number of pods."""
     gang = obstacle.gang
     index = gang.index
     full = [
@@ -310,7 +319,7 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     takes = listed(
         (f"{node.name} takes {plain(node.allocatable.get('pods', 0))}" for node in full), 2
     )
-    text = f"GPUs are free, but the nodes run as many pods as they take: {takes or 'no more pods'}"
+    text = f"GPUs are free, but their nodes take no more pods{f': {takes}' if takes else ''}"
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
         "Ask the platform team to raise maxPods of the kubelets, or to remove pods that these"
@@ -331,9 +340,9 @@ def _called(resource: str) -> str:
 
 
 def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[int, int]:
-    """Return what the largest pod requests, and the most that a node has free.
+    """Return how much of a resource the largest pod requests, and the most that a node has free.
 
-    Only nodes with room for its devices count.
+    Only open nodes with room for the pod's devices count. Both amounts are in thousandths.
     """
     sizes = {shape: dict(shape.requests).get(name, 0) for shape, _ in short.shapes}
     largest = max(sizes, key=lambda shape: sizes[shape])
@@ -349,7 +358,7 @@ def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[i
 
 
 def pool_not_chosen(gang: Gang) -> Reasons:
-    """KAI Resource Management has not assigned a node pool yet."""
+    """Report that KAI Resource Management has not assigned a node pool yet."""
     group = gang.pod_group
     if not group or group.pool != NOT_CHOSEN:
         return
@@ -368,10 +377,11 @@ def pool_not_chosen(gang: Gang) -> Reasons:
 
 
 _CHOSEN_WITHIN = 60.0
+"""The seconds within which KAI Resource Management assigns a node pool."""
 
 
 def outside_pool(gang: Gang) -> Reasons:
-    """Only nodes outside its node pool have room for the gang."""
+    """Report that only nodes outside the gang's node pool have room for it, even if empty."""
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.OTHER_POOL not in obstacle.barriers or any(queue_missing(gang)):
         return
@@ -388,7 +398,7 @@ def outside_pool(gang: Gang) -> Reasons:
 
 
 def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
-    """Return where there is room for a gang, the remedy, and its commands."""
+    """Return a text about the sizes of the node pools, the remedy, and its commands."""
     gang = obstacle.gang
     pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
     fitting = [

@@ -1,4 +1,4 @@
-"""The obstacles that keep a gang from fitting, decided once for each gang by trying placements."""
+"""Find the obstacles that keep a gang from fitting, by trying placements under assumptions."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
@@ -33,22 +33,22 @@ from app.facts.kubernetes.selectors import Requirement, Term
 class Barrier(Enum):
     """Something that keeps a gang from fitting now. A gang may have several barriers."""
 
-    NO_NODE_MATCHES = "pods select no node"
-    GPU_MEMORY_UNKNOWN = "pods request GPU memory, and no selected node has a label with its memory"
+    NO_NODE_MATCHES = "no node matches the selectors of its pods"
+    GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has a label with it"
     OTHER_POOL = "it would fit only outside its node pool"
-    SHARED_DOMAIN = "a defect of KAI (all nodes share a narrower domain) keeps it out"
-    SIZES = "KAI multiplies the largest request, and the sum of the requests would fit"
+    SHARED_DOMAIN = "it would fit without a defect of KAI: all nodes share a narrower domain"
+    SIZES = "it would fit if KAI did not count all its pods like the largest"
     TOO_LARGE = "no domain is large enough, even without other pods and with all nodes open"
-    REST = "its minimum runs, and the rest would not fit even without other pods"
-    BOUND = "pods of it run in a domain that the rest must join"
-    CLOSED_NODES = "it would fit if nodes were opened, and possibly only then"
-    OTHER_RESOURCE = "the requested devices are free, and another resource is not"
-    ENDING = "KAI has chosen nodes, and waits there for terminating pods"
-    OTHER_PODS = "other pods hold the room"
+    REST = "its minimum runs, and its other pods would not fit even without other workloads"
+    BOUND = "some of its pods run in a domain that its other pods must join"
+    CLOSED_NODES = "it would fit if closed nodes were opened, and possibly only then"
+    OTHER_RESOURCE = "the requested devices are free, but another resource is not"
+    ENDING = "KAI has chosen nodes for it, and waits for terminating pods there"
+    OTHER_PODS = "pods of other workloads hold the room"
 
 
 class Obstacle(Value, dict=True):
-    """A gang that does not fit now, and why."""
+    """The reasons why one gang does not fit now."""
 
     gang: Gang
     placements: Placements
@@ -80,18 +80,21 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def open(self) -> list[int]:
-        """Positions of the nodes that are open to the pending pods."""
+        """The positions of the nodes that are open to a pod of `short`."""
         fit = self.placements.fit()
         nodes = zip(*(fit[shape] for shape in self.shapes), strict=True)
         return [position for position, takes in enumerate(nodes) if any(takes)]
 
     def usable(self, room: DomainRoom) -> list[int]:
-        """Return the positions of a domain's nodes that are open to the pending pods."""
+        """Return the positions of a domain's nodes that are open to a pod of `short`."""
         inside = set(room.domain.nodes)
         return [position for position in self.open if position in inside]
 
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
-        """Yield pods on nodes that use the requested devices, or all pods if none are requested."""
+        """Yield the pods on some nodes that use devices which the pods of `short` request.
+
+        Yield all pods there if `short` requests no devices. `positions` are those of the nodes.
+        """
         devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
@@ -102,24 +105,27 @@ class Obstacle(Value, dict=True):
 
 
 def obstacle_of(gang: Gang) -> Obstacle | None:
-    """Return what keeps a gang from fitting, or None if nothing does or if that is not known."""
+    """Return the obstacle of a gang, or None if it fits now or in KAI's next cycle.
+
+    Return None also if the gang names a level that does not exist.
+    """
     told = (part.told for part in gang.whole.parts())
     are_known = (
         {each.required, each.preferred} <= {*gang.domains.by(each.levels).keys, ""} for each in told
     )
     if gang.placements.now.fits or not all(are_known):
         return None
-    # in KAI's order it fits, although it would not fit right now by itself
+    # KAI may place it in its next cycle although it would not fit right now by itself.
     turn = line_of(gang.index).get(gang.ref)
     if turn and turn.used:
         return None
-    # gangs share placements, but each has its own obstacles
+    # Equal gangs share placements, but each has its own obstacle.
     key = ("obstacle", id(gang.placements), gang.ref)
     return gang.index.remembered(key, lambda: _decide(gang))
 
 
 def _decide(gang: Gang) -> Obstacle:
-    """Decide what keeps a gang out that does not fit now."""
+    """Return the obstacle of a gang that does not fit now."""
     placements = gang.placements
     empty = placements.under(EMPTY)
     short = gang.short or gang.demand
@@ -132,7 +138,7 @@ def _decide(gang: Gang) -> Obstacle:
         barriers.add(Barrier.NO_NODE_MATCHES)
     if _lacks_gpu_memory(shapes, nodes):
         barriers.add(Barrier.GPU_MEMORY_UNKNOWN)
-    if _is_of_pool(gang, nodes):
+    if _needs_other_pool(gang, nodes):
         barriers.add(Barrier.OTHER_POOL)
     supposed = AS_IT_IS if empty.fits else EMPTY
     if not empty.fits and placements.under(replace(supposed, rules=Rules(shared=False))).fits:
@@ -161,8 +167,9 @@ def _decide(gang: Gang) -> Obstacle:
 
 
 def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
-    """Yield why a gang would not fit even without other pods, in addition to the
-    `known` barriers.
+    """Yield the barriers of a gang that would not fit even without other pods.
+
+    They are in addition to the `known` barriers.
     """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
@@ -175,7 +182,7 @@ def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator
 
 
 def _now(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
-    """Yield why a gang does not fit now that would fit without other pods, with all nodes open."""
+    """Yield the barriers of a gang that would fit without other pods and with all nodes open."""
     placements = gang.placements
     may_be_chosen = gang.is_of_kai and not any(pod.gates for pod in gang.waiting)
     fits_without_others = placements.under(EMPTIED).fits
@@ -192,13 +199,13 @@ def _now(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
 
 
 def nodes_in_pool(placements: Placements) -> list[Node]:
-    """Return the nodes in the node pool of some placements."""
+    """Return the nodes in the node pool of a gang with these placements."""
     domains = placements.domains
     return domains.nodes_at(domains.everywhere.nodes)
 
 
 def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
-    """Return the first shape whose selector matches no node."""
+    """Return the first shape whose selector matches no node, or None if each matches one."""
     for shape in shapes:
         if shape.selects and not any(is_selected(shape, node) for node in nodes):
             return shape
@@ -216,7 +223,7 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
     )
 
 
-def _is_of_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
+def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
     """Return whether a gang would never fit in its node pool, but would outside of it."""
     if not (gang.pool or gang.index.has_pools):
         return False
@@ -235,7 +242,7 @@ def _is_bound_for_ever(gang: Gang, short: Demand) -> bool:
     """
     if short.occupied and short.key and not gang.placements.now.best:
         return True
-    # without a required level, running pods bind the rest to nothing
+    # Running pods bind the other pods only if a level is required.
     is_bound = any(part.occupied and part.key for part in gang.demand.every())
     return is_bound and gang.from_scratch.under(EMPTY).fits
 
@@ -263,7 +270,7 @@ def terms_words(terms: Sequence[Term]) -> str:
 
 
 _MOST_TERMS = 4
-"""The number of terms that are shown."""
+"""The maximum number of terms that are shown."""
 
 
 def _shown(values: Sequence[str]) -> str:
@@ -300,6 +307,9 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:
-    """Return why a node that pods select takes none of them, or "" if it takes one."""
+    """Return why a node is closed to some of the pods that select it, or "" if it is open to all.
+
+    Return "" also if no pod selects it.
+    """
     reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
     return next(filter(None, reasons), "")

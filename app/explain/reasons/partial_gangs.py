@@ -1,4 +1,4 @@
-"""Reasons about gangs that KAI started because their minimum is lower than what they need."""
+"""Report gangs of which KAI started only the minimum, while their other pods are pending."""
 
 from app.explain.gangs.gang import Gang, Member, whole_demand
 from app.explain.placing.demand import where
@@ -9,7 +9,7 @@ MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 
 def gang_split(gang: Gang) -> Reasons:
-    """Part of a gang runs because its minimum is low, and the rest is pending."""
+    """Report that KAI started a part of the gang with its minimum, and its other pods wait."""
     for member in gang.members:
         rest = member.expected - len(member.placed)
         if not member.placed or not rest or member.minimum >= member.expected:
@@ -87,13 +87,13 @@ def _is_grouped_by_kai(gang: Gang) -> bool:
 
 
 def _deployment_of(member: Member) -> str:
-    """Return the words for the Deployment of some pods, by name if that is known."""
+    """Return the Deployment of a part's pods in words, by name if that is known."""
     made_for = (ref for pod in member.pods for ref in pod.made_for if ref.kind == "Deployment")
     return str(next(made_for, "the Deployment"))
 
 
 def _fits_whole(gang: Gang) -> str:
-    """Return where the whole gang would start now, or "" if nowhere."""
+    """Return the advice to restart the whole gang where it fits now, or "" if it fits nowhere."""
     demand = whole_demand(gang.whole)
     placements = gang.placements_of(demand, from_scratch=True)
     if not placements.now.fits:

@@ -1,4 +1,4 @@
-"""Reasons about how a gang was placed, and about placed pods that do not start."""
+"""Report pods that are placed against a constraint or on lost nodes, and failed bindings."""
 
 import itertools
 import shlex
@@ -33,7 +33,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Reasons:
-    """Pods of a part are in several domains of a level that the part requires.
+    """Report that pods of a part are in several domains of a level that the part requires.
 
     KAI itself causes that if it places some pods of the part later than the others.
     """
@@ -92,8 +92,9 @@ def _labelling(
 ) -> Iterator[str]:
     """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
-    If pods of the part are in one domain, the nodes are in it too, because KAI placed all of them
-    there. There is no command if labels say that pods are in several domains.
+    `domains` are those of the part's pods, and `unlabelled` the nodes of its other pods. If there
+    is one domain, these nodes are in it too, because KAI placed all pods there. There is no command
+    if labels say that pods are in several domains.
     """
     own = gang.domains.by(part.told.levels)
     keys = own.keys[: own.depth(key)]
@@ -117,7 +118,7 @@ def _labelling(
 
 
 def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
-    """Return where pods are: in domains of a level, and on nodes that lack its label."""
+    """Return in words the domains of a level that have pods, and the nodes without its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
     has = "has" if len(unlabelled) == 1 else "have"
@@ -127,12 +128,12 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
 
 
 def node_gone(gang: Gang) -> Reasons:
-    """Pods are bound to nodes that do not exist any more."""
+    """Report that pods are bound to nodes that do not exist any more."""
     remedy = (
         "Wait a few minutes until Kubernetes deletes these pods and their controller recreates"
         " them, or force-delete them, because no kubelet is left to confirm a normal deletion"
     )
-    # nodes are joined only if pods are bound
+    # The tree of domains is computed only if some pod has a node.
     for on_node, objects, evidence in _by_node(
         gang, lambda name: name not in gang.domains.positions
     ):
@@ -143,7 +144,7 @@ def node_gone(gang: Gang) -> Reasons:
 
 
 def node_not_ready(gang: Gang) -> Reasons:
-    """Pods are on nodes that are not ready."""
+    """Report that pods are on nodes that are not ready."""
     dead = gang.index.dead_nodes
     remedy = (
         "Ask the platform team to repair or delete the node. Kubernetes deletes its pods after five"
@@ -167,7 +168,10 @@ def node_not_ready(gang: Gang) -> Reasons:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield the live pods on each node that matches, as text, as objects, and as evidence."""
+    """Yield the unfinished pods on each node for whose name `is_meant` is true.
+
+    They are a text such as `2 pods of llm-0 are on node gpu-01`, the objects, and evidence.
+    """
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
         of_gang = f"of {gang.ref.name}"
@@ -210,7 +214,7 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
 
 
 def not_as_preferred(gang: Gang) -> Reasons:
-    """All pods are placed, but in more preferred domains than would be needed now."""
+    """Report that all pods are placed, but in more preferred domains than would be needed now."""
     if gang.waits:
         return
     for part in gang.bound_parts:
@@ -231,7 +235,10 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
 
 def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
-    """Return the preferred domains of nodes, or none if a node is in no such domain."""
+    """Return the domains of a part's preferred level that nodes are in.
+
+    Return none if a node is in no such domain, or if the part prefers no level.
+    """
     domains = gang.domains.by(part.told.levels)
     depth = domains.depth(part.told.preferred)
     paths = domains.domains_of(names, depth) if depth else set()
@@ -239,7 +246,7 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
-    """KAI chose a node for a pod, but binding it there failed."""
+    """Report that KAI chose a node for a pod, but binding it there failed."""
     if any(reservation_evicted(gang)):
         return
     for pod in gang.waiting:
@@ -259,11 +266,11 @@ def binding_failed(gang: Gang) -> Reasons:
                 state, remedy = _of_helper(gang, helper)
                 yield about(evidence, "BindingFailed", f"{text}. {state}", remedy, "platform")
                 continue
-            remedy, who = what_binds(said)
+            remedy, who = _binding_remedy(said)
             yield about(evidence, "BindingFailed", text, remedy, who)
 
 
-def what_binds(said: str) -> tuple[str, Who]:
+def _binding_remedy(said: str) -> tuple[str, Who]:
     """Return the remedy for a message of KAI's binder, and who can act."""
     if "denied the request" in said:
         return (
@@ -291,7 +298,7 @@ def _helper(gang: Gang, said: str) -> Pod | None:
 
 
 def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
-    """Return the state of a helper pod of KAI, such as one that reserves a GPU, and the remedy."""
+    """Return why a helper pod of KAI, such as one that reserves a GPU, does not run; the remedy."""
     name = helper.name
     node = next((node for node in gang.index.nodes if node.name == helper.node), None)
     shape = helper.shape

@@ -1,4 +1,7 @@
-"""Reasons about room on nodes, as KAI counts it. Each remedy is tried in the model first."""
+"""Report that nodes lack room for a gang, as KAI counts it.
+
+Each remedy is tried in the model of KAI's placement before it is given.
+"""
 
 import itertools
 import re
@@ -20,7 +23,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.blocking_workloads import NEEDS_ALL, together, what_frees
+from app.explain.reasons.blocking_workloads import NEEDS_ALL, freeing_remedies, together
 from app.explain.reasons.gpu_sharing import part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean, state_words
@@ -69,21 +72,21 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 
 
 def never_fits(gang: Gang) -> Reasons:
-    """No domain is large enough, even if it were empty."""
+    """Report that no domain or node is large enough for the gang, even if empty."""
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.TOO_LARGE not in obstacle.barriers or nodes_are_added(gang):
         return
 
     short = obstacle.lacking
     if _is_offered_nowhere(obstacle, short) and (autoscaler_speaks(gang) or waits_for_checks(gang)):
-        return  # its node groups are empty, and it or Kueue says why they stay so
+        return  # The autoscaler or Kueue says why no node with this device is added.
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
     yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
-    """Return the part that does not fit anywhere, the remedy, and who can act."""
+    """Return a text about a part that fits in no empty domain, the remedy, and who can act."""
     gang = obstacle.gang
     placements = obstacle.placements
     oversize = _oversize(obstacle, short)
@@ -100,7 +103,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     wider = _wider(obstacle)
     larger = "more nodes" if level == "cluster" else f"more nodes in one {level}"
     remedy = (
-        f"Use smaller or fewer pods{_beside_size(obstacle)}, or ask the platform team for {larger}"
+        f"Use smaller or fewer pods{_also_needed(obstacle)}, or ask the platform team for {larger}"
     )
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
@@ -113,8 +116,11 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     return room, wider or remedy, "you"
 
 
-def _beside_size(obstacle: Obstacle) -> str:
-    """Return what else is needed besides smaller pods, such as `, and ...`, or "" if nothing."""
+def _also_needed(obstacle: Obstacle) -> str:
+    """Return the step that is needed besides smaller pods, or "" if there is none.
+
+    An example is `, and open the closed nodes there`.
+    """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
     if small.now.fits:
@@ -165,7 +171,10 @@ def _room_of(
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return the resource of which no node has enough for a pod, the remedy, and who can act."""
+    """Return a text about a resource of which no node has enough for a pod, or None.
+
+    With it come the remedy and who can act.
+    """
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         if shape.part and (too_large := part_too_large(shape.part, nodes)):
@@ -183,7 +192,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             )
             return (
                 text,
-                f"Request at most {amount(name, most)} per pod{_beside_size(obstacle)}, or ask the"
+                f"Request at most {amount(name, most)} per pod{_also_needed(obstacle)}, or ask the"
                 " platform team for larger nodes",
                 "you",
             )
@@ -191,7 +200,10 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return the resources of a pod that no node has together, although some nodes have each."""
+    """Return a text about resources that no node has together, although each is on some node.
+
+    With it come the remedy and who can act. Return None if a node has all that a pod requests.
+    """
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         asks = [(name, ask) for name, ask in shape.requests if ask]
@@ -234,11 +246,11 @@ _OF_GPUS = "nvidia.com/gpu."
 
 
 _PLUGIN = "device-plugin"
-"""A part of the names of the pods of NVIDIA's and other device plugins."""
+"""A text in the names of the pods of NVIDIA's and other device plugins."""
 
 
 def _broken_plugin(index: Index) -> Pod | None:
-    """Return a pod of a device plugin that does not run, None if there is none."""
+    """Return a pod of a device plugin that does not run, or None if there is none."""
     broken = [
         pod
         for pod in index.facts.pods
@@ -250,11 +262,14 @@ def _broken_plugin(index: Index) -> Pod | None:
 
 _GPU = "nvidia.com/gpu"
 _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
-"""A MIG device, which is a part of a GPU."""
+"""The pattern of resource names of MIG devices, which are parts of GPUs."""
 
 
 def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return the reason if the GPUs of all nodes are divided into other parts than requested."""
+    """Return a text, a remedy and who can act if nodes offer only other parts of GPUs, or None.
+
+    `text` is the beginning of the text, and `name` the requested resource.
+    """
     if name != _GPU and not _PART.fullmatch(name):
         return None
     having = [
@@ -277,7 +292,10 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
 
 
 def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return the text that no node offers a device, the remedy, and who can act."""
+    """Return the text that no node offers a device, the remedy, and who can act.
+
+    `that` restricts the nodes in words, such as ` that matches pool=h100`. `nodes` are these nodes.
+    """
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     if divided := _divided_otherwise(text, name, nodes):
@@ -315,7 +333,11 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
 
 
 def no_domain_fits(gang: Gang) -> Reasons:
-    """Other pods hold the room that the gang needs."""
+    """Report that other pods use the room that the gang needs.
+
+    Also report that pods beyond the minimum of the gang have no room anywhere, and that KAI waits
+    for terminating pods on nodes that it has chosen.
+    """
     obstacle = obstacle_of(gang)
     if not obstacle:
         return
@@ -330,7 +352,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
     level = level_of(gang, short)
     best = obstacle.placements.now.best
     text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}{part_words(obstacle)}"
-    remedy, who, commands = _what_frees(obstacle)
+    remedy, who, commands = _room_remedy(obstacle)
     beyond = _beyond_all_room(gang)
     if beyond:
         text += f"; {beyond}"
@@ -374,7 +396,7 @@ def _beyond_all_room(gang: Gang) -> str:
 
 
 def _waits_for_ending(obstacle: Obstacle) -> Reason:
-    """KAI chose nodes where pods are terminating, and waits until these have ended.
+    """Return the reason that KAI chose nodes with terminating pods, and waits for their end.
 
     KAI counts the resources of terminating pods as free when it chooses a domain.
     """
@@ -391,7 +413,7 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reason:
-    """The minimum of the gang runs, and nothing has room for the rest, even without other pods."""
+    """Return the reason that the gang's minimum runs, and no node has room for its other pods."""
     gang = obstacle.gang
     short = obstacle.short
     text = (
@@ -399,7 +421,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
         " more next to it, even without other workloads"
     )
     remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
-    if gang.pod_group and gang.pod_group.stale is not None:  # KAI says that something is
+    if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
         remedy = "Add nodes to run the rest"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     return about(evidence, "NoDomainFits", text, remedy, "platform")
@@ -428,7 +450,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _open_nodes(obstacle: Obstacle) -> str:
-    """Return the nodes that are open to the pods, with their domain if they are in one."""
+    """Return words for the nodes that are open to the pods, with their domain if they share one."""
     pool = obstacle.gang.pool
     everywhere = f"The nodes of node pool {pool}" if pool else "The nodes"
     if len(obstacle.open) == len(obstacle.nodes):
@@ -446,7 +468,7 @@ def _open_nodes(obstacle: Obstacle) -> str:
 
 
 def _in_pieces(obstacle: Obstacle) -> str:
-    """Return the number of free GPUs if it would be enough but is too fragmented."""
+    """Return a note if enough GPUs are free in one domain but too fragmented, or else ""."""
     short = obstacle.short
     best = obstacle.placements.now.best
     if not best or best.pods >= short.count:
@@ -459,8 +481,8 @@ def _in_pieces(obstacle: Obstacle) -> str:
     return f" ({amount('/gpu', has)} are free, but too fragmented)"
 
 
-def _what_frees(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
-    """Return the remedy for pods that hold the room, soonest first, who can act, and how."""
+def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
+    """Return the remedies that free the room, soonest first, who can act, and the commands."""
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     itself = [each for each in (_ending(obstacle), *evicts) if each]
     elsewhere, commands = _elsewhere(obstacle)
@@ -484,14 +506,14 @@ def _reclaiming(obstacle: Obstacle) -> str:
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
-    """Return whether pods that hold the room end by themselves."""
+    """Return whether room becomes free by itself: pods are terminating, or KAI may evict some."""
     return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
 def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     """Return advice about another node pool in which the gang fits, and its commands.
 
-    They are empty if there is none.
+    Return ("", ()) if there is none.
     """
     gang = obstacle.gang
     if gang.placed or not (gang.pool or gang.index.has_pools):
@@ -528,6 +550,7 @@ def _unselected(obstacle: Obstacle) -> str:
 
 
 def _ending(obstacle: Obstacle) -> str:
+    """Return the remedy to wait for terminating pods if the gang then fits, or else ""."""
     leaving = obstacle.gang.index.terminating
     if leaving and obstacle.placements.under(SOON).fits:
         names = listed((f"{pod.namespace}/{pod.name}" for pod in leaving), 2)
@@ -556,7 +579,10 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
-    """Return the remedies that free room: in one domain, if that is enough, or anywhere."""
+    """Return the remedies that free room in one domain if that is enough, or else anywhere.
+
+    With them comes who can act.
+    """
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
     missing = max(1, obstacle.short.count - (room.pods if room else 0))
@@ -565,7 +591,7 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
         missing = max(1, obstacle.short.count - (best.pods if best else 0))
     positions = obstacle.usable(room) if room else obstacle.open
     where = f" in {room.domain}" if room else ""
-    return what_frees(obstacle.gang, list(obstacle.holding(positions)), missing, where)
+    return freeing_remedies(obstacle.gang, list(obstacle.holding(positions)), missing, where)
 
 
 _MOST_PARTS = 20
@@ -575,11 +601,14 @@ _MOST_TRIED = 4
 
 
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
-    """Return the domain with the most room in which other pods hold all of the missing room."""
+    """Return the domain with the most room in which the gang would fit without other pods.
+
+    Return None if there is none, or if one domain is not enough.
+    """
     short = obstacle.short
     like = [part for part in obstacle.demand.flat() if part.profile == short.profile]
     if len(like) > 1 or len(short.bound) > _MOST_PARTS:
-        return None  # one domain is not enough for all parts, or trying takes too long
+        return None  # One domain is not enough for all parts, or trying takes too long.
 
     empty = obstacle.gang.placements_of(short).rooms(EMPTIED)
     large = {room.domain.path for room in empty if room.pods >= short.count}
@@ -612,7 +641,7 @@ def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
 
 
 def bound_to_domain(gang: Gang) -> Reasons:
-    """Part of the gang runs, and its domain has no room for the rest, which must join it."""
+    """Report that the domain in which pods of the gang run has no room for its other pods."""
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.BOUND not in obstacle.barriers:
         return
@@ -649,17 +678,17 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
     gang = obstacle.gang
     helps: list[str] = []
-    # with its minimum, a gang that starts from scratch may be where it is now, without the rest
+    # A gang that has its minimum could start from scratch in the same place, without the rest.
     if not gang.whole.is_satisfied and gang.from_scratch.now.fits:
         helps.append("Restart the gang: it fits elsewhere")
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.placements.under(freed).fits:
         part = next(part for part in gang.whole.parts() if part.name == obstacle.short.name)
-        # KAI takes pods above the minimum one at a time
+        # KAI places pods above the minimum one at a time.
         missing = part.expected - len(part.placed) - best.pods
         pods = list(obstacle.holding(obstacle.usable(best)))
         others = [pod for pod in pods if pod not in gang.pods]
-        waits, _ = what_frees(gang, others, max(1, missing), f" in {best.domain}")
+        waits, _ = freeing_remedies(gang, others, max(1, missing), f" in {best.domain}")
         helps += waits
     return together(*helps) if helps else _without_room(obstacle)
 

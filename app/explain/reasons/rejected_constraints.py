@@ -1,4 +1,4 @@
-"""Reasons about constraints that KAI refuses, ignores, or interprets in an unexpected way."""
+"""Report constraints that KAI rejects, ignores, or interprets in an unexpected way."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from app.facts.constraint import SchedulerConstraint
 
 
 def preferred_broader(gang: Gang) -> Reasons:
-    """A part prefers a level broader than the one it requires, which KAI refuses."""
+    """Report that a part prefers a level broader than the one it requires, which KAI rejects."""
     for part in gang.whole.parts():
         told = part.told
         if not gang.topology.prefers_broader(told):
@@ -36,7 +36,7 @@ def preferred_broader(gang: Gang) -> Reasons:
 
 
 def _without_preferred(gang: Gang, name: str) -> str:
-    """Return the remedy for a part whose preferred level KAI refuses."""
+    """Return the remedy for a part whose preferred level KAI rejects."""
     obstacle = obstacle_of(gang)
     leave = f"Remove the preferred level of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
@@ -53,7 +53,10 @@ def _without_preferred(gang: Gang, name: str) -> str:
 
 
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
-    """Return the text of the first demand that fits now, or else once other pods end."""
+    """Return the text of the first demand that fits now, or else in a cluster without other pods.
+
+    `options` are pairs of a text and a demand. Return "" if no demand fits.
+    """
     for words, demand in options:
         if obstacle.gang.placements_of(demand).now.fits:
             return words
@@ -64,7 +67,7 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
 
 
 def shared_narrower_domain(gang: Gang) -> Reasons:
-    """A level is required, and all usable nodes share a narrower domain.
+    """Report that a level is required, and all usable nodes share a narrower domain.
 
     KAI never places such a gang. This is a defect: its `lowestCommonDomainID` returns the narrower
     domain, and the domains above then seem to have no room.
@@ -124,7 +127,7 @@ def _preferring(demand: Demand, key: str) -> Demand:
 
 
 def sizes_differ(gang: Gang) -> Reasons:
-    """KAI looks for room as if all pods of a part were as large as the largest."""
+    """Report that pods of a part differ in size, and KAI needs room as if all were the largest."""
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.SIZES not in obstacle.barriers:
         return
@@ -141,7 +144,7 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 
 def _as_kai_counts(short: Demand) -> str:
-    """Return a text such as `3 x 8 GPUs for pods that request 10 in total`."""
+    """Return the room that KAI needs, such as `3 x 8 GPUs for pods that request 10 in total`."""
     largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
     asked = short.asks("/gpu")
     if asked < largest * short.count:
@@ -152,7 +155,10 @@ def _as_kai_counts(short: Demand) -> str:
 
 
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
-    """Return the constraint to remove or widen so that KAI places the gang."""
+    """Return the remedy: remove or widen a constraint so that KAI places the gang.
+
+    If none helps, the remedy is to change the requests.
+    """
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Request the same resources for all pods, or less for the largest pod"
@@ -193,7 +199,7 @@ def _wider_levels(
 
 
 def level_without_topology(gang: Gang) -> Reasons:
-    """The PodGroup names a level but no topology, so KAI ignores the level."""
+    """Report that the PodGroup names a level but no topology, so KAI ignores the level."""
     group = gang.pod_group
     if not group:
         return
@@ -219,7 +225,10 @@ def level_without_topology(gang: Gang) -> Reasons:
 
 
 def topology_without_level(gang: Gang) -> Reasons:
-    """The PodGroup names a topology but no level of it (`calculateRelevantDomainLevels` of KAI)."""
+    """Report that the PodGroup names a topology but no level of it, so KAI never places the gang.
+
+    See `calculateRelevantDomainLevels` of KAI.
+    """
     group = gang.pod_group
     if group and group.without_level:
         text = (
@@ -232,7 +241,7 @@ def topology_without_level(gang: Gang) -> Reasons:
 
 
 def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
-    """Return whether the ignored level makes a difference, because the pods are not together."""
+    """Return whether an ignored level matters: pods are pending, or in several of its domains."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
     if gang.waits:
         return True
@@ -245,7 +254,7 @@ def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
 
 
 def domains_joined(gang: Gang) -> Reasons:
-    """Because of dots in names, KAI treats two domains as one and spreads a part over both."""
+    """Report that KAI spreads a part over domains that it treats as one, due to dots in names."""
     for topology, of in named_topologies(gang):
         domains = topology.domains
         together = _together(gang) if domains.joined else ()
@@ -255,8 +264,9 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield the domains that KAI treats as one, so that its nodes are in several domains of a
-    level.
+    """Yield each group of domains that KAI treats as one and that nodes are spread over.
+
+    `names` are the nodes. Those in the group must be in several domains of the level `key` too.
     """
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)
@@ -277,8 +287,9 @@ def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
 
 
 def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
-    """Return the nodes that KAI would choose for a part alone, now or once other pods
-    have ended.
+    """Return the names of the nodes that KAI would choose for a part alone.
+
+    If the part does not fit now, they are the nodes in an empty cluster with all nodes open.
     """
     placements = gang.placements_of(part)
     outcome = placements.now if placements.now.fits else placements.under(EMPTY)

@@ -1,4 +1,4 @@
-"""Reasons in messages of autoscalers: nodes are being added, or no node group can help.
+"""Report messages of autoscalers: nodes are being added, or no node group can help.
 
 Sources: `processors/status/eventing_scale_up_processor.go` of Cluster Autoscaler (16c271a3), and
 `pkg/controllers/provisioning/scheduling/events.go` of Karpenter (22664681). Only Google's
@@ -26,9 +26,9 @@ _LATE = 900.0
 
 
 def nodes_coming(gang: Gang) -> Reasons:
-    """The newest message of an autoscaler says that it adds nodes for pods.
+    """Report that the newest message of an autoscaler says that it adds nodes for pods.
 
-    Or KAI has requested a node with a scaling pod, and no autoscaler has answered.
+    If KAI has requested a node with a scaling pod and no autoscaler has answered, yield a note.
     """
     told = _told(gang, _COMING)
     now = gang.facts.now
@@ -60,21 +60,24 @@ def nodes_coming(gang: Gang) -> Reasons:
 
 
 def _announced(gang: Gang, pod: Pod) -> Iterator[float]:
-    """Yield when an autoscaler first announced each new node for a pod."""
+    """Yield the times at which an autoscaler first announced new nodes for a pod."""
     for event in gang.index.events_about(pod.namespace, pod.uid):
         if is_of_autoscaler(event) and event.reason in _COMING:
             yield from filter(None, (event.first or event.time,))
 
 
 def _about_claim(gang: Gang, said: str) -> str:
-    """Return what Karpenter says of the NodeClaim that a message names, "" if nothing."""
+    """Return the newest warning about the NodeClaim that a message names, as text, or ""."""
     name = said.partition("nodeclaim/")[2].partition(",")[0].strip()
     words = words_about(gang.index, Ref("NodeClaim", "", name)) if name else None
     return f". About NodeClaim {name}, {words.quoted(gang.facts.now)}" if words else ""
 
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
-    """Return that a message is about a scaling pod of KAI, or "" if it is about one of the pods."""
+    """Return a note that a message about `ref` is about KAI's scaling pod.
+
+    Return "" if `ref` is one of the pods in `objects`.
+    """
     return "" if ref in objects else f" (about {ref.namespace}/{ref.name}, KAI's scaling pod)"
 
 
@@ -98,10 +101,10 @@ def _unanswered(gang: Gang) -> Reasons:
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
-    """The newest message of an autoscaler says that no node that it can add would help."""
+    """Report that the newest message of an autoscaler says that none of its nodes would help."""
     remedy = (
-        "Request what a node group offers, or ask the platform team for another node group or a"
-        " higher maximum"
+        "Request resources that a node group offers, or ask the platform team for another node"
+        " group or a higher maximum"
     )
     for evidence, objects in _shown(gang, _told(gang, _HELPLESS)):
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
@@ -110,12 +113,12 @@ def no_node_group_helps(gang: Gang) -> Reasons:
 
 
 def nodes_are_added(gang: Gang) -> bool:
-    """Return whether an autoscaler has said that it adds nodes for pods."""
+    """Return whether the newest message of an autoscaler says that it adds nodes for a gang."""
     return bool(_told(gang, _COMING))
 
 
 def autoscaler_speaks(gang: Gang) -> bool:
-    """Return whether an autoscaler has said something about pods, so that nodes may be added."""
+    """Return whether an autoscaler has written about pending pods, so that it may add nodes."""
     return any(_latest(gang, pod) for pod in (*gang.waiting, *_scaling_pods(gang)))
 
 
@@ -137,9 +140,9 @@ def _scaling_pods(gang: Gang) -> list[Pod]:
 
 
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
-    """Return pending pods whose newest event from an autoscaler has one of these reasons.
+    """Return the pods whose newest event from an autoscaler has one of `reasons`, with this event.
 
-    KAI creates scaling pods for pods that share GPUs, because autoscalers ignore those pods.
+    They are pending pods of the gang and KAI's scaling pods for them, newest event first.
     """
     latest = ((pod, _latest(gang, pod)) for pod in (*gang.waiting, *_scaling_pods(gang)))
     told = [(pod, event) for pod, event in latest if event and event.reason in reasons]
@@ -147,7 +150,11 @@ def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
 
 
 def _shown(gang: Gang, told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
-    """Yield the newest message, and all pods that it is about. Yield nothing if there are none."""
+    """Yield the newest message of `told`, and all pods with such a message.
+
+    A message about a scaling pod counts for all pods that share GPUs. Yield nothing if `told` is
+    empty.
+    """
     for pod, event in told[:1]:
         words = " ".join(event.message.split())
         pods = {each for each, _ in told if not each.is_helper}

@@ -1,4 +1,4 @@
-"""Reasons about labels of nodes, the levels of the topology, and KAI's copy of it."""
+"""Report missing labels of nodes, levels that form no tree, and errors in KAI's Topology."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ from app.rules.topology.levels import instead, pasted, suggested_levels
 
 
 def level_label_missing(gang: Gang) -> Reasons:
-    """Nodes lack the label of a level, so KAI ignores them for gangs with a constraint.
+    """Report that nodes lack a level's label, so KAI ignores them for gangs with a constraint.
 
     There is one reason for each set of missing labels and each likely domain. It is a problem if
     the gang fits once the nodes are labelled. If the gang has room without these nodes, there is
@@ -46,9 +46,10 @@ def level_label_missing(gang: Gang) -> Reasons:
 
 
 def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
-    """Return the topologies that the gang and its SubGroups name, once for equal levels.
+    """Return the topologies that the gang and its SubGroups name.
 
-    Each comes with words for it, such as ` of topology network`, or "" if it is the only one.
+    Topologies with equal levels are one. Each comes with a text such as ` of topology network`, or
+    "" if it is the only one.
     """
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
     by_levels = {gang.topology.keys: (gang.topology, gang.named_topology)}
@@ -63,7 +64,7 @@ def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
 def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> Reasons:
     """Yield the reasons about `outside`, the nodes that lack a label of this topology.
 
-    KAI ignores these nodes for parts that the topology constrains.
+    `of` is the text about the topology from `named_topologies`.
     """
     absent = topology.absent_keys
     ignored_for = f"for every {'part' if of else 'gang'} with a constraint{of}"
@@ -128,7 +129,7 @@ def _note(nodes: list[Node], of: str) -> Reason:
 def _by_missing_keys(
     outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
-    """Return nodes by the keys that they lack, and by the likely value of the last one."""
+    """Return the nodes by (label keys that they lack, likely value of the last one, or "")."""
     lacking = (
         (tuple(key for key in of_levels if key not in node.labels), node) for node in outside
     )
@@ -183,7 +184,10 @@ def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
 
 
 def _fits(nodes: int, guessed: int) -> str:
-    """Return the words that a gang would fit if these nodes, or all nodes, had their labels."""
+    """Return the text that the gang would fit if these nodes, or all nodes, had their labels.
+
+    `nodes` is the number of these nodes, and `guessed` the number of all nodes with guessed labels.
+    """
     if nodes < guessed:
         return "; if all nodes have their labels, the gang fits"
     return f". Once {'it has' if nodes == 1 else 'they have'} the label, this gang fits"
@@ -201,7 +205,7 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     refs = tuple(node.ref for node in nodes)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     remedy = f"Label {_them(len(nodes))}"
-    if not value:  # they may be in several domains
+    if not value:  # The nodes may be in several domains.
         remedy = f"{remedy}, where VALUE is the domain of the node"
         if len(nodes) > 1:
             names = ["NODE"]
@@ -233,10 +237,10 @@ def _them(count: int) -> str:
 
 
 def not_a_tree(gang: Gang) -> Reasons:
-    """A domain of a level has two parents.
+    """Report that a domain has two parents, or levels are not listed broadest first.
 
-    If at least a fifth of the domains of a level have two, their names repeat on purpose, and there
-    is one note for the level.
+    If at least a fifth of the domains of a level have two parents, their names repeat on purpose,
+    and there is one note for the level.
     """
     for topology, of in named_topologies(gang):
         order = right_order(topology.levels, [node.labels for node in topology.index.nodes])
@@ -320,7 +324,10 @@ def _two_parents(
 
 
 def topology_differs(gang: Gang) -> Reasons:
-    """Yield how KAI's Topology differs from Grove's."""
+    """Report that KAI's Topology is missing, or has other levels or another owner than it should.
+
+    Otherwise, report the difference that Grove's own status mentions.
+    """
     cluster = gang.topology.cluster
     kai = gang.topology.kai
     if not cluster:

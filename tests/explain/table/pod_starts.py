@@ -194,7 +194,7 @@ STARTING = (
             ),
             "pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes())),
         },
-        "GPUs are free, but the nodes run as many pods as they take: gpu-00 takes 1, gpu-01 takes 1"
+        "GPUs are free, but their nodes take no more pods: gpu-00 takes 1, gpu-01 takes 1"
         " and 14 more",
         "platform",
         {"pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes()))},
