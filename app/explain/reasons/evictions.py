@@ -1,4 +1,4 @@
-"""Reasons about gangs that KAI evicts, for other gangs or because they stay below their minimum.
+"""Report gangs that KAI evicts, for other gangs or because they stay below their minimum.
 
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
 since when the gang is below its minimum, even if it evicts nothing. Its grace period is an argument
@@ -24,7 +24,7 @@ from app.facts.kai.podgroup import STALE_SINCE
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
-"""KAI's default grace period in seconds, and the words that it may differ."""
+"""KAI's default grace period in seconds, and the note that it may differ."""
 _LATE = 30.0
 """The seconds within which KAI carries out an eviction."""
 _BELOW = "doesn't meet the minimum required number of pods"
@@ -38,7 +38,7 @@ _OFF = (
 
 
 def gang_stale(gang: Gang) -> Reasons:
-    """KAI will evict the running pods of a gang below its minimum."""
+    """Report that KAI will soon evict the running pods of a gang below its minimum."""
     group = gang.pod_group
     if not group or group.stale is None:
         return
@@ -64,13 +64,13 @@ def gang_stale(gang: Gang) -> Reasons:
 
 
 def gang_evicted(gang: Gang) -> Reasons:
-    """KAI has evicted the running pods of a gang below its minimum."""
+    """Report that KAI has evicted the running pods of a gang below its minimum."""
     text = f"KAI evicted the running pods of {gang.ref.name}, which was below its minimum"
     return _evicted(gang, _BELOW, "GangEvicted", text, f"Find out why its pods ended. {_OFF}")
 
 
 def placement_lost(gang: Gang) -> Reasons:
-    """KAI has evicted pods of a gang for another one, or to move them."""
+    """Report that KAI has evicted pods of a gang for another one, or to move them."""
     text = "KAI evicted it: {}"
     remedy = "Fix the reasons that keep it from being placed again"
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
@@ -81,9 +81,10 @@ def placement_lost(gang: Gang) -> Reasons:
 def _evicted(
     gang: Gang, words: str, id: str, text: str, remedy: str, severity: Severity = "warning"
 ) -> Reasons:
-    """Yield the newest eviction event of KAI with this message, or else our leader's.
+    """Yield a reason from the newest event of KAI or our leader whose message has `words`.
 
-    KAI's events are deleted after an hour, or with the PodGroup.
+    Events about the PodGroup come before events about the PodCliqueSet. KAI's events are deleted
+    after an hour, or with the PodGroup.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang

@@ -1,6 +1,6 @@
-"""The reason of gangs whose queue KAI does not use.
+"""Report gangs whose queue KAI does not use, and find a queue or a node pool for them.
 
-The queue is missing, belongs to another node pool, or is a parent.
+KAI does not use a queue that is missing, belongs to another node pool, or has child queues.
 """
 
 import difflib
@@ -37,7 +37,10 @@ class _Help(Value):
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """KAI places gangs only in leaf queues whose parent exists, in their own node pool."""
+    """Report that KAI does not use the gang's queue, or the PodGroup names no queue.
+
+    KAI uses only queues without child queues, whose parents exist, in the gang's node pool.
+    """
     group = gang.pod_group
     if not group:
         return
@@ -65,7 +68,10 @@ def queue_missing(gang: Gang) -> Reasons:
 
 
 def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
-    """KAI Resource Management has assigned a node pool and no queue: the project has none there."""
+    """Yield a reason if KAI Resource Management has assigned a node pool but no queue.
+
+    The project then has no queue in this node pool.
+    """
     if not group.pool or group.pool == NOT_CHOSEN:
         return
     text = (
@@ -179,14 +185,14 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
 
 
 def has_scheduler(index: Index, pool: str) -> bool:
-    """Return whether a SchedulingShard has a node pool, or none is known at all."""
+    """Return whether a SchedulingShard serves a node pool, or no shard is known at all."""
     return not index.facts.shards or any(shard.pool == pool for shard in index.facts.shards)
 
 
 def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
-    """Return the labels that put a queue and the queues above it into the gang's node pool.
+    """Return the remedy to label a queue and the queues above it with the gang's node pool.
 
-    There are none if this would take a queue away from other workloads.
+    Return None if this would take a queue away from other workloads, or would change nothing.
     """
     wrong = [each for each in _ancestry(index, queue) if each.pool != group.pool]
     if not wrong or not _are_free(index, group, wrong):
@@ -211,14 +217,15 @@ def _lacks_nodes(gang: Gang, pool: str) -> bool:
 
 
 def _later(remedy: str) -> str:
-    """Return a remedy as the second half of a sentence."""
+    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
     return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text about a queue of another node pool, and the commands.
+    """Return a note on the queue to use in another node pool, and the commands that move a gang.
 
-    KAI's pod-grouper keeps the queue and the node pool of a PodGroup that exists (`ignoreFields` in
+    The note is "" if there is nothing to say about the queue. KAI's pod-grouper keeps the queue and
+    the node pool of a PodGroup that exists (`ignoreFields` in
     `pkg/podgrouper/podgroup/handler.go`), so the label of the workload alone changes nothing.
     """
     group = gang.pod_group
@@ -264,7 +271,7 @@ def _ancestry(index: Index, queue: Queue) -> Iterator[Queue]:
 
 
 def _are_free(index: Index, group: KaiPodGroup, queues: Iterable[Queue]) -> bool:
-    """Return whether nothing else needs these queues in their present node pool."""
+    """Return whether no other queue or PodGroup needs these queues in their current node pool."""
     names = {queue.name for queue in queues}
     below = (queue for queue in index.facts.queues if queue.name not in names)
     if any(queue.parent in names and queue.pool != group.pool for queue in below):

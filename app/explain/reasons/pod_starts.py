@@ -1,4 +1,4 @@
-"""Reasons about pods that have a node and do not start, or whose containers end."""
+"""Report pods that the kubelet rejects or does not start, and containers that do not run."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ MOST_STARTING = 60.0
 
 
 def kubelet_refuses(gang: Gang) -> Reasons:
-    """Pods have a node but don't start, and the kubelet says why."""
+    """Report that pods have a node but don't start, and the kubelet says why."""
     told = [
         (words, pod)
         for pod in gang.placed
@@ -55,7 +55,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
         since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
         have = counted(pods, "pod has", "pods have")
         text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
-        remedy, who = _what_starts(words, pods)
+        remedy, who = _start_remedy(words, pods)
         first = min(pods, key=attrgetter("name"))
         see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
         evidence = Evidence(first.ref, f"event {words.reason}", words.text)
@@ -65,7 +65,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 
 
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""The events after which a pod does not start by itself, so they count at once."""
+"""The reasons of events after which a pod does not start by itself, so they count at once."""
 
 _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
@@ -116,10 +116,13 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
 )
-"""The remedies for messages of kubelets. The first row with a text in the message applies."""
+"""The advice on messages of kubelets: (texts, remedy, who can act).
+
+The first row with a text that is in the message applies.
+"""
 
 
-def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
+def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     nodes = listed(sorted({pod.node for pod in pods}))
     text = words.text.lower()
     for parts, remedy, who in _STARTS:
@@ -132,7 +135,7 @@ def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key that is equal for messages that differ only in names of one pod."""
+    """Return a key that is equal for messages that differ only in the names of their own pods."""
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
         text = text.replace(own, "") if own else text
@@ -145,7 +148,7 @@ def _is_late(gang: Gang, pod: Pod) -> bool:
 
 
 def not_started(gang: Gang) -> Reasons:
-    """Pods have had a node for a while but were not started, and no other reason says why."""
+    """Report that pods with a node for over a minute did not start, and no message says why."""
     unexplained = [
         pod
         for pod in gang.placed
@@ -160,14 +163,14 @@ def not_started(gang: Gang) -> Reasons:
 
 
 def container_crashes(gang: Gang) -> Reasons:
-    """A container of a placed pod that has started ends again and again."""
+    """Report that a container of a started pod does not run, for example because it crashes."""
     running = [pod for pod in gang.placed if pod.phase == "Running"]
     for pods in _alike_in_containers(running):
         yield _in_container(gang, "ContainerCrashes", pods)
 
 
 def _alike_in_containers(pods: Iterable[Pod]) -> Iterator[list[Pod]]:
-    """Yield pods whose first container that doesn't run has the same name and state."""
+    """Yield groups of pods whose first container that doesn't run has the same name and state."""
     pairs = (((pod.stalled[0].name, pod.stalled[0].reason), pod) for pod in pods if pod.stalled)
     yield from by_key(pairs).values()
 
@@ -179,7 +182,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     log += f" -c {shlex.quote(container.name)}"
     remedy = f"Read the log of container {container.name}"
-    # a pod that has started was placed well, and an init container may be at work
+    # A pod that has started was placed as requested, and a running init container may be normal.
     severity: Severity = "warning" if first.bound is None else "problem"
     if container.reason == RUNS:
         remedy += ". The other containers start once it ends"
@@ -194,7 +197,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
 
 
 def kubelet_rejects(gang: Gang) -> Reasons:
-    """The kubelet rejected or evicted pods, so the gang lacks them."""
+    """Report that the kubelet rejected or evicted pods that the gang lacks now."""
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     since = min(times, default=0.0) - _FAILED_BEFORE
     failed = [pod for pod in failed_pods(gang) if (pod.created or 0.0) >= since]
@@ -209,10 +212,11 @@ def kubelet_rejects(gang: Gang) -> Reasons:
         names = listed(sorted(pod.name for pod in pods))
         if first.failure.startswith("Evicted"):
             text = f"The kubelet evicted {names}{on}: {one_line(first.failure)}"
-        else:  # a pod is rejected as soon as it is there
+        else:
+            # The kubelet rejects a pod soon after its creation, whose time is therefore shown.
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
-        remedy, who = _what_admits(first)
+        remedy, who = _rejection_remedy(first)
         evidence = Evidence(first.ref, "status.reason", first.failure)
         yield about(
             evidence,
@@ -227,7 +231,10 @@ def kubelet_rejects(gang: Gang) -> Reasons:
 
 
 def _is_replaced(gang: Gang, failed: Pod) -> bool:
-    """Return whether a pod was created after one that failed, or so long ago that it is unknown."""
+    """Return whether a newer pod has replaced a failed one.
+
+    A pod that was created over an hour ago counts as replaced, unless the question is about it.
+    """
     now = gang.facts.now
     if failed.created is None or (now and now - failed.created > _FAILED_BEFORE):
         return failed.ref != gang.ref
@@ -247,10 +254,7 @@ def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
 
 
 _FAILED_BEFORE = 3600.0
-"""The time before a pending pod's creation in which its predecessor may have been rejected.
-
-It is in seconds.
-"""
+"""The seconds before a pending pod's creation in which its predecessor may have been created."""
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
@@ -277,10 +281,10 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
         "you",
     ),
 )
-"""The remedies, by the start of the reason for which a pod has failed."""
+"""The advice on failed pods: (start of the reason for the failure, remedy, who can act)."""
 
 
-def _what_admits(pod: Pod) -> tuple[str, Who]:
+def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
     for begin, remedy, who in _REJECTIONS:
         if pod.failure.startswith(begin):
             again = f"create {pod.name} again"
@@ -291,7 +295,7 @@ def _what_admits(pod: Pod) -> tuple[str, Who]:
 
 
 def failed_pods(gang: Gang) -> list[Pod]:
-    """Return the pods of a gang's owners, or of its PodGroup, that the kubelet has failed."""
+    """Return the pods of a gang's owners or PodGroup that the kubelet rejected or evicted."""
 
     def look() -> Mapping[object, list[Pod]]:
         keys = (

@@ -1,6 +1,7 @@
-"""Reasons about KAI's queues: limits, quotas, fair shares, priorities and evictions.
+"""Report limits, quotas and fair shares of KAI's queues that keep a gang pending.
 
-See `pkg/scheduler/actions/preempt` of KAI.
+The module also finds the pods that KAI may evict for a gang: see `pkg/scheduler/actions/preempt` of
+KAI.
 """
 
 import json
@@ -61,25 +62,25 @@ from app.facts.labels import KAI_PREEMPTIBILITY
 TRAIN = "train"
 """KAI's own PriorityClass for workloads that it may preempt."""
 
-# Shares: what queues may use, and which pods KAI evicts.
+# Limits and quotas, and the pods that KAI may evict.
 
 
 class Excess(Value):
-    """A bound of a queue that a gang would exceed, in thousandths of a resource.
-
-    If it `is_unset`, the queue has no such bound, which KAI reads as 0.
-    """
+    """A limit or quota of a queue that a gang would exceed. Amounts are in thousandths."""
 
     queue: Queue
     resource: str
     bound: int
+    """The limit or quota."""
     used: int
     asked: int
+    """The amount that the gang requests."""
     is_unset: bool = False
+    """Does the queue set no such limit or quota, which KAI reads as 0?"""
 
     @property
     def words(self) -> str:
-        """A text such as `8 GPUs, 2 used, 16 requested`."""
+        """The amounts as text, such as `8 GPUs, 2 used, 16 requested`."""
         used = _number(self.resource, self.used)
         asked = _number(self.resource, self.asked)
         return f"{amount(self.resource, self.bound)}, {used} used, {asked} requested"
@@ -123,7 +124,10 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
 
 
 def _accounts(gang: Gang, name: str) -> Iterator[Account]:
-    """Yield the accounts of a queue and its parents, in the gang's node pool."""
+    """Yield the accounts of a queue and its parents, in the gang's node pool.
+
+    Yield nothing if KAI does not use the queue.
+    """
     if unusable_because(gang.index, name, gang.pool):
         return iter(())
     accounts = accounts_of(gang.index, gang.pool)
@@ -150,15 +154,15 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
 
 
 def use_words(index: Index, queue: Queue) -> str:
-    """Return a text such as `used 8`: the GPUs of a queue's pods, or else of its status."""
+    """Return the GPUs in use in a queue, as a text such as `used 8`, or `use unknown`."""
     account = accounts_of(index, queue.pool).get(queue.name)
     return f"used {plain(round(account.allocated[0] * 1000))}" if account else "use unknown"
 
 
 def losing_against(gang: Gang) -> list[Pod]:
-    """Return the placed pods in the same queue that KAI evicts for a gang.
+    """Return the placed pods in the same queue that KAI may evict for a gang.
 
-    Return none for a gang above the quota, or if the PriorityClasses are not known.
+    Return none if the gang would exceed a quota, or if the PriorityClasses are not known.
     """
     index = gang.index
     group = gang.pod_group
@@ -169,7 +173,7 @@ def losing_against(gang: Gang) -> list[Pod]:
 
 
 def _preemptible_below(index: Index, queue: str, priority: int) -> list[Pod]:
-    """Return the placed pods of a queue with a lower priority that KAI evicts for others."""
+    """Return the placed pods of a queue that have a lower priority and that KAI may evict."""
 
     def look() -> list[Pod]:
         return [
@@ -179,7 +183,7 @@ def _preemptible_below(index: Index, queue: str, priority: int) -> list[Pod]:
             for pod in _preemptible_pods(index, group)
         ]
 
-    # thousands of gangs in one queue share it
+    # Thousands of gangs in one queue may share the result.
     return index.remembered(("preemptible below", queue, priority), look)
 
 
@@ -195,16 +199,13 @@ def _reclaimed(index: Index, queue: str) -> Assumption:
 
 
 def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
-    """Return the placed pods of a PodGroup that KAI evicts for others."""
+    """Return the placed pods of a PodGroup that KAI may evict for other gangs."""
     if group.preemptibility == SEMI_PREEMPTIBLE:
         return list(surplus_of(index, group))
     if not group_is_preemptible(index, group):
         return []
     pods = index.pods_of_group.get(group.key, ())
     return [pod for pod in pods if pod.node and pod.is_alive]
-
-
-# Reasons.
 
 
 _WORDS_OF_KAI = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
@@ -216,12 +217,12 @@ def _said(gang: Gang, reason: str) -> Said | None:
 
 
 def as_argument(group: KaiPodGroup) -> str:
-    """Return the arguments with which kubectl finds a PodGroup."""
+    """Return the arguments of kubectl for a PodGroup: its resource, name and namespace."""
     return f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
 
 
 def given_up(gang: Gang) -> Reasons:
-    """The PodGroup lets KAI try only once, and KAI had no room for the gang."""
+    """Report that KAI tries to place the PodGroup only once, and has no place for it."""
     group = gang.pod_group
     turn = line_of(gang.index).get(gang.ref)
     if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
@@ -236,11 +237,11 @@ def given_up(gang: Gang) -> Reasons:
 
 
 def queue_limit(gang: Gang) -> Reasons:
-    """A queue, or one above it, would exceed a limit. There is one reason per limit.
+    """Report that the gang's queue, or one above it, would exceed a limit.
 
-    The pods of the queue are counted. KAI may evict other pods to stay within the limit, until it
-    says that the limit is reached. KAI's message counts if the pods can't be counted, or if it has
-    newer facts.
+    There is one reason per limit. The pods of the queue are counted. There is none while KAI may
+    evict other pods to stay within the limit. If no limit is exceeded by this count, KAI's message
+    that one is reached counts, unless KAI should place the gang in its next cycle.
     """
     group = gang.pod_group
     if not group:
@@ -259,13 +260,13 @@ def queue_limit(gang: Gang) -> Reasons:
 
 
 def _is_next(gang: Gang) -> bool:
-    """Return whether KAI should place the gang in its next cycle, by what is known now."""
+    """Return whether KAI should place the gang in its next cycle, as far as is known."""
     turn = line_of(gang.index).get(gang.ref)
     return bool(turn and turn.used)
 
 
 def _below_limit(gang: Gang, over: Excess) -> str:
-    """Return the remedy for a limit."""
+    """Return the remedy for a limit that the gang would exceed."""
     own = sum(dict(shape.requests).get(over.resource, 0) for shape in _shapes_placed(gang))
     raised = f"Ask for a higher limit on queue {over.queue.name}"
     if over.is_exact:
@@ -280,7 +281,7 @@ def _below_limit(gang: Gang, over: Excess) -> str:
 
 
 def _later(remedy: str) -> str:
-    """Return a remedy as the second half of a sentence."""
+    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
     return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
@@ -336,9 +337,9 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
 
 
 def queue_status_stale(gang: Gang) -> Reasons:
-    """A limit or quota is reached according to a queue's status, but not according to its pods.
+    """Report that a limit or quota is reached by a queue's status, but not by its pods.
 
-    KAI's scheduler counts pods. Its queue controller writes the status. Only the latter counts
+    KAI's scheduler counts the pods. The status is from KAI's queue controller, which also counts
     background pods.
     """
     group = gang.pod_group
@@ -373,7 +374,7 @@ def queue_status_stale(gang: Gang) -> Reasons:
 
 
 def _has_background(index: Index, queue: Queue) -> bool:
-    """Return whether background pods are in a queue, which only its status counts."""
+    """Return whether a queue or one below it has background pods, which only its status counts."""
     return any(
         pod.background and pod.node
         for group in index.facts.pod_groups
@@ -383,7 +384,7 @@ def _has_background(index: Index, queue: Queue) -> bool:
 
 
 def lower_priority(gang: Gang) -> Reasons:
-    """Pods in the gang's own queue use up a limit, and KAI may evict them for the gang.
+    """Report that pods in the gang's own queue use up a limit, and KAI may evict these pods.
 
     There is no reason if KAI says that the limit is reached, because it has then already tried.
     """
@@ -414,7 +415,7 @@ def evicting(pods: Iterable[Pod]) -> str:
 
 
 def queue_quota(gang: Gang) -> Reasons:
-    """A gang that is not preemptible must fit in the quotas of its queue and all parents."""
+    """Report that a gang that is not preemptible exceeds the quota of its queue or of a parent."""
     group = gang.pod_group
     if not group:
         return
@@ -445,7 +446,10 @@ def queue_quota(gang: Gang) -> Reasons:
 
 
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
-    """Return the PriorityClass that makes a PodGroup non-preemptible, if nothing else does."""
+    """Return a note about the PriorityClass that makes a PodGroup non-preemptible.
+
+    Return "" if the PodGroup itself says whether it is preemptible.
+    """
     if group.preemptibility or not group.priority_class:
         return ""
     value = priority_of(gang.index, group.priority_class)
@@ -465,7 +469,10 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
-    """Return the queue with the quota and usage in KAI's message, or "" if there is no quota."""
+    """Return a text such as `team-a: 8 GPUs, 2 used` from KAI's message or the queue's status.
+
+    Return "" if there is no quota.
+    """
     name = said.queue or group.queue
     quota = gpus_of(said.quota)
     used = gpus_of(said.allocated)
@@ -477,8 +484,9 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
 
 
 def within_quota(gang: Gang) -> Reasons:
-    """The gang's queue is below its quota, but KAI takes nothing from queues within
-    their quotas.
+    """Report that the gang's queue is below its quota, but no other queue is above its quota.
+
+    KAI reclaims nothing from queues within their quotas.
     """
     turn = line_of(gang.index).get(gang.ref)
     group = gang.pod_group
@@ -528,7 +536,7 @@ def _gpus(count: float) -> str:
 
 
 def fair_share(gang: Gang) -> Reasons:
-    """KAI may reclaim for the gang resources that other queues use above their fair shares.
+    """Report that KAI may reclaim resources for the gang from queues above their fair shares.
 
     Evicting everything that it may evict there must make room for the gang. There is no reason if
     KAI says that a limit is reached, because it has then already tried.
@@ -558,6 +566,7 @@ def fair_share(gang: Gang) -> Reasons:
 
 
 def preemption_delay(gang: Gang) -> Reasons:
+    """Report that KAI waits for the preemptionDelay of the PodGroup before it evicts other pods."""
     group = gang.pod_group
     said = _said(gang, "PreemptionDelayNotElapsed")
     if not group or not said:

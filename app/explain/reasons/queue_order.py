@@ -1,4 +1,4 @@
-"""The reason that gangs ahead in KAI's order take the room of this gang."""
+"""Report that gangs ahead in KAI's order take the room of a gang."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ ALONE = "It would fit by itself, but not after the gangs ahead of it"
 
 
 def after_others(gang: Gang) -> Reasons:
-    """The gang would fit by itself, but not after the gangs that KAI places before it."""
+    """Report that the gang would fit by itself, but not after gangs that KAI places before it."""
     turn = line_of(gang.index).get(gang.ref)
     if not turn or turn.used or not gang.placements.now.fits:
         return
@@ -43,7 +43,7 @@ def after_others(gang: Gang) -> Reasons:
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return a gang whose pods KAI's binder recently could not bind, with its message."""
+    """Return the name of `other` and KAI's message that a pod of it could not be bound, or None."""
     index = gang.index
     pods = index.pods_of_group.get(other.gang.key, ())
     owned = [pod for pod in pods if not pod.node]

@@ -1,6 +1,7 @@
-"""Reasons in a scheduler's messages about pending pods, or in its silence.
+"""Report messages of schedulers about pending pods, and schedulers that are silent about them.
 
-They are used where no other rule explains a pending gang. Messages are quoted with their age.
+Messages and silence of KAI count only if no other rule explains a pending gang. Messages are quoted
+with their age.
 """
 
 import re
@@ -47,7 +48,7 @@ SOON = 60.0
 
 
 def scheduler_refuses(gang: Gang) -> Reasons:
-    """A scheduler other than KAI says why it does not place pods."""
+    """Report that a scheduler other than KAI says why it does not place pods."""
     pods = [pod for pod in gang.waiting if pod.scheduler != KAI_SCHEDULER and not pod.gates]
     told = ((words, pod) for pod in pods if (words := scheduler_words(gang.index, pod)))
     for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
@@ -56,12 +57,12 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(
+        remedy, who = _advice_on(
             text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
         )
         cordons: tuple[str, ...] = ()
         if _UNCORDON in remedy:
-            remedy, cordons = _what_uncordons(gang, remedy)
+            remedy, cordons = _uncordon_advice(gang, remedy)
         see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
         commands = cordons if remedy else see
         yield about(
@@ -76,7 +77,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
 
 
 def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return what the scheduler of pods says about their group, such as Volcano's PodGroup."""
+    """Return the newest warning about the group of pods, such as Volcano's PodGroup, or ""."""
     for pod in pods:
         group = Ref("PodGroup", pod.namespace, pod.other_group)
         words = words_about(gang.index, group) if pod.other_group else None
@@ -86,7 +87,10 @@ def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
 
 
 def _tainted_devices(gang: Gang, said: str) -> str:
-    """Return the devices with taints, if a scheduler says that it can't allocate claims."""
+    """Return the devices with taints as text, if a scheduler says that it can't allocate claims.
+
+    Return "" otherwise. `said` is the message of the scheduler.
+    """
     if "cannot allocate all" not in said:
         return ""
     found = {
@@ -136,8 +140,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (("node affinity/selector", "node selector"), *_SELECT),
     (
         ("Too many pods",),
-        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes"
-        " need not run.",
+        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes do"
+        " not need to run.",
         "platform",
     ),
     (
@@ -203,7 +207,10 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
 )
-"""Remedies for messages of kube-scheduler's plugins that contain one of the texts."""
+"""The advice on schedulers' messages: (texts, remedy, who can act).
+
+A row applies if one of its texts is in the message. Most are from kube-scheduler's plugins.
+"""
 
 
 def _has_room(gang: Gang) -> bool:
@@ -226,13 +233,14 @@ def _is_matched(gang: Gang) -> bool:
     return all(any(is_selected(shape, node) for node in gang.index.nodes) for shape in shapes)
 
 
-def _what_helps(
+def _advice_on(
     words: str, namespace: str, *, has_room: bool = False, is_matched: bool = False
 ) -> tuple[str, Who]:
-    """Return the remedy for a scheduler's message, or "" if it is not known.
+    """Return the remedy for a scheduler's message, or "" if none is known, and who can act.
 
-    If nodes have room, a missing resource is not the cause: only other nodes lack it. In the same
-    way, selectors are not the cause if they match nodes: the message gives these another reason.
+    A message has a cause for each group of nodes. With `has_room`, some nodes have room for the
+    pods, so a missing resource is not the cause on these. With `is_matched`, some nodes match the
+    pods' selectors, so the selectors are not the cause there.
     """
     if _TERMINATING in words:
         return (
@@ -253,7 +261,7 @@ def _what_helps(
         for parts, remedy, who in _ADVICE
         if any(part in words for part in parts)
     ]
-    others = [*_what_tolerates(words, alone=not (lacks or advice)), *advice]
+    others = [*_taint_advice(words, alone=not (lacks or advice)), *advice]
     helps = others if has_room and others else [*helps, *others]
     if is_matched and len(helps) > 1:
         helps = [each for each in helps if each != _SELECT]
@@ -270,10 +278,10 @@ _CONDITION = "node.kubernetes.io/"
 _UNSCHEDULABLE = f"{_CONDITION}unschedulable"
 
 
-def _what_tolerates(words: str, *, alone: bool) -> list[tuple[str, Who]]:
-    """Return the remedy for the taints in a message, none if there are none.
+def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
+    """Return the remedy for the taints in a message, in a list that is empty if it names none.
 
-    Those of control planes only count `alone`, if the message names nothing else.
+    Taints of control planes count only if the message names nothing else (`alone`).
     """
     taints = list(dict.fromkeys(key.strip() for key in _TAINT.findall(words)))
     others = [key for key in taints if key not in _CONTROL_PLANE]
@@ -292,8 +300,8 @@ def _what_tolerates(words: str, *, alone: bool) -> list[tuple[str, Who]]:
     return [(remedy, "you")]
 
 
-def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
-    """Return the remedy for cordoned nodes, by the nodes of today, and its command."""
+def _uncordon_advice(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy, adapted to the nodes that are cordoned now, and the commands for it."""
     facts = gang.facts
     if "nodes" in facts.unseen.keys() | facts.skipped:
         return remedy, ()
@@ -311,7 +319,7 @@ def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
 
 
 def scheduler_unknown(gang: Gang) -> Reasons:
-    """Pods name a scheduler that is not running in this cluster."""
+    """Report that pods name a scheduler that has neither placed a pod here nor said why not."""
     for name, pods, since in _silent(gang):
         if name in schedulers(gang.index):
             continue
@@ -334,22 +342,24 @@ def scheduler_unknown(gang: Gang) -> Reasons:
 
 
 def scheduler_silent(gang: Gang) -> Reasons:
-    """A scheduler of this cluster has said nothing about pods, and no other rule explains it."""
+    """Report that a scheduler has said nothing about pods, and no other rule explains them."""
     for name, pods, since in _silent(gang):
         if name not in schedulers(gang.index):
             continue
         objects = refs(pods)
         use = counted(pods, "pod uses", "pods use")
-        text = f'{use} scheduler "{name}", which has been silent about them for {since}'
+        them = "it" if len(pods) == 1 else "them"
+        text = f'{use} scheduler "{name}", which has been silent about {them} for {since}'
         remedy = f"Ask the platform team whether {name} runs, and to read its log."
         evidence = Evidence(objects[0], "spec.schedulerName", name)
         yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
 
 
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
-    """Yield each other scheduler that has been silent for a minute, its pods, and how long.
+    """Yield each scheduler other than KAI that has been silent about pods for a minute.
 
-    A scheduler that is not here, but whose name is similar to an existing one, is named at once.
+    With it come these pods and how long they have existed, in words. A scheduler whose name is
+    probably a typo is included without waiting for a minute.
     """
     now = gang.facts.now
     silent = (
@@ -370,11 +380,11 @@ def _is_misspelt(gang: Gang, name: str) -> bool:
     return bool(did_you_mean(name, usual_schedulers(gang.index)))
 
 
-# KAI, where no other rule explains why.
+# KAI, if no other rule explains a pending gang.
 
 
 def kai_refuses(gang: Gang) -> Reasons:
-    """KAI said recently that it can't place a gang, and no other rule explains it.
+    """Report that KAI said recently that it can't place a gang, and no other rule explains it.
 
     KAI repeats a message while it holds, but updates a condition only if the message changes. An
     older message may be outdated, because room that became free has no timestamp.
@@ -391,7 +401,7 @@ def kai_refuses(gang: Gang) -> Reasons:
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         seems = f". According to our checks it fits{f' in {places}' if places else ''}"
-    remedy, who = _what_helps(said, gang.namespace)
+    remedy, who = _advice_on(said, gang.namespace)
     if seems and "cannot allocate all" in said:
         remedy = (
             f"{remedy} If these devices are free, ask the platform team to restart KAI's"
@@ -417,10 +427,11 @@ def kai_refuses(gang: Gang) -> Reasons:
 
 
 NAMED = "Fix the problem that KAI's message describes."
+"""The remedy for messages of KAI that are not known here."""
 
 
 def _queue_without_parent(gang: Gang) -> str:
-    """Return the queue of a gang if it has no parent, else ""."""
+    """Return the name of a gang's queue if the queue has no parent, or else ""."""
     queue = gang.index.queues.get(gang.pod_group.queue) if gang.pod_group else None
     return queue.name if queue and not queue.parent else ""
 
@@ -441,7 +452,7 @@ _CURRENT = 120.0
 
 
 def kai_silent(gang: Gang) -> Reasons:
-    """KAI has been silent about a gang for long, and no other rule explains why it is pending."""
+    """Report that KAI has been silent about a gang for a minute, and no other rule explains it."""
     schedulers = {pod.scheduler for pod in gang.waiting}
     age = waiting_for(gang)
     if not schedulers or schedulers != {KAI_SCHEDULER} or age < SOON:
