@@ -58,8 +58,8 @@ def unset_warnings(queue: Queue) -> list[str]:
     *others, last = unset
     named = f"{', '.join(others)} and {last}" if others else last
     return [
-        f"the limit of {named} is not set, which KAI reads as 0: it places no pods of this queue"
-        ' that request it. Set limit: -1 for "unlimited"'
+        f"the limit of {named} is not set, which KAI reads as 0: pods of this queue that request"
+        f' {" or ".join(unset)} are never placed. Set limit: -1 for "unlimited"'
     ]
 
 

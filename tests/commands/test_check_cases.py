@@ -788,6 +788,6 @@ def test_spare_nodes_come_from_the_configuration(tmp_path: Path, capsys: Any) ->
     file = tmp_path / "in.yaml"
     file.write_text("---\n".join([CLIQUES_OF_2, lws(2)]))
     assert main(["check", str(file), "--config", str(config)]) == 0
-    assert "With mnnvl.spareNodes: 1, the most that fits is 1" in capsys.readouterr().out
+    assert "With mnnvl.spareNodes: 1, the maximum is 1" in capsys.readouterr().out
     assert main(["check", str(file)]) == 0
     assert "spareNodes" not in capsys.readouterr().out

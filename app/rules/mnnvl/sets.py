@@ -162,7 +162,7 @@ def _values(template: Template) -> Iterator[FieldError]:
 MOST_COLLISIONS = 100
 """The maximum number of findings about ComputeDomains that another set has too.
 
-Without it, a user with 4,000 sets that collide in 128 groups each could let a review take 1.3 s.
+Without it, a user with 4,000 sets that collide in 128 groups each could make a review take 1.3 s.
 """
 
 

@@ -263,8 +263,8 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)
         detail = (
-            f"the Pod has no label of a {kinds}, whose Pods share a ComputeDomain: let one of these"
-            f" create the Pod, or remove {MNNVL_ENABLED}"
+            f"the Pod names no workload whose Pods can share a ComputeDomain ({kinds}): let one of"
+            f" these create the Pod, or remove {MNNVL_ENABLED}"
         )
         yield required(_LABELS, detail)
         return

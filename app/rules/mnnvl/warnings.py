@@ -329,6 +329,6 @@ def _too_many(
         yield (
             f"MNNVL of {name}: {together} pods that must start together need {together} of the"
             f" {most} nodes of an NVLink domain {source}: with {most - together + 1} of them down,"
-            f" they cannot start. With mnnvl.spareNodes: {nvlink.spare}, the most that fits is"
+            f" they cannot start. With mnnvl.spareNodes: {nvlink.spare}, the maximum is"
             f" {max(most - nvlink.spare, 0)}"
         )

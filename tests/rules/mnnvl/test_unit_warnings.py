@@ -218,7 +218,7 @@ def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None
     ("annotations", "size", "nodes", "said"),
     [
         pytest.param(KEPT, UnitSize(3, 1), RACKS, "3 pods need 3 nodes", id="too many"),
-        pytest.param(KEPT, UnitSize(2, 1), RACKS, "the most that fits is 1", id="none is spare"),
+        pytest.param(KEPT, UnitSize(2, 1), RACKS, "the maximum is 1", id="none is spare"),
         pytest.param(KEPT, UnitSize(1, 1), RACKS, "", id="one pod"),
         pytest.param(
             {REQUIRED: "k/none"}, UnitSize(1, 1), RACKS, "k/none, which no node has", id="no level"

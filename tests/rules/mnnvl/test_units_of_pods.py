@@ -118,12 +118,12 @@ REPLICA = 'metadata.annotations[grove.io/mnnvl-scope]: Unsupported value: "repli
         pytest.param(pod("lws-worker", scope="replica"), REPLICA, id="a scope of another kind"),
         pytest.param(
             pod("job", {"batch.kubernetes.io/job-name": None}),
-            "metadata.labels: Required value: the Pod has no label of a",
+            "metadata.labels: Required value: the Pod names no workload",
             id="no owner",
         ),
         pytest.param(
             pod("job", {"batch.kubernetes.io/job-name": None}, scope="group"),
-            "metadata.labels: Required value: the Pod has no label of a",
+            "metadata.labels: Required value: the Pod names no workload",
             id="a scope without an owner",
         ),
         pytest.param(

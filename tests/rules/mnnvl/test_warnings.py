@@ -222,7 +222,7 @@ RACK_OF_18 = [node(18, clique="a")]
             RACK_OF_18,
             NvlinkDomains(spare=2),
             "17 pods that must start together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
-            " down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
+            " down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
             id="one is left",
         ),
         pytest.param(
@@ -230,7 +230,7 @@ RACK_OF_18 = [node(18, clique="a")]
             [],
             NvlinkDomains(spare=2),
             "18 pods that must start together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
-            " them down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
+            " them down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
             id="nodes tell nothing",
         ),
         pytest.param(
@@ -273,7 +273,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             17,
             "17 pods that must start together need 17 of the 18 nodes of an NVLink domain"
             " in this cluster: with 2 of them down, they cannot start. With mnnvl.spareNodes: 2, the"
-            " most that fits is 16",
+            " maximum is 16",
             id="more start together",
         ),
         pytest.param((2, 1), 9, 9, "", id="one replica of a group starts alone"),
@@ -282,7 +282,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             9,
             9,
             "18 pods that must start together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
-            " down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
+            " down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
             id="both replicas of a group start together",
         ),
     ],
