@@ -68,7 +68,7 @@ def _minimum(at: FieldPath, minimum: int, replicas: int) -> FieldError:
 
 
 def mistake_warnings(template: Template) -> list[str]:
-    """Return warnings about annotations, labels and schedulers that have no effect."""
+    """Return warnings about misspelt annotations, misplaced labels and doubtful schedulers."""
     names = Comparisons()
     return [
         *(

@@ -388,9 +388,9 @@ def _value(spec: JsonMap, field: str) -> Any:
 def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
     """Return whether all owners of `stored` must be removed.
 
-    This is so if its Pods share no owner: with the owner of one Pod, it would be garbage-collected
-    while other Pods run. A Workload is never an owner. In all cases, the reconciler deletes a
-    PodGroup with its last Pod.
+    This is so unless the owner that all of its Pods share is among them: with the owner of one Pod,
+    it would be garbage-collected while other Pods run. A Workload must never be an owner. In all
+    cases, the reconciler deletes a PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
     uids = {owner["uid"] for owner in references}

@@ -30,9 +30,9 @@ from app.rules.topology.satisfaction import constraint_condition, removed_levels
 class Unserved(Dialect):
     """The dialect `none`, in force if the cluster serves no topology API of Grove.
 
-    PodCliqueSets are validated as in `design`. The constraints of PodGangs are not changed, because
-    another program may have written them. The release of Grove is unknown, so the PodCliqueSet owns
-    MNNVL resources, which is safe in all releases.
+    PodCliqueSets are validated, and get a condition, as in `design`. The constraints of PodGangs
+    are not changed, because another program may have written them. The release of Grove is unknown,
+    so the PodCliqueSet owns MNNVL resources, which is safe in all releases.
     """
 
     name = "none"
