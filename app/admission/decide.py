@@ -56,7 +56,7 @@ class Route(Value):
     handler: Handler
     """The function of the webhook."""
     also: tuple[tuple[str, str], ...] = ()
-    """Further pairs of kind and plural in the same group."""
+    """Further kinds of the same group that are judged, as (kind, plural)."""
     on_trial: bool = False
     """Whether the webhook warns instead of rejecting, in a trial period."""
     trusted: bool = False

@@ -284,9 +284,9 @@ def check_values(body: bytes) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """Return the number of maps, lists and members in JSON, or more.
+    """Return at least the number of maps, lists and members in JSON.
 
-    Each of them has one of three characters. The same characters in strings are counted too.
+    The result counts the characters `{`, `[` and `,`, in strings too.
     """
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 

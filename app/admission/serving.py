@@ -36,7 +36,7 @@ class ConnectionLimits(Value):
     watch_seconds: float = 10.0
     """The interval of the checks of a connection, and the precision of the three limits above."""
     close_seconds: float = 1.0
-    """The time for closing TLS when the server stops, because an idle client may not read it."""
+    """The time limit for closing TLS when the server stops. An idle client may never answer."""
 
 
 Report = Callable[[str], tuple[str, Answer] | None]

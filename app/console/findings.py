@@ -47,7 +47,7 @@ class Group(NamedTuple):
     state: str
     """The state of each of its findings, which determines the glyph and the colour."""
     words: str
-    """The words for this state."""
+    """The words that the page shows for this state."""
 
 
 GROUPS = {

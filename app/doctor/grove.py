@@ -37,7 +37,7 @@ _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
 class Operator(Value):
-    """Grove's operator, as far as it is installed and readable."""
+    """Grove's operator, as its ConfigMap and its Deployment describe it."""
 
     settings: JsonMap
     """Its configuration."""

@@ -178,7 +178,7 @@ def _names_only(fields: Any) -> Any:
 
 
 def _webhook(webhook: Any) -> Any:
-    """Return a webhook without the paths of other products, which may contain tokens."""
+    """Return a webhook. For other products, its URL has no path, which may contain a token."""
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
 

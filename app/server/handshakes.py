@@ -33,7 +33,7 @@ class Unfinished(Abortable, Protocol):
 
 
 class Backlog:
-    """At most `most` connections, oldest first. If there are more, the oldest one is closed."""
+    """A queue of at most `most` connections. If there are more, the oldest one is closed."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -304,7 +304,7 @@ def certificate_source(
 ) -> CertificateSource:
     """Return the source of the serving certificate.
 
-    Raise OSError if it can't be used: a file is invalid, or there is no cluster to keep it in.
+    Raise OSError if its files are not valid, or if it is self-managed and there is no cluster.
     """
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""

@@ -29,7 +29,7 @@ waited for 3 s.
 """
 
 _FRUITLESS = 2 * _RECORD
-"""The maximum bytes of ciphertext without enough plaintext. A data record is shorter.
+"""The maximum bytes of ciphertext without enough plaintext (_ENOUGH). A data record is shorter.
 
 Messages such as KeyUpdate have no plaintext: one connection that sent 48,000 of them in a second
 stopped a server.
@@ -39,7 +39,7 @@ _SHAKING_HANDS = 128 * 1024
 """The maximum size of a handshake, in bytes. A chain of certificates takes a few thousand."""
 
 _ENOUGH = 0.8
-"""The minimum share of plaintext in the ciphertext, over the whole connection.
+"""The share of plaintext in the ciphertext below which ciphertext counts as fruitless.
 
 A record has an overhead of 22 bytes. It takes a microsecond even if it contains a single byte, and
 a KeyUpdate takes ten.
