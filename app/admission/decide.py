@@ -42,7 +42,7 @@ class Route(Value):
     """A path of the server, and the requests that its webhook judges."""
 
     path: str
-    """The path."""
+    """The path of the URL without a token, such as `/validate/podgroup`."""
     group: str
     """The API group of the objects."""
     kind: str

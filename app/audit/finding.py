@@ -118,8 +118,8 @@ class Tally(Struct):
     def exit_code(self) -> int:
         """The exit code of the command.
 
-        It is 0 without findings, 1 if an object would be rejected, 2 if not all objects could be
-        judged, and 3 if there are only warnings.
+        It is 2 if not all objects could be judged, 1 if an object would be rejected, 3 if there are
+        only warnings, and 0 without findings.
         """
         counts = self.counts.values()
         if self.unread or any(count.undecided for count in counts):

@@ -1,4 +1,4 @@
-"""The commands, each in a module with its options, its exit codes and its output.
+"""List the commands. Each has a module with its options, its exit codes and its output.
 
 `app.commands.NAME` has the command `NAME` as COMMAND. Only the module of the command that runs is
 imported, because most commands need only some of the libraries.

@@ -1,4 +1,4 @@
-"""Options, exit codes and error messages that several commands share."""
+"""Define the options, exit codes and error messages that several commands share."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Choose the colours of the map, which show who uses the GPUs of a domain, and which are free."""
+"""Choose the colours of the map: one for each queue with many GPUs, and one for free GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The page Findings: findings of the audit, the doctor and the topology in one list.
+"""Show the page Findings: findings of the audit, the doctor and the topology in one list.
 
 The audit and the doctor run on demand, never on a timer.
 """

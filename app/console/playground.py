@@ -1,4 +1,4 @@
-"""The Playground page: verdicts on pasted documents, with or without the facts of the cluster.
+"""Show the page Playground: verdicts on pasted documents, with or without the facts of the cluster.
 
 Documents are neither sent to the cluster nor stored.
 """

@@ -1,4 +1,4 @@
-"""The page Queues: bounds and usage of each queue of KAI, and the first pending gangs."""
+"""Show the page Queues: bounds and usage of each queue of KAI, and the first pending gangs."""
 
 from collections.abc import Iterator
 from functools import partial

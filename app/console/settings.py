@@ -1,4 +1,4 @@
-"""The settings of a console. This module imports none of the packages that pages need."""
+"""Define the settings of a console. This module imports none of the packages that pages need."""
 
 from collections.abc import Sequence
 from pathlib import Path

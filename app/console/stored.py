@@ -1,4 +1,4 @@
-"""The page of a stored object: its YAML, its events, and kubectl commands for it.
+"""Show the page of a stored object: its YAML, its events, and kubectl commands for it.
 
 The object is read on request, with the user's permissions, and only if the console reads its kind.
 Secrets and ConfigMaps are never read.

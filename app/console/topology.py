@@ -1,4 +1,4 @@
-"""The page Topology: levels, inconsistent labels, room for pods, and a map of the GPUs."""
+"""Show the page Topology: levels, inconsistent labels, room for pods, and a map of the GPUs."""
 
 from collections import Counter
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""The page What if: which gangs edits of the cluster would move, start, leave pending or worsen."""
+"""Show the page What if: the gangs that would move, start, stay pending or get worse."""
 
 import asyncio
 import shlex

@@ -1,4 +1,4 @@
-"""The page Workloads: a list with the columns of the command, and the explanation of one object."""
+"""Show the page Workloads: a list like the command's, and the explanation of one object."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The results of checks, and how they are counted and printed.
+"""Define the result of a check, and count and print results.
 
 Each result has a status and, for a problem, a remedy.
 """

@@ -40,7 +40,7 @@ class Target(Value):
     """The target of webhooks: a port of a Service or of a host."""
 
     name: str
-    """The name in its certificate."""
+    """The DNS name that its certificate must have."""
     port: int = 443
     service: ServiceKey | None = None
     """The Service, or None for a host."""

@@ -1,4 +1,4 @@
-"""The query parameters of the endpoint /dry-run."""
+"""Define the query parameters of the endpoint /dry-run."""
 
 from typing import Literal
 
