@@ -170,8 +170,10 @@ class MnnvlResources:
         elif plan.owner_uid not in ("", pcs.uid):
             doubt = _set_was_recreated(name)
         elif pcs.is_cut:
-            parts = f"more than {MOST_PARTS} cliques and scaling groups"
-            doubt = f'PodCliqueSet "{name}" has {parts}, so its template is not read'
+            doubt = (
+                f'PodCliqueSet "{name}" has more than {MOST_PARTS} cliques and scaling groups, so'
+                " its template is not read"
+            )
         elif not asks_for(pcs, plan):
             doubt = f'the template of PodCliqueSet "{name}" does not request them'
         else:
