@@ -63,7 +63,7 @@ _NOBODY: _Requested = {}, []
 
 
 def _by_node(index: Index) -> Mapping[str, _Requested]:
-    # What only depends on the pods of a node is kept until one of them changes.
+    # This depends only on the pods of a node, so it is kept until one of them changes.
     return index.lookup(PODS_ON).each(_requested)
 
 

@@ -372,7 +372,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def from_scratch(self) -> Placements:
-        """The placements of the whole gang, assuming that none of it is placed yet."""
+        """The placements of the gang's minimum, assuming that none of its pods is placed yet."""
         return self.placements_of(self.whole.demand(from_scratch=True), from_scratch=True)
 
     @property

@@ -342,7 +342,7 @@ class Arrangement:
         if _is_too_much(pairs):
             return False
         try:
-            # Most often, the last wish has no place even alone. This is quicker to find out.
+            # The last wish is tried alone first: often it has no place even then.
             found = self._search(pairs[-1:]) and self._search(pairs)
         except Exhausted:
             self.is_certain = False

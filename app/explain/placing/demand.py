@@ -263,7 +263,7 @@ class Ground(Value, dict=True):
 
 def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]) -> Vector:
     """Return the sum of `measure(vector)` over all vectors, or () if there are none."""
-    # Most of many nodes are alike: measure each kind once.
+    # Most nodes have the same amounts, so each vector is measured once.
     kinds = Counter(vectors)
     parts = [[count * amount for amount in measure(kind)] for kind, count in kinds.items()]
     return tuple(map(sum, zip(*parts, strict=True)))

@@ -108,7 +108,7 @@ def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -
     for node in nodes:
         if not node.takes_pods:
             continue
-        # Nodes of one kind share one map.
+        # Equal nodes share one `allocatable`, so each is converted once.
         maps[id(node.allocatable)] = node.allocatable
         kinds[id(node.allocatable)] += 1
         for pod in index.pods_on.get(node.name, ()):

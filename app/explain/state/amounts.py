@@ -64,7 +64,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
         if node.name not in gpus:
             yield node
         else:
-            # Nodes of one kind share one map, also afterwards: later steps count kinds, not nodes.
+            # Equal nodes keep sharing one `allocatable`, so that later steps examine each once.
             key = (id(node.allocatable), *gpus[node.name].items())
             yield replace(
                 node, allocatable=maps.setdefault(key, {**node.allocatable, **gpus[node.name]})

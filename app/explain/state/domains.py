@@ -117,7 +117,7 @@ class Domains:
     @cached_property
     def has_gpus(self) -> list[bool]:
         """Whether each node has GPUs."""
-        # Nodes of one kind share one map.
+        # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         having = {kind: gpus_of(allocatable) > 0 for kind, allocatable in kinds.items()}
         return [having[id(node.allocatable)] for node in self.nodes]

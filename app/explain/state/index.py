@@ -145,7 +145,7 @@ class Index(Belongings):
     @cached_property
     def gpu_names(self) -> tuple[str, ...]:
         """The resource names of GPUs on nodes, from device plugins and DRA drivers."""
-        # Nodes of one kind share one map, so there are few maps to look at.
+        # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         names = {name for allocatable in kinds.values() for name in allocatable}
         return tuple(sorted(filter(counts_as_gpu, names)))
@@ -164,7 +164,7 @@ class Index(Belongings):
         """Return the amounts of these resources that each node has for pods."""
 
         def vectors() -> list[tuple[int, ...]]:
-            # Nodes of one kind share one map.
+            # Equal nodes share one `allocatable`, so each is examined once.
             kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
             made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds.items()}
             return [made[id(node.allocatable)] for node in self.nodes]
@@ -301,7 +301,7 @@ class Index(Belongings):
     @cached_property
     def has_mig(self) -> bool:
         """Whether any node has MIG devices or the label of a MIG strategy."""
-        # Nodes of one kind share one map.
+        # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         names = {name for allocatable in kinds.values() for name in allocatable}
         has_devices = any("/mig-" in name for name in names)

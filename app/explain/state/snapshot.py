@@ -89,7 +89,7 @@ class Snapshot(Value):
     now: float = 0.0
     """The time of the facts, in seconds since 1970."""
 
-    # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster.
+    # asyncio.run computes the repr of its result, which would be as large as the cluster.
     __repr__ = object.__repr__
 
 

@@ -343,7 +343,7 @@ def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
     problems = examine([gang], quoting=False).problems
     if is_planned or candidate.lost:
         of_place = (reason for reason in problems if reason.id in OF_PLACE)
-        # last, because the edits may be what closes the nodes
+        # this reason comes last, because the edits themselves may close nodes
         return tuple(sorted(of_place, key=lambda reason: reason.id == "NodesUnfit"))
     return tuple(reason for reason in problems if reason.id not in NOT_HOLDING)
 
