@@ -127,7 +127,7 @@ def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 def _may_differ(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
     for pool in dict.fromkeys(row.pool for row in rows if row.front):
         for settings in settings_of(facts.shards, pool):
-            yield f"  KAI may order them otherwise: {settings}"
+            yield f"  KAI may order them differently: {settings}"
 
 
 def _users(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
