@@ -447,7 +447,7 @@ def test_an_object_is_named_as_for_kubectl(
         (["llm", "-n", "research"], "it exists in namespace inference: add -n inference"),
         (["lmm", "-n", "inference"], "did you mean llm?"),
         (["lmm", "-n", "research"], "did you mean llm in namespace inference?"),
-        (["other", "-n", "inference"], "there is llm"),
+        (["other", "-n", "inference"], "this namespace has llm"),
     ],
 )
 def test_what_was_meant_is_said(
