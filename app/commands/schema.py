@@ -377,7 +377,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    description=("Print the JSON Schema of a command's output with --output json. Exit code: 0."),
+    description=(
+        "Print the JSON Schema of a command's output with --output json. Exit code: 0 done, 2"
+        " unusable input."
+    ),
     add_options=add_options,
     run=run,
     examples=(
