@@ -36,7 +36,7 @@ class WorkloadRow(Value):
     ref: Ref
     state: State
     since: float | None
-    """When it was requested, in seconds since 1970."""
+    """When it was requested, in seconds since 1970, or None if that is not known."""
     placed: int | None
     """The number of its pods with a node, or None if that is not known."""
     total: int | None
@@ -81,7 +81,7 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    They are grouped by the outermost workload for which they were created, or by themselves.
+    They are grouped by the outermost workload that they were created for. Other pods are alone.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))

@@ -225,7 +225,7 @@ class Index(Belongings):
 
     @cached_property
     def scaling_pods(self) -> Sequence[Pod]:
-        """The pods with which KAI asks autoscalers for nodes, for pods that share GPUs."""
+        """The pods by which KAI makes autoscalers add nodes for pods that share GPUs."""
         return [pod for pod in self.facts.pods if pod.scales_for is not None]
 
     @property

@@ -314,7 +314,7 @@ TITLES: Mapping[str, str] = {
     ROOM: "pods of all namespaces",
     CHANNELS: "ResourceClaims of all namespaces",
 }
-"""What messages call each kind, by its field in `Snapshot`."""
+"""The name of each kind in messages, by its field in `Snapshot`."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All resources that may be read. For a scaling group, only labels are read."""
