@@ -10,16 +10,16 @@ T = TypeVar("T")
 
 
 class NotJson(ValueError):
-    """Text that is not JSON, not of the expected type, or nested too deeply."""
+    """The content is not JSON, not of the expected type, or nested too deeply."""
 
 
 def from_json(content: bytes | str) -> Any:
-    """Return the decoded JSON. Raise NotJson if it can't be decoded."""
+    """Return the value in a JSON document. Raise NotJson if it can't be decoded."""
     return decode_with(msgspec.json.decode, content)
 
 
 def decode_with(decode: Callable[[bytes | str], T], content: bytes | str) -> T:
-    """Return the result of `decode`, a method of msgspec. Raise NotJson instead of its errors."""
+    """Decode `content` with `decode`, a method of msgspec. Raise NotJson instead of its errors."""
     try:
         return decode(content)
     except RecursionError:

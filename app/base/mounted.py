@@ -11,8 +11,8 @@ MOST_BYTES = 1024 * 1024
 def read_mounted(path: Path | str) -> bytes:
     """Return the content of the regular file `path`.
 
-    Raise OSError for any other kind of file: reading a FIFO would block the event loop until its
-    other end is opened, and a device may have no end.
+    Raise OSError if it can't be read, is larger than MOST_BYTES, or is not a regular file: reading
+    a FIFO would block the event loop until its other end is opened, and a device may have no end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

@@ -32,7 +32,7 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 class Comparisons:
-    """A limit of the comparisons for one object: only its first unknown names are compared."""
+    """The comparisons of unknown names in one object, limited to its first MOST_COMPARED names."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

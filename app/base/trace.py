@@ -1,4 +1,4 @@
-"""Tell our own calls to the API server which request is being judged.
+"""Pass facts about the request that is being judged on to our calls to the API server.
 
 The trace context is defined in https://www.w3.org/TR/trace-context/.
 """

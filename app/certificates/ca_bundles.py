@@ -57,7 +57,8 @@ class CaBundles:
     def seconds_trusted(self, ca: bytes) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is normalized PEM. Return None if a webhook does not trust it.
+        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if one of them
+        does not trust it.
         """
         return self._trust.seconds(ca, self._clock())
 

@@ -311,7 +311,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Return the key in `key_pem`, a CA's. Raise ValueError if it is not an elliptic-curve key."""
+    """Return the key of a CA. Raise ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type

@@ -67,7 +67,7 @@ def due(
     *,
     settled: bool = False,
 ) -> Reason | None:
-    """Return the step that is due at `now`, or None if none is.
+    """Return the step of the rotation that is due at `now`, or None.
 
     `names` are the names that the serving certificate must have. `settled` says whether clients
     trust the signing CA, so that it can sign a new serving certificate.
@@ -129,9 +129,9 @@ def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None
 def new_holdings(
     names: Sequence[str], now: datetime, terms: Terms, previous: Iterable[bytes] = ()
 ) -> Holdings:
-    """Return holdings with a new CA and a new serving certificate for `names`.
+    """Return new content of the Secret, with a new CA and a new serving certificate for `names`.
 
-    Their bundle also has the CAs in `previous` (PEM) that have not expired.
+    The bundle also has the CAs in `previous` (PEM) that have not expired.
     """
     ca = _new_ca(now, terms)
     return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(previous, now, terms))
@@ -140,7 +140,10 @@ def new_holdings(
 def rotated(
     reason: Reason, holdings: Holdings, names: Sequence[str], now: datetime, terms: Terms
 ) -> Holdings:
-    """Return the holdings after the step `reason`."""
+    """Return the content of the Secret after the step `reason`.
+
+    Raise ValueError if a serving certificate can't be created.
+    """
     if reason == "issue":
         return new_holdings(names, now, terms, holdings.bundle)
 

@@ -59,7 +59,7 @@ class Holdings(Value):
 
 
 def read_holdings(data: JsonMap) -> Holdings:
-    """Return the holdings in the `data` of a Secret (base64). Certificates may have expired.
+    """Return the decoded `data` (base64) of a Secret. Certificates may have expired.
 
     Raise BrokenHoldingsError if they can't be used.
     """

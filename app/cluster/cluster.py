@@ -1,4 +1,4 @@
-"""Join what belongs to one cluster: its stores, their readers, and the writers for MNNVL."""
+"""Join the stores of one cluster, the readers of these stores, and the writers for MNNVL."""
 
 from collections.abc import Collection, Iterator
 from typing import Any

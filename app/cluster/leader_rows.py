@@ -316,7 +316,7 @@ PRIORITY_CLASSES = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 
 def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
-    """Return the row of the Pods of `scheduler_name` that name a group."""
+    """Return the row for the Pods that name a group and that `scheduler_name` schedules."""
     indexes: dict[str, IndexFunction[StoredPod]] = {
         BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
         BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
@@ -394,6 +394,6 @@ class WorkloadCaches:
         )
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
-        """Return the Pods with `value` in `index`, which name one group, if its key is `key`."""
+        """Return the Pods at `value` in `index` if the key of their common group is `key`."""
         pods = self.pods.by_index(index, value)
         return pods if pods and self.key_of(pods[0]) == key else []

@@ -47,7 +47,10 @@ AT_ONCE = 8
 """The number of resources of a PodGang that are written at once."""
 
 IN_A_STEP = 64
-"""The maximum number of resources that a PodGang adopts at once. Tenants decide on their number."""
+"""The maximum number of resources that a PodGang adopts in one step.
+
+Tenants decide on the number of resources.
+"""
 
 TRIES = 3
 """The maximum number of attempts to write a resource that another writer keeps changing."""
@@ -179,7 +182,7 @@ class MnnvlOwners:
         return await _all(adopted)
 
     async def _may_adopt(self, gang: GangIdentity, *, dry_run: bool) -> bool:
-        """Return whether `gang` may adopt resources, for the reasons in `adopt`."""
+        """Return whether `gang` may adopt resources, by the conditions in `adopt`."""
         obj = await self._read_gang(gang)
         if obj is None or not (dry_run or MNNVL_ADOPTED in annotations_of(obj)):
             return False

@@ -41,7 +41,7 @@ SHARED_SECONDS = 5.0
 """The time for which one list of Pods is reused to answer questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The maximum time for which claims count as used if every earlier list showed them as used."""
+"""The longest time for which claims count as used without another list of Pods."""
 
 
 class _Used(Struct):
@@ -56,7 +56,7 @@ class _Used(Struct):
     counts_until: float = 0.0
     """The time until which the claims count as used without another list."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the Pods are listed."""
+    """A lock that is held while the Pods are listed."""
 
 
 class ClaimUsers(Struct):
@@ -101,7 +101,7 @@ class ClaimUsers(Struct):
         return not used.names.isdisjoint(names)
 
     async def _read(self, namespace: str, used: _Used, candidates: set[str]) -> None:
-        """Update `used` with a list of the Pods of `namespace`, as far as `candidates` go."""
+        """List the Pods of `namespace`, and store which of `candidates` they use in `used`."""
         begun = self.clock()
         names: set[str] = set()
         async for page in pages(self.client, Selection(POD, namespace, form=PodForm)):

@@ -62,8 +62,8 @@ class MnnvlResources:
     def is_ensured(self, plan: Plan) -> bool:
         """Return whether the caches have every resource that `plan` needs.
 
-        Each must be ours and not be being deleted. If it has owners, one of them must exist. Raise
-        Unavailable while a cache isn't ready.
+        Each must have been created by us, and must not be in deletion. If it has owners, one of
+        them must exist. Raise Unavailable while a cache isn't ready.
         """
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
@@ -119,8 +119,8 @@ class MnnvlResources:
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
         NotOurs if they can't be created, and Unavailable if the leader must create them. `doubt` is
-        a reason, if any, why the review alone does not justify creating them: then Unavailable is
-        raised with it if one is missing.
+        a reason why this review must not create them, or None: with a doubt, Unavailable is raised
+        if one is missing.
         """
         self._check_served(plan)
         if plan.is_of_pods:
@@ -153,8 +153,9 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
-        """Create the missing resources if the stored set requests them; otherwise leave them to the
-        leader.
+        """Create the missing resources if the stored PodCliqueSet requests them.
+
+        Otherwise, leave them to the leader, as `_leave_to_leader` does.
         """
         # the cache may still have a deleted set of this name
         name = plan.owner_name

@@ -1,4 +1,4 @@
-"""Find the owners of units: of the groups of Pods that share a ComputeDomain.
+"""Find the owners of units. A unit is a group of Pods that share a ComputeDomain.
 
 Owners are read from the API server, because anybody can write any owner into a Pod.
 """

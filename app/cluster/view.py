@@ -83,7 +83,7 @@ class NodeGroups:
             self._move(old, self._seen(name, labels))
 
     def _seen(self, name: str, labels: NodeLabels | None) -> NodeLabels | None:
-        """Return the labels of the node `name`, as they are counted, or None if it has none.
+        """Return the labels of the node `name`, as they are counted, or None if it does not exist.
 
         If the status of the node has no GPUs, the number in its ResourceSlices is added.
         """
@@ -231,7 +231,7 @@ class ClusterView:
         self.known.check(CLUSTER_TOPOLOGY_BINDING, name)
 
     def topology(self) -> ClusterTopology:
-        """Return the managed topology, which is disabled if topology support is.
+        """Return the managed topology. Without topology support, its `enabled` is False.
 
         Raise TopologyMissing if it should exist but does not, or has no levels.
         """

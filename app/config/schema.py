@@ -102,7 +102,7 @@ ACCOUNT = "grove-admission"
 
 
 def own_account(namespace: str) -> str:
-    """Return the user name of our own service account."""
+    """Return the user name of our own service account in `namespace`."""
     return f"system:serviceaccount:{namespace}:{ACCOUNT}"
 
 
@@ -214,7 +214,7 @@ class Client(_Section):
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
     """The maximum number of requests at once after a pause."""
     timeout_seconds: Seconds = 30
-    """The time limit of a request."""
+    """The time limit of a call, including its waits and retries."""
 
 
 class LeaderElection(_Section):
@@ -369,7 +369,7 @@ class Configuration(_Section):
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """The keys of the labels that a Pod gets from its node.
+        """The keys of the labels that Pods get from their node, except the standard ones.
 
         These are `podBinding.nodeLabels` and the keys of the configured levels. The levels are
         included even before the managed ClusterTopology exists, so that a caller can never set

@@ -195,11 +195,13 @@ class Objects(Lists, Protocol):
 
     async def get(
         self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
-    ) -> Object: ...
+    ) -> Object:
+        """Return the object at `ref`. Raise NotFound if it does not exist."""
+        ...
 
-    async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None
-    ) -> Object: ...
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
+        """Create `obj`, and return the stored object. Raise Conflict if it already exists."""
+        ...
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
         """Apply `patch`, and return the patched object.

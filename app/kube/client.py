@@ -49,9 +49,7 @@ class HttpClient(Part):
     ) -> None:
         self._transport = Transport(credentials, limits)
         self.call: Call = self._transport.call
-        """Sends a request that is not a watch. Recorders, and records that are replayed, replace
-        it.
-        """
+        """Sends a request that is not a watch. A recorder, or a replayed record, replaces it."""
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":

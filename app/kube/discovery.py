@@ -67,7 +67,7 @@ class Discovery:
         self.problem = ""
         """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
-        """The error of the last refresh if it failed."""
+        """The error of the last refresh that failed. It is kept when `problem` is cleared."""
 
     @property
     def known(self) -> bool:

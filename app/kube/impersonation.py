@@ -1,7 +1,6 @@
 """Make the headers with which the user of a kubeconfig acts as another user.
 
-The API server then grants only the other user's permissions:
-
+The API server then grants only the other user's permissions. See
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 """
 

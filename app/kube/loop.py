@@ -19,7 +19,7 @@ from app.kube.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""The least time between two resyncs."""
+"""The minimum time between two resyncs."""
 
 CONFLICT_SECONDS = 0.1
 """The pause after a first conflict, in which the watch usually delivers the other write."""
@@ -45,7 +45,7 @@ duration in seconds.
 
 
 class Reconciler(Protocol):
-    """Work on keys. Each step must allow to be cancelled at any point and started again."""
+    """Work on keys, one step for each. A step may be cancelled at any point and started again."""
 
     @property
     def name(self) -> str:

@@ -161,7 +161,7 @@ def _is_possible(reference: OwnerRef) -> bool:
 def is_kind(api_version: str, kind: str) -> bool:
     """Return whether these can be the apiVersion and the kind of an API.
 
-    Then they can be parts of a path unchanged: no character needs to be escaped or has a meaning.
+    If so, they can be parts of a path: none of their characters has a special meaning there.
     """
     group, slash, version = api_version.rpartition("/")
     is_group = is_subdomain(group) if slash else not group

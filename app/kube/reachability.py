@@ -32,7 +32,8 @@ class Reach:
     def check(self) -> str | None:
         """Return the problem for readiness if the API server has not answered for too long.
 
-        Return None if the last call succeeded or an answer came in UNREACHABLE_SECONDS.
+        Return None if the last call succeeded, or the last answer is younger than
+        UNREACHABLE_SECONDS.
         """
         age = self._clock() - self._answered_at
         if not self._problem or age < UNREACHABLE_SECONDS:

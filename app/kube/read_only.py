@@ -1,4 +1,4 @@
-"""A client that can only read."""
+"""Restrict a client to reads."""
 
 from collections.abc import AsyncGenerator, Collection
 from typing import Any

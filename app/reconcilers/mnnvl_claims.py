@@ -123,7 +123,7 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The least time until the next attempt in a namespace where the webhook failed or isn't called."""
+"""The shortest time until the next attempt in a namespace whose webhook failed or isn't called."""
 
 TRIES_PER_SECOND = 5.0
 """The maximum number of such attempts per second in the cluster.
@@ -159,7 +159,7 @@ class Pause(Value):
     until: float
     """The time of the next attempt."""
     note: str
-    """The note for every PodCliqueSet of the namespace, or "" if the reason was in only one."""
+    """The note for every PodCliqueSet of the namespace, or "" if the reason concerns only one."""
 
 
 class Repairs(Struct):

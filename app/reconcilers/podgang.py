@@ -41,7 +41,7 @@ _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 """The path of the annotation that makes API servers call our webhook before a deletion."""
 
 CONTESTED_SECONDS = 1.0
-"""The time until the next step if another writer, such as a webhook, has changed the patch."""
+"""The time until the next step if another webhook has changed the result of our patch."""
 
 
 class CurrentGang(Value):
@@ -130,7 +130,7 @@ class PodGangReconciler(Struct):
     # Ownership.
 
     async def _adopt(self, gang: SlimPodGang) -> bool:
-        """Make `gang` the owner of adoptable resources. Return whether there were any."""
+        """Make `gang` the owner of adoptable resources. Return whether it has adopted any."""
         adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {names_of(adopted)}"
@@ -176,9 +176,9 @@ class PodGangReconciler(Struct):
     async def _write(self, current: CurrentGang) -> float | None:
         """Write the constraints and the annotation if they differ.
 
-        Raise Conflict if the PodGang has changed since it was cached. Return the seconds until the
-        next attempt if another writer changes these fields: before that, nothing is written, or the
-        result of this patch already differs from it. Otherwise, return None.
+        If another writer keeps changing them back, write nothing, and return the seconds until the
+        next attempt. If the stored result differs from the patch, return CONTESTED_SECONDS.
+        Otherwise, return None. Raise Conflict if the PodGang has changed since it was cached.
         """
         gang = current.gang
         changes = await self._constraints(gang)

@@ -292,7 +292,7 @@ class WorkloadReconciler:
         }
 
     def _sources(self, members: Members) -> Sources:
-        """Return the objects from which fields of the PodGroup are set, by the first Pod."""
+        """Return the sources of the PodGroup's fields. If Pods differ, the first one counts."""
         first = members.first
         owner = members.top_owners[first.controller]
         uids = {

@@ -1,4 +1,4 @@
-"""Provide what reconcilers write with: a client, events, and a limit for contested writes."""
+"""Bundle the means by which reconcilers write: a client, events, and counts of writes."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -14,7 +14,7 @@ from app.kube.events import Notices, Recorder, Regarding
 
 
 class Writing(Value, dict=True):
-    """What one reconciler writes with."""
+    """The means by which one reconciler writes."""
 
     client: Client
     """Sends the writes."""

@@ -20,7 +20,7 @@ Scope = tuple[Row[Any], str | None]
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
 """A pace at which each turn of the event loop takes a few milliseconds, because a person waits.
 
-Lists are read in pages, because only pages report the number of objects, which a progress needs.
+Lists are read in pages, because only pages report the number of objects, to show the progress.
 """
 
 

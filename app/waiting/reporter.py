@@ -1,8 +1,9 @@
 """Write why workloads are pending: the condition PlacementBlocked of PodCliqueSets, and events.
 
 Grove's operators keep other writers' conditions: they change the list that they have read, and the
-API server rejects an update of an outdated version. Our writes work in the same way. Workloads have
-no status, so they get only events. So do PodGroups that belong to no other workload.
+API server rejects an update of an outdated version. Our writes work in the same way. The kind
+Workload has no status, so its objects get only events. So do PodGroups that belong to no other
+workload.
 """
 
 import logging

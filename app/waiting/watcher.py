@@ -207,7 +207,7 @@ class WaitingDuty:
 
 
 class Looker:
-    """The state that one check of the cluster passes on to the next."""
+    """A repeated check of the cluster, with the state that is kept between two checks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
