@@ -145,7 +145,7 @@ class Cluster:
 
     def _of_cache(self, name: str, store: WatchStore[Any]) -> Iterator[Sample]:
         yield gauge("cache_objects", "Objects in the cache.", len(store), resource=name)
-        yield gauge("cache_synced", "1 after the first list.", store.synced, resource=name)
+        yield gauge("cache_synced", "1 once the first list is read.", store.synced, resource=name)
         text = "1 if the cluster serves the resource."
         yield gauge("cache_served", text, store.served, resource=name)
 

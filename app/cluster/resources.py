@@ -209,7 +209,7 @@ class MnnvlResources:
             if stored.deleting:
                 raise _deletion_error(plan, f"{needed} is being deleted")
             if not await self._owner_lives(stored, plan):
-                problem = "belongs to an owner that is gone, and will be collected with it"
+                problem = "belongs to an owner that is gone, and will be garbage-collected"
                 raise _deletion_error(plan, f"{needed} {problem}")
         return created
 

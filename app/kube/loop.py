@@ -234,11 +234,11 @@ class Loop:
             self._warned += 1
             # Thousands of keys may fail for one reason. Further failures are only counted.
             if self._warned <= WARNINGS:
-                logger.warning("%s: %s; again in %.1f s", step, error.message, wait)
+                logger.warning("%s: %s; next attempt in %.1f s", step, error.message, wait)
             return "error"
         except Exception:
             wait = self._back_off(key, None)
-            logger.exception("%s failed; again in %.1f s", step, wait)
+            logger.exception("%s failed; next attempt in %.1f s", step, wait)
             return "failure"
 
         if after is None:
@@ -282,5 +282,9 @@ class Loop:
             busy = self._waiting > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
-                    "%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth
+                    "%s: %d steps in the last %g s, %d keys to go",
+                    name,
+                    done,
+                    PROGRESS_SECONDS,
+                    self.depth,
                 )

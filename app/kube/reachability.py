@@ -38,7 +38,7 @@ class Reach:
         age = self._clock() - self._answered_at
         if not self._problem or age < UNREACHABLE_SECONDS:
             return None
-        return f"has not answered for {age:.0f} s, so the facts are that old: {self._problem}"
+        return f"has not answered for {age:.0f} s, so verdicts use old facts: {self._problem}"
 
     def samples(self) -> Iterator[Sample]:
         age = self._clock() - self._answered_at

@@ -41,9 +41,8 @@ class ServerTrust(Struct):
             self._looked_at = now
             if self._read() != self._content:
                 self._is_stale = True
-                with contextlib.suppress(
-                    Unavailable
-                ):  # it is being written: try again at the next check
+                # a file that is being written is read again at the next check
+                with contextlib.suppress(Unavailable):
                     await self.credentials.renew()
         if self._context is None or self._is_stale:
             self._looked_at = now
@@ -80,7 +79,9 @@ class ServerTrust(Struct):
             if self._context is None:
                 raise
             logger.warning(
-                "cannot load the CA of the API server, still using the previous one: %s", error
+                "cannot load the CA or the client certificate for the API server,"
+                " still using the previous ones: %s",
+                error,
             )
             return
         self._content = content

@@ -358,7 +358,7 @@ async def read_body(chunks: AsyncIterable[bytes], most: int) -> bytes:
     async for chunk in chunks:
         length += len(chunk)
         if length > most:
-            raise TooLong(f"more than {most} bytes", reason="TooLong")
+            raise TooLong(f"the answer has more than {most} bytes", reason="TooLong")
         parts.append(chunk)
     return b"".join(parts)
 
@@ -390,7 +390,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
             parts.append(begin)
             length += len(begin)
         if length > longest:
-            raise LineTooLong(f"a line of more than {longest} bytes")
+            raise LineTooLong(f"an event has more than {longest} bytes")
 
     if line := b"".join(parts).strip():
         yield line

@@ -336,7 +336,7 @@ async def events_of_connection(
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Silent(f"nothing for {quiet_after:g} s") from None
+            raise Silent(f"no event for {quiet_after:g} s") from None
         yield event
         del event  # it may be large, and the next one may come in minutes
 

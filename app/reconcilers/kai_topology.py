@@ -172,7 +172,7 @@ class KaiTopologyReconciler(Struct):
             Regarding.of(topology),
             "Normal",
             "KAITopologyReset",
-            "deleted the KAI Topology and created it again, because its levels differed",
+            "deleted the KAI Topology, to create it again with the levels of the ClusterTopology",
         )
         try:
             return await self._create(desired)

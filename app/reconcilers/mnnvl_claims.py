@@ -108,7 +108,7 @@ class PodsWithoutClaim(Struct):
         )
         if names:
             note = (
-                "These Pods run without the claim that their PodCliques have again, so they are"
+                "These Pods started before the claim of their PodCliques was restored, so they run"
                 f" outside of their NVLink domain: {listed(names, _SHOWN)}. Delete them: their"
                 " replacements get the claim"
             )

@@ -207,7 +207,7 @@ class MnnvlResourcesReconciler(Struct):
         if created:
             self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "PodCliques"
-            note = f"created {names_of(created)}, which {users} use and which had been missing"
+            note = f"created {names_of(created)}, which {users} use and which were missing"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None

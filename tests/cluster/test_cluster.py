@@ -86,7 +86,7 @@ def test_a_scrape_has_the_state_of_each_cache() -> None:
     assert list(dict.fromkeys(sample.labels["resource"] for sample in of_caches)) == caches
     assert [sample for sample in of_caches if sample.labels["resource"] == "nodes"] == [
         gauge("cache_objects", "Objects in the cache.", 3, resource="nodes"),
-        gauge("cache_synced", "1 after the first list.", 1, resource="nodes"),
+        gauge("cache_synced", "1 once the first list is read.", 1, resource="nodes"),
         gauge("cache_served", "1 if the cluster serves the resource.", 1, resource="nodes"),
         gauge(
             "cache_objects_too_large",

@@ -223,7 +223,7 @@ def test_an_api_server_that_does_not_answer_for_a_while_is_a_problem() -> None:
         elif call == "failed":
             reach.failed("Connection refused")
         checks.append(reach.check())
-    said = "has not answered for {} s, so the facts are that old: Connection refused"
+    said = "has not answered for {} s, so verdicts use old facts: Connection refused"
     assert checks == [None, said.format(1000), None, None, None, said.format(300), None, None]
     assert [sample.value for sample in reach.samples()] == [400.0]
 

@@ -367,6 +367,6 @@ def test_a_long_queue_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     reconciler = Recorded(step, keys=[("", str(number)) for number in range(1100)])
     virtual.run(ran(looped(reconciler), 20))
     assert [record.getMessage() for record in caplog.records] == [
-        "recorded: 500 in the last 5 s, 600 to go",
-        "recorded: 500 in the last 5 s, 100 to go",
+        "recorded: 500 steps in the last 5 s, 600 keys to go",
+        "recorded: 500 steps in the last 5 s, 100 keys to go",
     ]

@@ -180,7 +180,7 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step(other)] == [None, None]
         assert world.lists_of_pods() == 1
-        text = "These Pods run without the claim that their PodCliques have again, so they are outside of their NVLink domain: {}. Delete them: their replacements get the claim"
+        text = "These Pods started before the claim of their PodCliques was restored, so they run outside of their NVLink domain: {}. Delete them: their replacements get the claim"
         assert (await world.happened())[:2] == [
             ("MnnvlClaimsRestored", "restored the claim in PodCliques other-0-w"),
             ("MnnvlClaimsRestored", "restored the claim in PodCliques train-0-w0"),
