@@ -190,7 +190,7 @@ async def test_an_idle_connection_is_closed_with_the_webhook(tmp_path: Path) -> 
         item = {"name": "w", "clientConfig": client}
         (hook,) = hooks_of({"kind": "MutatingWebhookConfiguration", "webhooks": [item]})
         await transport.call(hook, REQUEST)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             writers[0].close()
             await writers[0].wait_closed()
 

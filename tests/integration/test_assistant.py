@@ -4,10 +4,7 @@ The assistant is the SDK's own client, the server is the program, and the cluste
 a real API server.
 """
 
-import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 import yaml
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from app.commands.records import facts_in
 from app.kube.api import Object
-from tests.commands.test_mcp import answer
 from tests.console.objects import objects
+from tests.integration.mcp_client import mcp_client
 from tests.integration.stage import staged
 
 ROOT = Path(__file__).parents[2]
@@ -407,18 +402,11 @@ async def answers(kind: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     async with staged(folder, "design", [], kind) as (api, stage):
         await stage.show(facts_in([str(file)]))
-        server = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "app", "mcp", "--kubeconfig", str(api.kubeconfig), "--context", "admin"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        async with (
-            asyncio.timeout(300),
-            stdio_client(server) as streams,
-            ClientSession(*streams) as client,
+        async with mcp_client("--kubeconfig", str(api.kubeconfig), "--context", "admin") as (
+            _,
+            call,
         ):
-            await client.initialize()
-            return {each.asked: await answer(client, each.tool, **each.given) for each in QUESTIONS}
+            return {each.asked: await call(each.tool, **each.given) for each in QUESTIONS}
 
 
 @pytest.mark.slow

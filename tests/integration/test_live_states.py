@@ -1,22 +1,17 @@
 """Live states of API servers, as a record has them and as an assistant sees them."""
 
-import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from scripts.apiserver.admission_server import ApiServer
-from tests.commands.test_mcp import answer
 from tests.explain.fleet import NAMESPACE, SET, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
+from tests.integration.mcp_client import mcp_client
 from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import command
 
@@ -63,11 +58,6 @@ async def test_the_record_of_a_live_state_gives_the_same_answer(
 @pytest.mark.untraced
 async def test_an_assistant_calls_every_tool(stage: tuple[ApiServer, Stage]) -> None:
     cluster = await shown(BY_ID["NoDomainFits"], *stage)
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "app", "mcp", *cluster],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
     example = ROOT / "manifests" / "examples" / "podcliqueset-refused.yaml"
     questions: dict[str, dict[str, Any]] = {
         "waiting": {"namespace": NAMESPACE},
@@ -80,14 +70,9 @@ async def test_an_assistant_calls_every_tool(stage: tuple[ApiServer, Stage]) -> 
         "audit": {"namespace": NAMESPACE},
         "doctor": {},
     }
-    async with (
-        asyncio.timeout(120),
-        stdio_client(server) as streams,
-        ClientSession(*streams) as client,
-    ):
-        await client.initialize()
+    async with mcp_client(*cluster) as (client, call):
         assert {tool.name for tool in (await client.list_tools()).tools} == questions.keys()
-        found = {tool: await answer(client, tool, **given) for tool, given in questions.items()}
+        found = {tool: await call(tool, **given) for tool, given in questions.items()}
 
     assert [tool for tool, said in found.items() if said["isError"]] == []
     assert found["waiting"]["workloads"][0]["reason"]["id"] == "NoDomainFits"

@@ -43,7 +43,7 @@ async def test_a_new_user_sees_what_the_page_says(api: ApiServer) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         out, _ = await process.communicate()
     shown = out.decode()
     assert "error" not in shown.lower()

@@ -288,7 +288,7 @@ async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(tmp_path: Path
     _, writer = await waiting.open()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     waiting.listener.stop()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await running
     writer.transport.abort()
     assert waiting.connections == []

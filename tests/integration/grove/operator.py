@@ -19,7 +19,7 @@ from scripts.apiserver.processes import free_port
 
 NAMESPACE = "grove-system"
 SECRET_NAME = "grove-webhook-server-cert"
-START_SECONDS = 60.0
+START_SECONDS = 240.0
 FILES = ("ca.crt", "tls.crt", "tls.key")
 
 

@@ -27,7 +27,7 @@ NVIDIA = "compute-domain-controller"
 NVIDIA_NAMESPACE = "nvidia-dra-driver-gpu"
 KUBERNETES = "kube-controller-manager"
 LWS = "lws"
-START_SECONDS = 60.0
+START_SECONDS = 240.0
 
 
 class Row(Value):
