@@ -18,7 +18,7 @@ from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.topology.coverage import LEVELS_COVERED
-from app.rules.topology.kai import READY, delete_foreign, desired_kai_topology, is_owned
+from app.rules.topology.kai import READY, desired_kai_topology, foreign_remedy, is_owned
 from app.rules.topology.levels import levels_below_host
 
 _SHOWN = 5
@@ -150,7 +150,7 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
         return [problem(f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
         message = f"{title} is not controlled by ClusterTopology {name}, so it is not changed"
-        return [problem(message, f"{delete_foreign(name)}.")]
+        return [problem(message, f"{foreign_remedy(name)}.")]
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
     ):

@@ -131,7 +131,7 @@ class KaiTopologyReconciler(Struct):
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
             return Outcome(
                 f'KAI Topology "{name}" exists and is not controlled by this ClusterTopology, so it'
-                f" is left unchanged. {kai.delete_foreign(name)}"
+                f" is left unchanged. {kai.foreign_remedy(name)}"
             )
 
         if stored["metadata"].get("deletionTimestamp"):

@@ -19,7 +19,13 @@ from app.objects.resource import POD
 from app.objects.shape import JsonMap, map_at
 from app.reconcilers.writing import soonest
 from app.rules.workload.groups import DefinedGroup
-from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, forms, is_of_group
+from app.rules.workload.kai_podgroup import (
+    LabelKeys,
+    Remark,
+    difference,
+    is_of_group,
+    specs_for_crds,
+)
 
 INVALID = 422
 """The HTTP status if the schema of its CRD rejects an object."""
@@ -58,7 +64,7 @@ class PodGroupWriter(Value):
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}
-        whole, *older = forms(desired["spec"], stored)
+        whole, *older = specs_for_crds(desired["spec"], stored)
         for spec in older:
             try:
                 return await self._put(namespace, group, {**desired, "spec": whole})

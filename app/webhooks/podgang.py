@@ -125,11 +125,11 @@ class PodGangWebhook(Value):
 
         adopting = request.dry_run and bool(gang.uid)
         adopted = self.owners.rule.adopted(self.owners.states_of(gang), adopting=adopting)
-        changes.append(Edit(_ADOPTED, adopted or _kept(request)))
+        changes.append(Edit(_ADOPTED, adopted or _kept_annotation(request)))
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
 
-def _kept(request: Request) -> Any:
+def _kept_annotation(request: Request) -> Any:
     """Return the annotation of the new object if the stored PodGang has it, otherwise ABSENT.
 
     The caches may not show yet which resources the PodGang owns. Without the annotation, our

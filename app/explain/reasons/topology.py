@@ -29,7 +29,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.objects.owners import OwnerRef
 from app.rules.topology.coverage import right_order
-from app.rules.topology.levels import instead, pasted, suggested_levels
+from app.rules.topology.levels import labels_hint, suggested_levels, yaml_of_levels
 
 
 def level_label_missing(gang: Gang) -> Reasons:
@@ -150,7 +150,7 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     present = {label for node in nodes for label in node.labels}
     text = (
         f"NO NODE has the label {key} (level {level}), so KAI ignores all {counted(nodes, 'node')}"
-        f" {ignored_for}{instead(key, present)}"
+        f" {ignored_for}{labels_hint(key, present)}"
     )
     remedy = "Correct the key of the level, or label each node with its domain"
     named = topology.cluster or topology.kai
@@ -160,7 +160,7 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
         remedy = f"Set the key of level {level} to {meant}, a label that nodes have"
     elif levels:
         where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
-        remedy = f"Set the levels of {where} to labels that nodes have: {pasted(levels)}"
+        remedy = f"Set the levels of {where} to labels that nodes have: {yaml_of_levels(levels)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
     return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
@@ -265,7 +265,7 @@ def _swapped(topology: Topology, order: Sequence[Level]) -> Reason:
     )
     named = topology.cluster or topology.kai
     where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
-    remedy = f"List the broadest level first in {where}: {pasted(order)}"
+    remedy = f"List the broadest level first in {where}: {yaml_of_levels(order)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{first.key}]", first.domain)
     severity: Severity = "warning"

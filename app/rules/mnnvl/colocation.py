@@ -32,7 +32,7 @@ class Bounds(Value):
     is_known: bool
     """Whether all controllers of the Pod could be read."""
     is_apart: bool
-    """Whether an anti-affinity keeps other Pods off its node."""
+    """Whether the Pod has a required anti-affinity by node. Its selector is not checked."""
     is_exclusive: bool = False
     """Whether a controller keeps units out of each other's domains."""
     group: str | None = ""

@@ -15,7 +15,7 @@ from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import instead
+from app.rules.topology.levels import labels_hint
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 
@@ -151,7 +151,7 @@ def _of_size(
         if nodes and not nodes.most_with_equal(key):
             yield (
                 f"{unit}: its pods must be in one domain of the node label {key}, which no node"
-                f" has: they will stay pending{instead(key, nodes.keys())}"
+                f" has: they will stay pending{labels_hint(key, nodes.keys())}"
             )
         room = nodes.largest_room((key,))
         most = None if room is None else room.pods(bounds.gpus)

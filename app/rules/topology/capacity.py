@@ -152,12 +152,12 @@ def _too_small(
     room = nodes.largest_room(tuple(level.key for level in levels[: position + 1]))
     if room is None or room.gpus is None:
         return
-    problem = _beyond(room, cliques)
+    problem = _why_too_small(room, cliques)
     if problem:
         yield f'a replica of {owner_text(owner)} must fit into one "{domain}", but {problem}'
 
 
-def _beyond(room: Room, cliques: Sequence[CountedClique]) -> str:
+def _why_too_small(room: Room, cliques: Sequence[CountedClique]) -> str:
     """Return why the pods of `cliques` cannot fit into `room`, or "" if they may fit."""
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)

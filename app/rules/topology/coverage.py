@@ -15,7 +15,7 @@ from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import KNOWN, instead, is_documented, pasted
+from app.rules.topology.levels import KNOWN, is_documented, labels_hint, yaml_of_levels
 
 LEVELS_COVERED = "LevelsCovered"
 
@@ -176,7 +176,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             problems.append(LevelProblem("NodesLackLevel", text))
 
     order = right_order(levels, [labels for labels, _ in nodes])
-    right = f": {pasted(order)}" if order is not None else ""
+    right = f": {yaml_of_levels(order)}" if order is not None else ""
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes, right)
 
@@ -210,7 +210,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
 def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
     text = (
         f'level "{level.domain}": no node has the label {level.key}, so pods that require this'
-        f" level stay pending{instead(level.key, nodes.keys())}"
+        f" level stay pending{labels_hint(level.key, nodes.keys())}"
     )
     return LevelProblem("NoNodeHasLevel", text)
 
@@ -291,7 +291,10 @@ class Room(Value):
         return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Return how many pods with `gpus_per_pod` GPUs fit into the domain, or None if unknown."""
+        """Return how many pods with `gpus_per_pod` GPUs fit into the largest domain.
+
+        Return None if the pods request no GPUs, or if the GPUs of nodes are not known.
+        """
         if self.nodes_by_gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod * nodes for gpus, nodes in self.nodes_by_gpus.items())

@@ -48,7 +48,7 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
     )
 
 
-def delete_foreign(name: str) -> str:
+def foreign_remedy(name: str) -> str:
     """Return the remedy if the ClusterTopology does not control the KAI Topology `name`."""
     return (
         f"If nothing else needs it, run: kubectl delete {KAI_TOPOLOGY} {name}."

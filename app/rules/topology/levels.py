@@ -229,7 +229,7 @@ _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
 """Names of levels that both dialects of Grove allow, broadest first."""
 
 
-def instead(key: str, present: Collection[str]) -> str:
+def labels_hint(key: str, present: Collection[str]) -> str:
     """Return the end of a message about the missing label `key`: `; nodes have …`.
 
     It lists the known topology labels among `present`, the labels of the nodes. It is "" if there
@@ -271,6 +271,6 @@ def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
     return (*levels, Level("host", HOSTNAME_KEY))
 
 
-def pasted(levels: Iterable[Level]) -> str:
+def yaml_of_levels(levels: Iterable[Level]) -> str:
     """Return levels as one line of YAML, to paste into `spec.levels`."""
     return f"[{', '.join(f'{{domain: {level.domain}, key: {level.key}}}' for level in levels)}]"

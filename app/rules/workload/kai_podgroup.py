@@ -286,7 +286,7 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
     )
 
 
-def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
+def specs_for_crds(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
     """Yield the spec of a PodGroup, and then the specs that CRDs of older KAI releases accept.
 
     Before 0.18, no PodGroup is semi-preemptible: its PriorityClass then decides whether it is

@@ -4,7 +4,7 @@ import pytest
 
 from app.facts.grove.topology import DOMAINS, Level
 from app.rules.topology.coverage import Nodes, coverage_problems
-from app.rules.topology.levels import instead, suggested_levels
+from app.rules.topology.levels import labels_hint, suggested_levels
 
 TIER = "fabric.topograph.run/tier-"
 DOMAIN = "accelerator.topograph.run/domain"
@@ -34,7 +34,7 @@ CLOSEST = "(tier-0 is the switch closest to a node)"
     ],
 )
 def test_known_labels(key: str, present: list[str], words: str) -> None:
-    assert instead(key, present) == words
+    assert labels_hint(key, present) == words
 
 
 def test_the_problem_of_a_level_names_them() -> None:

@@ -16,10 +16,10 @@ from app.rules.workload.kai_podgroup import (
     Sources,
     desired_pod_group,
     difference,
-    forms,
     is_of_group,
     named_queue,
     remarks,
+    specs_for_crds,
 )
 
 NOTHING = MetadataLayer({}, {})
@@ -482,7 +482,7 @@ def test_fields_of_a_constraint_that_are_not_known_stay() -> None:
     ],
 )
 def test_what_is_left_for_older_releases(spec: Any, stored: Any, expected: list[Any]) -> None:
-    assert list(forms(spec, stored)) == [spec, *expected]
+    assert list(specs_for_crds(spec, stored)) == [spec, *expected]
 
 
 def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
