@@ -210,7 +210,7 @@ def is_label_key(key: str) -> bool:
 
 
 def path_of_key(key: str) -> FieldPath:
-    """Return the path of the value at a key of a Pod."""
+    """Return the path in a Pod of a label or field with this key."""
     return FieldPath("metadata.labels").key(key) if is_label_key(key) else FieldPath(key)
 
 
@@ -249,13 +249,13 @@ def _values(pod: JsonMap) -> dict[str, str]:
 
 
 LABELLED = (_DISAGGREGATED, *_LABELLED, _JOBS)
-"""The kinds that a label of a Pod names."""
+"""The kinds of workloads that a Pod names in a label."""
 
 _LABEL_KEYS = [key for kind in OWNER_KINDS for key in kind.keys if is_label_key(key)]
 
 
 class UnitSize(Value):
-    """The size of a unit of a workload."""
+    """The number of Pods in a unit of a workload, and the number of such units."""
 
     pods: int
     """The number of Pods in one unit."""

@@ -144,7 +144,7 @@ def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first `most` of `texts` as one text, with the number of further texts."""
+    """Return the first `most` of `texts` as one text, such as `a, b and 3 more`."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return f"{separator.join(texts[:most])}{more}"
 

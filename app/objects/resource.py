@@ -28,7 +28,7 @@ class Resource(Value, cache_hash=True):
     version is used.
     """
     optional: bool = True
-    """Whether a cluster may lack it."""
+    """Whether some clusters do not serve it."""
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural

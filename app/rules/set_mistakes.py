@@ -121,7 +121,7 @@ def _scheduler_warnings(template: Template) -> list[str]:
 
 
 def unknown_scheduler(name: str, at: FieldPath) -> str:
-    """Return the warning about an unknown scheduler."""
+    """Return the warning that Grove does not know the scheduler `name` in the field `at`."""
     meant = nearest(name, SCHEDULERS)
     question = f" Did you mean {meant}?" if meant else ""
     return (

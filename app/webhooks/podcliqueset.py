@@ -27,7 +27,7 @@ from app.webhooks.mnnvl import PATIENCE_SECONDS, patience
 
 
 class PodCliqueSetWebhook(Value):
-    """The handler for PodCliqueSets."""
+    """The handler that validates PodCliqueSets."""
 
     facts: ClusterView
     units: UnitOwners | None = None

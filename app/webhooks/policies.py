@@ -64,7 +64,7 @@ class Uncovered(Value):
     what: str
     """The objects or changes that no policy can judge."""
     why: str
-    """Why a policy cannot do it."""
+    """Why no policy can judge them."""
 
 
 _TOO_DEAR = "comparing all pairs would exceed the cost limit of the API server"

@@ -37,7 +37,7 @@ _TEMPLATE = FieldPath("spec.template")
 
 
 def owner_text(owner: Owner) -> str:
-    """Return `owner` as readable text."""
+    """Return `owner` as text for messages, such as `scaling group "a"`."""
     kind, name = owner
     if kind == "set":
         return "the PodCliqueSet"
@@ -94,7 +94,7 @@ class SetPart(Value):
 
 
 class GroupTemplate(Value):
-    """A scaling group of the template."""
+    """A scaling group of a PodCliqueSet from a request."""
 
     name: str
     part: SetPart
@@ -106,7 +106,7 @@ class GroupTemplate(Value):
 
 
 class CliqueTemplate(Value):
-    """A clique of the template."""
+    """A clique of a PodCliqueSet from a request."""
 
     name: str
     pods: int

@@ -14,7 +14,7 @@ HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
 class Level(Value):
-    """A topology level."""
+    """A level of a topology: a domain, and the node label that defines it."""
 
     domain: str
     """Its name, such as `rack`."""
@@ -44,7 +44,7 @@ class ClusterTopology(Value):
     """A ClusterTopology or a ClusterTopologyBinding."""
 
     kind: str
-    """Its kind, which is one of the two."""
+    """`ClusterTopology` or `ClusterTopologyBinding`."""
     name: str
     uid: str = ""
     levels: tuple[Level, ...] = ()

@@ -75,7 +75,7 @@ class GpuContainer(Value):
     """A container or init container that requests a GPU."""
 
     pointer: str
-    """Its JSON pointer."""
+    """The JSON pointer of the container."""
     claims: list[Any] | None
     """Its list of claims, or None if it has no such field."""
 

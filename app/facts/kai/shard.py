@@ -53,7 +53,7 @@ _BACKGROUND_PODS = f"{KAI_BACKGROUND}=true"
 _ONLY_REPORTS = ("reflectjoborder", "snapshot")
 """The plugins that only report, and change neither order nor placement."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
-"""The other fields on which the order of gangs depends."""
+"""Further fields that change the order of gangs. They are not set by default."""
 
 
 class Shard(ClusterScoped):

@@ -192,7 +192,7 @@ class ResourceSlice(Value):
     driver: str
     pool: str
     generation: int
-    """Only the newest generation of a pool counts."""
+    """The generation of its pool, of which only the newest one counts."""
     node: str
     """The node of all its devices, or ""."""
     gpus: tuple[str, ...]
@@ -234,7 +234,7 @@ class SliceGpus(Value):
     pool: str
     """The name of its pool of devices."""
     generation: int
-    """Only the newest generation of a pool counts."""
+    """The generation of its pool, of which only the newest one counts."""
     count: int
     """The number of GPUs in the slice."""
 

@@ -41,7 +41,7 @@ class KueueCheck(Value):
 
     name: str
     state: str = "Pending"
-    """Pending, Ready, Retry or Rejected."""
+    """The state: Pending, Ready, Retry or Rejected."""
     message: str = ""
     time: float | None = None
     """Since when it is in this state."""
@@ -54,7 +54,7 @@ class KueueWorkload(Namespaced):
 
     kind = "Workload"
     queue: str = ""
-    """Its LocalQueue."""
+    """The name of its LocalQueue."""
     cluster_queue: str = ""
     """The ClusterQueue that has reserved quota for it, or ""."""
     owners: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class KueueQueue(Namespaced):
 
     kind = "LocalQueue"
     cluster_queue: str = ""
-    """The ClusterQueue that has its quota."""
+    """The ClusterQueue whose quota its workloads use."""
 
 
 class ClusterQueue(ClusterScoped):

@@ -101,7 +101,7 @@ ONLY_A_POD = Shape((("pods", 1000),))
 
 
 class PodClaim(Value):
-    """An entry of `spec.resourceClaims`."""
+    """An entry of `spec.resourceClaims` of a pod."""
 
     name: str
     claim: str
@@ -133,7 +133,7 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
 
 
 NOTHING: JsonMap = MappingProxyType({})
-"""No annotations."""
+"""The value for no annotations."""
 
 _OF_SHAPE = (
     "containers",
@@ -203,7 +203,7 @@ class Stalled(Value):
     init: bool = False
     restarts: int = 0
     since: float | None = None
-    """When a running init container was started."""
+    """When a running init container was started, or None."""
     ended: str = ""
     """How its last run ended: `exit code 1` or `OOMKilled`, or "" if that is not known."""
 

@@ -118,7 +118,7 @@ def base_of(kind: str, name: str) -> str:
 
 
 class MnnvlResource(Value):
-    """A stored ComputeDomain or ResourceClaim."""
+    """A stored ComputeDomain or ResourceClaim, with the fields that decide on its owner."""
 
     kind: str
     namespace: str

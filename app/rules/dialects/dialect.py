@@ -37,7 +37,7 @@ Adopted = Literal["true", "false"] | None
 
 
 class OwnershipProblem(Value):
-    """A problem with the owner of a resource."""
+    """A problem with the owner of an MNNVL resource, and its remedy."""
 
     message: str
     remedy: str
@@ -144,7 +144,7 @@ class TopologyFacts(Protocol):
 
 
 class LevelsVerdict(Value):
-    """The verdict on a write of levels."""
+    """The verdict on a write of a ClusterTopology or a ClusterTopologyBinding."""
 
     refusal: str | None = None
     """Why a deletion is not allowed, or None if it is."""

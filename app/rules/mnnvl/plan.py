@@ -74,7 +74,7 @@ class Plan(NvlinkUnit):
 
     @property
     def entry(self) -> Entry:
-        """The entry of the pod spec for the claim."""
+        """The item of `resourceClaims` by which pods refer to the claim."""
         if self.mode == "shared":
             return {"name": CLAIM, "resourceClaimName": self.claim}
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}

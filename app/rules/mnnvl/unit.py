@@ -181,9 +181,9 @@ class _NeededLabel(Value):
     """A label of a PodClique that MNNVL needs."""
 
     at: FieldPath
-    """The path of our label."""
+    """The path of the label in the vocabulary of the designs."""
     grove_key: str
-    """Grove's own label, which can be used instead."""
+    """The label of Grove's operator, which can be used instead."""
     meaning: str
     """The meaning of its value."""
     is_index: bool = False

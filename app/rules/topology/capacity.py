@@ -81,7 +81,7 @@ def _without_gpus(nodes: Nodes) -> list[str]:
 
 
 class _Count(Value):
-    """Pods whose GPU requests differ."""
+    """Pods under one constraint whose GPU requests differ."""
 
     pods: int
     """The number of pods."""

@@ -5,7 +5,7 @@ from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 
 
 class PodGroupClique(Value):
-    """The PodClique of one PodGroup of a PodGang."""
+    """The PodClique whose pods are in one PodGroup of a PodGang."""
 
     clique: Clique | None
     """The clique in the template, or None if only the scaling group names it."""

@@ -31,7 +31,7 @@ class PartLevels(Value):
     """The preferred level, or ""."""
     preferred_at: FieldPath
     parent: str
-    """The name of the enclosing part."""
+    """The name of the enclosing part, which is WHOLE for the outermost parts."""
 
 
 class Required(Value):
@@ -42,7 +42,7 @@ class Required(Value):
 
 
 NOTHING = Required()
-"""No required level."""
+"""The value if no level is required."""
 
 
 def placing_warnings(parts: Mapping[str, PartLevels], topology_of: TopologyOf) -> list[str]:
