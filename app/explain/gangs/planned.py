@@ -86,7 +86,7 @@ class _Plan:
         for group in self._pcs.groups:
             replicas = [*self._units(base, group)]
             units += replicas[: max(0, group.minimum)]
-            yield from map(self._tail, replicas[max(0, group.minimum) :])
+            yield from map(self._further_gang, replicas[max(0, group.minimum) :])
 
         yield self._gang(base, tuple(members), tuple(units))
 
@@ -99,7 +99,7 @@ class _Plan:
             inside = tuple(self._member(unit, cliques[name]) for name in names)
             yield Unit(unit, self._told(group.asked), inside)
 
-    def _tail(self, unit: Unit) -> Gang:
+    def _further_gang(self, unit: Unit) -> Gang:
         """Return the gang of a further replica of a scaling group.
 
         In releases with epochs, the gang has the set's constraint and the replica inside it has the

@@ -54,10 +54,10 @@ class Subject(Value, dict=True):
             names.update(base.name for base in new)
             gangs += [gang_of(self.index, base) for base in new]
 
-        return gangs or [self._to_come]
+        return gangs or [self._future_gang]
 
     @property
-    def _to_come(self) -> Gang:
+    def _future_gang(self) -> Gang:
         if self.pcs:
             return gang_to_come(self.index, self.pcs)
         return Gang(self.ref, Unit(self.ref.name), topology_of(self.index))

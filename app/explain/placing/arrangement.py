@@ -235,7 +235,7 @@ def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domai
 # Place one gang after the other.
 
 
-_FREELY = Rules(sizes=False, shared=False)
+_WITHOUT_REJECTIONS = Rules(sizes=False, shared=False)
 """KAI's rules, except for the rules by which it rejects possible placements."""
 
 MOST_TRIED = 40_000_000
@@ -314,11 +314,11 @@ class Arrangement:
         It is placed as KAI would, or else without the rules by which KAI rejects possible
         placements.
         """
-        packer = Packer(self._ground(wish, _with(self._free, wish), self._shares), Rules())
+        packer = Packer(self._ground(wish, _after_leaving(self._free, wish), self._shares), Rules())
         if not packer.places(wish.demand):
             # The same packer is used again, because it has already added up the room of domains.
             packer.undo(0)
-            packer.rules = _FREELY
+            packer.rules = _WITHOUT_REJECTIONS
             if not packer.places(wish.demand):
                 return False
 
@@ -336,7 +336,7 @@ class Arrangement:
         The earlier wishes are moved accordingly. If the search was cut short, `is_certain` is set
         to False.
         """
-        free = reduce(_with, wishes, self._start)
+        free = reduce(_after_leaving, wishes, self._start)
         shares = self._first_shares
         pairs = [(self._ground(wish, free, shares), wish.demand) for wish in wishes]
         if _is_too_much(pairs):
@@ -378,7 +378,7 @@ def _is_too_much(pairs: Sequence[Placing]) -> bool:
     return any(ask > have for ask, have in zip_longest(asked, has, fillvalue=0))
 
 
-def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
+def _after_leaving(free: Sequence[Vector], wish: Wish) -> list[Vector]:
     """Return the free resources after the leaving pods of a wish's gang have left."""
     after = list(free)
     for position, more in wish.freed:

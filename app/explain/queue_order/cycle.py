@@ -100,7 +100,7 @@ def _waiters(index: Index) -> Iterator[Waiter]:
     for group in filter(None, map(index.pod_groups.get, sorted(keys))):
         owner = next(filter(None, map(owners.get, filter(None, group.owners))), None)
         gang = gang_of(index, owner) if owner else gang_of_pod_group(index, group)
-        gang = replace(gang, whole=_on(gang.whole, {}))
+        gang = replace(gang, whole=_with_nodes(gang.whole, {}))
         if gang.whole.is_ready and gang.demand.count and not group.given_up:
             yield waiter(gang, group)
 
@@ -203,22 +203,24 @@ class _Cycle:
         gang = own.gang
         nodes = (self._index.nodes[position].name for position, count in kept for _ in range(count))
         places = by_key(zip(_names(gang.demand), nodes, strict=True))
-        after = replace(gang, whole=_on(gang.whole, places))
+        after = replace(gang, whole=_with_nodes(gang.whole, places))
         if after.demand.count:
             self._queues.push(waiter(after, own.group))
 
 
-def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
+def _with_nodes(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
     """Return a part of a gang as KAI sees it once the next pods of its members are on these nodes.
 
     KAI ignores pods that have scheduling gates or do not exist yet.
     """
-    members = tuple(_member_on(member, nodes.get(member.name, ())) for member in unit.members)
-    units = tuple(_on(part, nodes) for part in unit.units)
+    members = tuple(
+        _member_with_nodes(member, nodes.get(member.name, ())) for member in unit.members
+    )
+    units = tuple(_with_nodes(part, nodes) for part in unit.units)
     return replace(unit, members=members, units=units)
 
 
-def _member_on(member: Member, nodes: Iterable[str]) -> Member:
+def _member_with_nodes(member: Member, nodes: Iterable[str]) -> Member:
     pairs = [pair for pair in zip(member.pods, member.shapes, strict=True) if not pair[0].gates]
     pairs.sort(key=lambda pair: (pair[0].created or 0.0, pair[0].uid))
     left = iter(nodes)
