@@ -41,7 +41,7 @@ from app.explain.output.text import text, unseen_words
 from app.explain.output.waiting_text import exit_code, list_document, list_text
 from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
-from app.explain.state.makers import is_made_by, named_in_words, without_pods
+from app.explain.state.makers import is_made_by, named_workloads, without_pods
 from app.explain.state.read import read_list
 from app.explain.state.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.facts.identity import Ref, read_key
@@ -285,7 +285,7 @@ def _refs(index: Index, kind: str) -> list[Ref]:
     facts = index.facts
     row = BY_RESOURCE.get(OF_KIND[kind])
     if row is None:
-        named = {ref for pod in facts.pods for ref in pod.made_for} | set(named_in_words(index))
+        named = {ref for pod in facts.pods for ref in pod.made_for} | set(named_workloads(index))
         return sorted(ref for ref in named if ref.kind == kind)
     return [fact.ref for fact in getattr(facts, row.name)]
 
@@ -368,7 +368,7 @@ async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
     Events are kept for an hour after their object is deleted.
     """
     ref = answer.ref
-    if answer.total or ref not in named_in_words(index):
+    if answer.total or ref not in named_workloads(index):
         return False
     return ref not in await _listed(client, ref.kind, ref.namespace, f"metadata.name={ref.name}")
 

@@ -163,7 +163,7 @@ def without_pods(index: Index) -> Iterator[Ref]:
             yield ref
 
 
-def named_in_words(index: Index) -> Iterator[Ref]:
+def named_workloads(index: Index) -> Iterator[Ref]:
     """Yield the workloads that warnings are about, or that a Kueue Workload was created for."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
