@@ -1,6 +1,7 @@
-"""Writes what the reason of each row says into `reasons.txt`."""
+"""Writes what the reason of each row says into `reasons.txt`, and the outputs into `printed.txt`."""
 
 from tests.explain.fleet import answer, facts
+from tests.explain.table import printed
 from tests.explain.table.recorded import in_full, write
 from tests.explain.test_reasons import ROWS, start
 
@@ -14,3 +15,4 @@ if __name__ == "__main__":
             for dialect in row.dialects
         }
     )
+    printed.write()
