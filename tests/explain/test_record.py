@@ -156,7 +156,7 @@ def test_options_of_records_that_can_not_be_followed(tmp_path: Path, capsys: Any
     record = tmp_path / "record"
     record.write_bytes(record_of(KIND, facts()))
     assert main(["explain", "llm", "--offline", str(record), str(record)]) == 2
-    assert "give it without other files" in capsys.readouterr().err
+    assert "name no other files" in capsys.readouterr().err
     missing = tmp_path / "missing" / "record"
     assert main(["explain", "llm", "--offline", str(record), "--record", str(missing)]) == 2
     assert "No such file or directory" in capsys.readouterr().err
