@@ -200,6 +200,7 @@ def _request_in(review: _Review) -> Request:
 
 
 def _read_request(request: _Asked) -> Request:
+    """Return the request with empty texts and defaults for missing fields."""
     obj, old = _read_objects(request)
     kind = request.kind or _NO_KIND
     resource = request.resource or _NO_RESOURCE

@@ -62,6 +62,7 @@ def _name(text: str) -> str:
 
 
 def _make(arguments: argparse.Namespace) -> int:
+    """Create a CA and a certificate. Raise UnusableInput if the directory already has some."""
     directory: Path = arguments.directory
     existing = [name for name in FILES if (directory / name).exists()]
     if existing:
@@ -84,6 +85,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    """Print the problems of the certificates in a directory. Return the exit code."""
     directory: Path = arguments.directory
     certificate = _content(directory / "tls.crt")
     key = _content(directory / "tls.key")

@@ -156,6 +156,7 @@ async def _judged(
 def _document(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Object:
+    """Return all verdicts as JSON-serializable data, each with the name of its file."""
     reports = [
         {"file": name, **judgement.report()} for name, judgement in zip(names, judged, strict=True)
     ]
@@ -166,6 +167,7 @@ def _document(
 def _lines(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Iterator[str]:
+    """Yield the verdicts by file, and their number, as lines that are safe to print."""
     for name, of_file in groupby(zip(names, judged, strict=True), key=itemgetter(0)):
         yield visible(name)
         for _, alike in groupby(map(itemgetter(1), of_file), key=_alike):

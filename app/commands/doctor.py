@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
+    """Examine a cluster, or a record if one was given, and record the answers if requested."""
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
     recorded = None
     if arguments.offline or heard.answers:

@@ -260,6 +260,7 @@ def _require_files(names: Sequence[str]) -> None:
 
 
 def _offline(name: str, arguments: argparse.Namespace) -> int:
+    """Explain one workload, or list all pending ones, from files. Return the exit code."""
     if not name:
         _require_files(arguments.offline)
     facts = facts_in(arguments.offline)
@@ -318,6 +319,7 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
 
 
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:
+    """List the pending workloads of a cluster. Return the exit code."""
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
@@ -348,6 +350,7 @@ async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
+    """Explain one workload of a cluster, and watch it if requested. Return the exit code."""
     async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         index = Index(await _facts(client, ref, arguments))
         write_record(index.facts, arguments, ref)
@@ -395,6 +398,7 @@ def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
 
 
 def _print(answer: Answer, arguments: argparse.Namespace) -> int:
+    """Print an answer in the requested format. Return its exit code."""
     if arguments.output == "json":
         print(visible_json(document(answer), indented=True), flush=True)
         return answer.exit_code

@@ -205,6 +205,10 @@ class Questions(Struct):
     async def _answer(
         self, words: list[str], given: str = "", read: Callable[[str], Object] = from_json
     ) -> str:
+        """Run a command, and return its JSON output between marks.
+
+        Raise ValueError, with what the command has printed as problems, if there is no output.
+        """
         try:
             answered = await self.ask([*words, "-o", "json"], given)
         except TimeoutError:
@@ -283,6 +287,7 @@ def _shorten_lists(answer: Object) -> Counter[str]:
 
 
 def _with_short_texts(value: Any, most: int) -> Any:
+    """Return a value with all texts truncated to `most` characters."""
     if isinstance(value, dict):
         return {key: _with_short_texts(item, most) for key, item in value.items()}
     if isinstance(value, list):
@@ -293,6 +298,7 @@ def _with_short_texts(value: Any, most: int) -> Any:
 
 
 def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield all lists in a value, each with its path."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _lists(item, f"{path}.{key}" if path else key)

@@ -90,6 +90,7 @@ def documents_in(names: Sequence[str]) -> list[Object]:
 
 
 def _as_document(topology: ClusterTopology) -> Object:
+    """Return a topology as a ClusterTopology or ClusterTopologyBinding."""
     resource = (
         CLUSTER_TOPOLOGY if topology.kind == CLUSTER_TOPOLOGY.kind else CLUSTER_TOPOLOGY_BINDING
     )

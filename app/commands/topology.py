@@ -216,6 +216,7 @@ class _Report(Value):
 
 
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
+    """Print the topology with the requested domain, room and preview. Return the exit code."""
     examined = survey(index, arguments.name)
     topology = topology_of(index, arguments.name)
     _require_topology(topology, arguments.name)
@@ -285,6 +286,10 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
 
 
 def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | None:
+    """Return the room for the pods in --room, or None if it was not requested.
+
+    Raise UnusableInput if the options are invalid.
+    """
     if not arguments.room:
         if arguments.level:
             raise UnusableInput("--in needs --room")
@@ -316,6 +321,7 @@ def _spare_nodes(config: Path | None) -> int:
 
 
 def _levels(topology: Topology) -> str:
+    """Return the names of the levels as words."""
     none = (
         "none that you may read"
         if topology.index.facts.unseen.keys() & {"topologies", "kai_topologies"}
@@ -366,6 +372,7 @@ def _report_effects(
 def _effects_text(
     found: Effects, after: Index, room: RoomSearch | None, arguments: argparse.Namespace
 ) -> str:
+    """Return the effects of edits as text, with the requested room and domain afterwards."""
     parts = [effects_text(found, everything=arguments.all)]
     if room:
         parts.append(search_text(room))

@@ -67,6 +67,7 @@ class Report(Struct):
         return sum(counts.judged for counts in self.places.values())
 
     def json(self) -> Object:
+        """Return the report as JSON-serializable data."""
         return {
             "events": self.events,
             "judged": self.judged,

@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
+    """Return the CA bundle in `ca_file`. Raise UnusableInput if the file or the URL is invalid."""
     parts = urlsplit(url)
     if (
         ca_file is None

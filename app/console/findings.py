@@ -146,6 +146,7 @@ class Examination:
             self._task.cancel()
 
     async def _examine(self, result: Result) -> None:
+        """Run the audit, then the doctor, and add their findings to `result`."""
         try:
             await self._audit(result)
             result.stage = "the installation"
@@ -266,6 +267,7 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 
 def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> str:
+    """Return the heading of the page, which says how many findings there are."""
     if running:
         return "The cluster is being checked"
     if not result.end:

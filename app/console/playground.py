@@ -246,6 +246,7 @@ def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
 
 
 def _headline(verdicts: Sequence[Values]) -> str:
+    """Return the heading of the page, which sums up the verdicts."""
     refused = sum(verdict["outcome"] == "refused" for verdict in verdicts)
     undecided = sum(verdict["outcome"] == "failed" for verdict in verdicts)
     count = counted(verdicts, "document")

@@ -168,6 +168,7 @@ class _Routes:
         return self._render(*arguments), time.thread_time() - begin
 
     def _render(self, index: Index, page: ConsolePage, query: Query, more: Values) -> _Rendered:
+        """Render the main part of a page."""
         live = self._console.live
         values: Values = {
             "context": self._console.context,

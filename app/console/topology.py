@@ -141,6 +141,7 @@ def _unseen(examined: Survey, index: Index) -> list[str]:
 
 
 def _headline(examined: Survey, topology: Topology, at: Path) -> str:
+    """Return the heading of the page, about the whole cluster or the domain `at`."""
     if "nodes" in topology.index.facts.unseen:
         return "You have no permission to list nodes"
     if at:
@@ -166,6 +167,10 @@ def _path(topology: Topology, text: str) -> Path:
 
 
 def _room(topology: Topology, query: Query) -> RoomSearch | None:
+    """Return the room for the pods in the query.
+
+    Return None if the query has no valid pods, or if nodes or pods can't be read.
+    """
     index = topology.index
     pods = _number(query, "pods", range(1, MOST_PODS + 1))
     gpus = _number(query, "gpus", range(MOST_GPUS + 1))

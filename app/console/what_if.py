@@ -56,6 +56,10 @@ class WhatIf:
         return {**shown, **answer}
 
     def _answer(self, facts: Snapshot, edits: Sequence[Supposition]) -> Values:
+        """Return the template's values for the effects of edits.
+
+        Raise TooLongError after SECONDS.
+        """
         end = self._clock() + SECONDS
 
         def tick() -> None:

@@ -143,6 +143,7 @@ class _Narrowed:
             yield self._chip("who", "you", "What I can do", mine)
 
     def _by_cause(self, rows: Sequence[WorkloadRow]) -> Iterator[Chip]:
+        """Yield links for the most frequent causes, and for the selected one."""
         who = self.options.get("who", "")
         counts = Counter(row.id for row in rows if not who or who in row.actors)
         most = counts.most_common(MOST_CAUSES)
@@ -182,6 +183,7 @@ def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
 
 
 def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -> Values:
+    """Return the template's values for the list, in which equal rows are grouped."""
     groups = list(_groups(rows, chosen))
     return {
         "list": [

@@ -190,6 +190,7 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
 
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
+    """Return the problem of a CRD, or None if it is established with all names of its spec."""
     name = crd["metadata"]["name"]
     conditions = maps_at(crd, "status", "conditions")
     if not conditions:

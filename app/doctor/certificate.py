@@ -182,6 +182,7 @@ def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
 
 
 def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
+    """Check that at least one CA of a caBundle is valid now."""
     ends = [
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
@@ -194,6 +195,7 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
 
 
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
+    """Return the check of a certificate that an endpoint has presented."""
     if result.outcome == "trusted":
         return ok(
             f"{place} has a certificate for {bundle.target.name} that {bundle.title} verifies",
@@ -208,6 +210,10 @@ def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
 
 
 def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
+    """Check that a caBundle verifies the certificate in the Secret.
+
+    `unreached` says why no server was asked for its certificate.
+    """
     if shown.tls_crt is None:
         message = (
             f"no server could be reached ({unreached}), and {shown.reason}: not compared with"

@@ -62,6 +62,7 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
 
 
 def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
+    """Return a problem if `mnnvl.claimMode` needs a DeviceClass that does not exist."""
     if configuration.mnnvl.claim_mode != "shared" or not unallocatable(
         [DEFAULT_DEVICE_CLASS], classes
     ):
@@ -95,6 +96,7 @@ async def check_lost_claims(client: Client) -> Checks:
 def _check_cliques(
     cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
 ) -> Check:
+    """Check that no PodClique lacks a claim that it must have."""
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"
         for clique in cliques
@@ -116,6 +118,7 @@ def _check_cliques(
 
 
 def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:
+    """Return a problem if Pods run without the claim that their PodClique has."""
     without = sorted(
         f"{namespace}/{name}"
         for (namespace, clique), names in pods.items()
@@ -158,6 +161,7 @@ def _without_driver(domains: list[str]) -> Check:
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:
+    """Return the problem of claims whose DeviceClass `name` does not exist."""
     message = (
         f'ResourceClaims can never be allocated, because DeviceClass "{name}" does not exist: '
         f"{listed(sorted(claims), _SHOWN)}"
@@ -198,6 +202,7 @@ async def check_owners(client: Client, configuration: Configuration) -> Checks:
 
 
 def _unsafe(dialect: str) -> Check:
+    """Return the warning about PodGangs as owners if Grove may replace them."""
     message = (
         f'mnnvl.owner is "PodGang", but the dialect of Grove is "{dialect}": when Grove replaces'
         " the PodGangs of running workloads, their ComputeDomains and claims are deleted while"
@@ -207,6 +212,7 @@ def _unsafe(dialect: str) -> Check:
 
 
 def _owned_by_gangs(owned: list[str]) -> Check:
+    """Return the problem of resources that PodGangs still own."""
     message = (
         "PodGangs still own resources, which are deleted while pods use them if Grove replaces the"
         f" PodGangs: {listed(sorted(owned), _SHOWN)}"

@@ -210,6 +210,7 @@ async def _service(patient: Patient, installed: list[Object], endpoints: list[En
 async def _certificates(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Checks:
+    """Return the checks of the serving certificate, or [] if no webhook is installed."""
     settings = patient.configuration.certificates
     bundles = certificate.bundles_of(installed)
     if not bundles:

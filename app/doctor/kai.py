@@ -67,6 +67,7 @@ async def check_binder(client: Client, read: Read) -> Checks:
 
 
 async def _check(client: Client, namespace: str, account: str) -> Check:
+    """Check that an account of KAI's binder may allocate ResourceClaims."""
     refused = [
         verb
         for verb in _NEED.verbs
@@ -155,6 +156,7 @@ async def check_staleness(client: Client) -> Checks:
 
 
 def _check_shard(shard: JsonMap) -> Check:
+    """Check the period after which the scheduler of a SchedulingShard evicts gangs."""
     name = key_of(shard)[1]
     given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)
     seconds = signed_duration(given)

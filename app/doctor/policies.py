@@ -189,6 +189,7 @@ async def _without_parameters(client: Client, stored: Policies) -> dict[str, str
 
 
 def _silent(name: str, policy: JsonMap, served: str) -> Check:
+    """Return the warning about a policy whose parameters have a version that is not served."""
     version = text_at(map_at(policy, "spec", "paramKind"), "apiVersion")
     message = (
         f"{name} has no effect: the cluster does not serve the version of its parameters, {version}"
@@ -220,6 +221,7 @@ def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> It
 
 
 def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
+    """Yield how the stored policies and bindings differ from `desired`."""
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]
@@ -412,6 +414,7 @@ def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]
 
 
 def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
+    """Return the remedy that prints the queue guard with these namespaces."""
     options = "".join(f" --kai-namespace {namespace}" for namespace in namespaces)
     return (
         "Print the queue guard with the configuration of the server (grove-admission policies"

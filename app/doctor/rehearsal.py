@@ -192,6 +192,7 @@ def _stopped(
 
 
 def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
+    """Return the warning about resources that cannot be written while a webhook is down."""
     harms = "; ".join(dict.fromkeys(stopped.values()))
     message = (
         f"{webhook.configuration}, {webhook.name}: while it is down, writes of"

@@ -32,6 +32,7 @@ async def check_replicas(client: Client, namespace: str, version: str) -> Checks
 
 
 async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
+    """Check that all replicas are ready. If they are not, say why."""
     title = f"Deployment {namespace}/{NAME}"
     desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
     ready = int_of(value_at(deployment, ("status", "readyReplicas")))
@@ -55,6 +56,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
 
 
 async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
+    """Yield why Pods of the Deployment are not ready, or nothing if Pods can't be read."""
     labels = map_at(deployment, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):

@@ -131,6 +131,7 @@ def _below_host(levels: Sequence[Level]) -> Checks:
 
 
 def _ready(name: str, topology: Object) -> Check:
+    """Check the condition Ready of the managed ClusterTopology."""
     ready = condition_of(topology, READY)
     status = ready.get("status")
     message = ready.get("message") or "it has no message yet"
@@ -141,6 +142,7 @@ def _ready(name: str, topology: Object) -> Check:
 
 
 async def _kai(client: Client, name: str, topology: Object) -> Checks:
+    """Check that the KAI Topology belongs to the ClusterTopology and has the same levels."""
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs report this
@@ -174,6 +176,7 @@ async def check_dialects(client: Client) -> Checks:
 
 
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
+    """Return a warning about each topology whose levels nodes lack, by its condition."""
     checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
         covered = condition_of(obj, LEVELS_COVERED)

@@ -76,6 +76,7 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
 
 
 def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
+    """Return the problem of a webhook configuration that is not installed under its name."""
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
@@ -102,6 +103,7 @@ def _webhook_names(configuration: JsonMap) -> set[str]:
 
 
 def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
+    """Yield the effect of an outage of a webhook, and how it differs from the desired one."""
     name = desired["name"]
     yield ok(f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
@@ -129,6 +131,7 @@ def while_down(webhook: JsonMap) -> str:
 
 
 def _rule(rule: JsonMap) -> str:
+    """Return the operations and resources of a rule as words."""
     resources = ", ".join(
         _full_name(group, plural)
         for group in texts_at(rule, "apiGroups")
@@ -162,6 +165,7 @@ def _limits(webhook: JsonMap) -> str:
 
 
 def _namespaces(selector: JsonMap) -> str:
+    """Return the words for a namespaceSelector, such as `, except in kube-system`."""
     expressions = maps_at(selector, "matchExpressions")
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions

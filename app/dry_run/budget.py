@@ -147,6 +147,7 @@ class _Expansion(Struct):
             self.budget.spend_documents(1)
 
     def _take_alias(self, anchor: str) -> None:
+        """Spend the cost of the value that an alias refers to."""
         if any(anchor == of_open for of_open, _ in self._open):
             raise UnusableInput(f'the alias "{anchor}" refers to a value that contains it')
         cost = self._anchors.get(anchor)

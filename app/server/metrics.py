@@ -56,7 +56,7 @@ class _Series:
     """The durations with one value of a histogram's label."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    """The number of durations in each bucket, not cumulated. The last bucket has no bound."""
+    """The number of durations in each bucket, not cumulative. The last bucket has no bound."""
     total: float = 0.0
     """The sum of the durations, in seconds."""
 

@@ -158,6 +158,10 @@ class ReviewTokens(Part):
         return [("", self._settings.webhook_configurations)]
 
     async def reconcile(self, key: Key) -> float | None:
+        """Write a valid token into the paths of both configurations, or none if a Pod needs that.
+
+        Return the seconds until the next step, or None to wait for a change.
+        """
         managed = self._managed()
         if not managed:
             self._accept(())

@@ -141,6 +141,7 @@ class VerdictLog:
             yield line
 
     def _readable(self, at: float, record: _Record) -> bytes:
+        """Return a record as a short line for a terminal."""
         place = "/".join(filter(None, (record.namespace or "", record.name or "")))
         kind = record.path.rpartition("/")[2]
         who = f"{record.operation or 'a request'} {kind} {place} by {record.user or 'unknown user'}"
