@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Who, ago, counted, listed
+from app.explain.reasons.reason import Who, ago, counted, listed, lower_first
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 
@@ -279,4 +279,4 @@ def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
 def together(*helps: str) -> str:
     """Return several alternative remedies as one sentence."""
     first, *others = helps or ("",)
-    return ", or ".join([first, *(f"{each[:1].lower()}{each[1:]}" for each in others)])
+    return ", or ".join([first, *map(lower_first, others)])

@@ -10,6 +10,7 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
+    lower_first,
     with_age,
 )
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -20,6 +21,7 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
 """Seconds within which Grove creates the first objects of a set, if its operator runs."""
+_WAIT_FIRST = "Wait a minute: Grove usually needs seconds. If nothing changes,"
 _OF_GROVE = {"gangs", "cliques"}
 
 
@@ -77,7 +79,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     now = gang.facts.now
     is_new = bool(now) and pcs.created is not None and now - pcs.created < SOON
     if is_new and not pcs.errors:
-        remedy = f"Wait a minute: Grove usually needs seconds. If nothing changes, {_later(remedy)}"
+        remedy = f"{_WAIT_FIRST} {lower_first(remedy)}"
     yield about(evidence, "NothingMade", text, remedy, "platform")
 
 
@@ -144,12 +146,7 @@ def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
     log = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log
-    return f"Wait a minute: Grove usually needs seconds. If nothing changes, {_later(log)}"
-
-
-def _later(remedy: str) -> str:
-    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
-    return f"{remedy[:1].lower()}{remedy[1:]}"
+    return f"{_WAIT_FIRST} {lower_first(log)}"
 
 
 def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:

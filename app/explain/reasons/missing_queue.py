@@ -12,7 +12,7 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.queue_order.usage import nodes_of_pool
 from app.explain.reasons.queue import as_argument
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed, lower_first
 from app.explain.state.index import Index
 from app.explain.state.queues import INNER, chain, unusable_because
 from app.facts.kai.podgroup import KaiPodGroup
@@ -161,7 +161,7 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
     if can_move and queue.pool and not has_scheduler(index, queue.pool):
         shard = f"a SchedulingShard of node pool {queue.pool} (there is none)"
-        words = f"Ask the platform team for {shard}, and {_later(moved)}"
+        words = f"Ask the platform team for {shard}, and {lower_first(moved)}"
         return _Help(words, "platform", (move,))
     if can_move and not group.pool:
         return _Help(moved, "you", (move,))
@@ -180,7 +180,7 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     wanted = f"with the label {NODE_POOL}={group.pool}" if group.pool else "without a node pool"
     words = f"Ask the platform team for a queue {wanted}"
     if can_move:
-        words = f"{moved}, or {_later(words)}"
+        words = f"{moved}, or {lower_first(words)}"
     return _Help(words, "platform", (move,) if can_move else ())
 
 
@@ -214,11 +214,6 @@ def _lacks_nodes(gang: Gang, pool: str) -> bool:
     facts = gang.facts
     is_known = "nodes" not in facts.unseen.keys() | facts.skipped
     return is_known and not any(nodes_of_pool(gang.index, pool))
-
-
-def _later(remedy: str) -> str:
-    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
-    return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:

@@ -42,6 +42,7 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
+    lower_first,
     plain,
 )
 from app.explain.state.amounts import counts_as_gpu, gpus_of
@@ -275,14 +276,9 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     if over.asked > most:
         if most <= 0:
             return raised
-        return f"Request at most {amount(over.resource, most)}, or {_later(raised)}"
+        return f"Request at most {amount(over.resource, most)}, or {lower_first(raised)}"
     holders = listed(_holders(gang, over), 3)
-    return f"Wait until {holders} end, or {_later(raised)}" if holders else raised
-
-
-def _later(remedy: str) -> str:
-    """Return a remedy with a lowercase first letter, for the second half of a sentence."""
-    return f"{remedy[:1].lower()}{remedy[1:]}"
+    return f"Wait until {holders} end, or {lower_first(raised)}" if holders else raised
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -432,7 +428,9 @@ def queue_quota(gang: Gang) -> Reasons:
     if over and over.is_exact:
         exact = "it fits exactly, but KAI's arithmetic rounds"
         text = f"{binds} {over.queue.name}: {over.words}; {exact}"
-        remedy = f"Ask for a slightly higher quota on queue {over.queue.name}, or {_later(remedy)}"
+        remedy = (
+            f"Ask for a slightly higher quota on queue {over.queue.name}, or {lower_first(remedy)}"
+        )
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}"

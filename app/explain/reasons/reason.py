@@ -134,6 +134,11 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
     return " and ".join(filter(None, (first, *shown[-1:])))
 
 
+def lower_first(sentence: str) -> str:
+    """Return a sentence with a lowercase first letter, so that it can follow another one."""
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def plain(thousandths: int) -> str:
     """Return a number of thousandths without needless decimals: 8 for 8000, 0.5 for 500."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")

@@ -10,7 +10,16 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTIED, EMPTY, OPENED
 from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
 from app.explain.reasons.placement import level_of, parts, replaced
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    about,
+    counted,
+    listed,
+    lower_first,
+    plain,
+)
 from app.explain.reasons.topology import named_topologies
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Domains, Path, joined_names
@@ -46,7 +55,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
     demand = replaced(obstacle.demand, short, preferred="")
     options = [(leave, demand)]
     options += [
-        (f"{leave}, and {words[:1].lower()}{words[1:]}", wider)
+        (f"{leave}, and {lower_first(words)}", wider)
         for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
     ]
     return _first_that_helps(obstacle, options) or f"{leave}, and use smaller or fewer pods"
