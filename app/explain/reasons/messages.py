@@ -227,8 +227,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it got its node, or None.
 
-    Warnings of schedulers and autoscalers do not count. If every warning only repeats the state of
-    a container, return the message in that state, or None if it has none.
+    Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
+    container counts only if the pod has no such state. Without a warning that counts, return the
+    message in the state of a container.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):

@@ -224,7 +224,10 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
 
 
 def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
-    """Return whether a gang would never fit in its node pool, but would outside of it."""
+    """Return whether a gang would never fit in its node pool, but would outside of it.
+
+    Return True also if the node pool has no nodes.
+    """
     if not (gang.pool or gang.index.has_pools):
         return False
     if not nodes:
