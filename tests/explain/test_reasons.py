@@ -148,8 +148,8 @@ def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named() -> Non
 
     unfit = [reason for reason in answer(snapshot).reasons if reason.id == "NodesUnfit"]
     assert [reason.text for reason in unfit] == [
-        "4 of 4 nodes of zone-b/rack-b1 are out: 4 cordoned",
-        "4 of 4 nodes of zone-b/rack-b2 are out: 4 cordoned",
+        "4 of 4 nodes of zone-b/rack-b1 are closed: 4 cordoned",
+        "4 of 4 nodes of zone-b/rack-b2 are closed: 4 cordoned",
     ]
 
 

@@ -666,7 +666,7 @@ GROUPED: Changes = {
         ((), "Request one of them"),
         (
             (KaiTopology("other", ("k/block", ZONE)),),
-            "Request one of them, or name Topology other, which has it",
+            "Request one of them, or name Topology other, which has this level",
         ),
     ],
 )

@@ -136,6 +136,6 @@ def test_nobody_is_waited_for_whom_kai_evicts_at_once() -> None:
     assert answer
     remedies = {reason.id: reason.remedy for reason in answer.reasons}
     assert remedies["NoDomainFits"] == (
-        "Wait: KAI may evict pods of queue b, which is above its fair share, for it"
+        "Wait: queue b is above its fair share, and KAI may evict its pods"
     )
     assert "FairShare" in remedies

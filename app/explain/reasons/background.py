@@ -22,7 +22,7 @@ def background_pods(gang: Gang) -> Reasons:
         return
     names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
     text = (
-        f"Background pods run in its place ({names}). KAI 0.18 and later evicts them where it needs"
+        f"Background pods run in its place ({names}). KAI 0.18 and later evict them where it needs"
         " their room"
     )
     remedy = "If KAI is older, ask the platform team to stop these pods"

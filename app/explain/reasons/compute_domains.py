@@ -136,7 +136,7 @@ def _ready_words(known: Standing) -> str:
     names = f", not {listed(lacking)}" if lacking else ""
     words = f"{well} of {counted(known.total, 'node')} {_are(well, known.total)} ready{names}"
     if unseen > 0 and known.domain.number:
-        words += f"; {unseen} more {'has' if unseen == 1 else 'have'} no pod of it"
+        words += f"; {unseen} more {'has' if unseen == 1 else 'have'} none of its pods"
     return words
 
 
@@ -170,7 +170,7 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
 
     without = [pod for pod in known.users if not pod.node]
     if domain.number > len(known.nodes) and without:
-        text = f"{text}. {counted(without, 'pod')} of it {_have(without)} no node yet"
+        text = f"{text}. {len(without)} of its pods {_have(without)} no node yet"
         remedy = (
             f"Find out why {listed(pod.name for pod in without)} {_have(without, 'is', 'are')}"
             f" pending: grove-admission explain pod/{without[0].name} -n {without[0].namespace}"
@@ -198,8 +198,8 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
     if unlabelled and "nodes" not in index.facts.unseen:
         return (
             f". Without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
-            f"Ask the platform team why the DRA driver or GPU Operator gives {listed(unlabelled)}"
-            f" no label {NVLINK_DOMAIN}.",
+            "Ask the platform team why the DRA driver or GPU Operator does not set the label"
+            f" {NVLINK_DOMAIN} on {listed(unlabelled)}.",
             "platform",
         )
     if DAEMON_CLASS not in index.device_classes and CHANNEL_CLASS in index.device_classes:
@@ -252,7 +252,7 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
         return (
             f". No daemon pod is on {listed(bare)}: {first.name} is pending"
             f"{f', {said}' if said else ''}",
-            "Ask the platform team to let the daemon pod run there: kubectl describe pod"
+            "Ask the platform team to find out why the daemon pod is pending: kubectl describe pod"
             f" -n {first.namespace} {first.name}",
             "platform",
         )

@@ -116,7 +116,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
         return remedy, "platform"
 
     others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
-    elsewhere = f", or name Topology {listed(others)}, which has it" if others else ""
+    elsewhere = f", or name Topology {listed(others)}, which has this level" if others else ""
     return f"Request one of them{elsewhere}", "you"
 
 

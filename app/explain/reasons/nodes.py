@@ -210,7 +210,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     verb = "is" if len(closed) == 1 else "are"
     number = counted(domain.nodes, "node")
     selection = selection_words(obstacle, obstacle.short)
-    text = f"{len(closed)} of {number} of {domain} {verb} out: {whys}{selection}"
+    text = f"{len(closed)} of {number} of {domain} {verb} closed: {whys}{selection}"
 
     cordoned = [node.name for node, why in closed if why == CORDONED]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()

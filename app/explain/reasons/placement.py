@@ -223,8 +223,8 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
         )
         text = f"No node has all that a pod requests together: {each}, and none has both"
         remedy = (
-            "Request only what one node has, or ask the platform team for nodes that offer"
-            f" {listed(rarest)} together"
+            "Request only resources that one node has, or ask the platform team for nodes that"
+            f" offer {listed(rarest)} together"
         )
         return text, remedy, "you"
     return None
@@ -405,7 +405,7 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     ending = [pod for pod in gang.index.terminating if pod.node in chosen]
     where = listed(sorted(chosen))
     pods = counted(ending, "pod there has ended", "pods there have ended")
-    text = f"KAI chose {where}, whose terminating pods it counts as free, and waits until {pods}"
+    text = f"KAI chose {where} and waits until {pods}, whose room it counts as free"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
     have = "has" if len(ending) == 1 else "have"
@@ -418,7 +418,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
     short = obstacle.short
     text = (
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
-        " more next to it, even without other workloads"
+        " next to it, even without other workloads"
     )
     remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
     if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
@@ -502,7 +502,7 @@ def _reclaiming(obstacle: Obstacle) -> str:
     if found is None:
         return ""
     queues = listed(ref.name for ref in found.objects)
-    return f"Wait: KAI may evict pods of queue {queues}, which is above its fair share, for it"
+    return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods"
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:

@@ -27,7 +27,7 @@ def after_others(gang: Gang) -> Reasons:
     doomed = next(filter(None, (_refused_binding(gang, other) for other in before)), None)
     if doomed:
         name, words = doomed
-        text = f"{text}. Binding of {name} is refused each time: {words}"
+        text = f"{text}. KAI cannot bind {name}: {words}"
         remedy = (
             f"Correct or delete {name}, or ask its owner to: KAI chooses the same place for it in"
             " every cycle, so waiting does not help"

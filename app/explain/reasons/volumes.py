@@ -113,7 +113,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
     if storage.waits:
         return None
 
-    words = f"is not bound, and StorageClass {storage.name} binds before pods are placed"
+    words = f"is not bound, and StorageClass {storage.name} binds volumes before pods are placed"
     return words, f"Find out why its volume was not created: {describe}", "platform"
 
 

@@ -303,7 +303,7 @@ PLACEMENT = (
             ),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
         },
-        "2 of 4 nodes of zone-a/rack-a1 are out: 1 cordoned and 1 not ready",
+        "2 of 4 nodes of zone-a/rack-a1 are closed: 1 cordoned and 1 not ready",
         "platform",
         {
             "nodes": changed(("gpu-00",), unschedulable=True),
@@ -325,7 +325,7 @@ PLACEMENT = (
             ),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
         },
-        "2 of 4 nodes of zone-a/rack-a1 are out: 1 cordoned and 1 cordoned by KAI Resource Management",
+        "2 of 4 nodes of zone-a/rack-a1 are closed: 1 cordoned and 1 cordoned by KAI Resource Management",
         "platform",
         {
             "nodes": changed(
@@ -345,7 +345,7 @@ PLACEMENT = (
                 *fill("rack-a2", "rack-b1", "rack-b2"),
             ),
         },
-        "2 of 4 nodes of zone-a/rack-a1 are out: 2 cordoned",
+        "2 of 4 nodes of zone-a/rack-a1 are closed: 2 cordoned",
         "platform",
         {
             "nodes": changed(("gpu-00",), unschedulable=True),
@@ -383,7 +383,7 @@ PLACEMENT = (
                 for n in nodes()
             )
         },
-        "4 of 4 nodes of zone-a/rack-a1 are out: 4 tainted example.com/maintenance",
+        "4 of 4 nodes of zone-a/rack-a1 are closed: 4 tainted example.com/maintenance",
         "platform",
         {},
     ),

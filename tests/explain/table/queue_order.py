@@ -46,7 +46,7 @@ LINE = (
         "AfterOthers",
         "the binding of the older gang is refused each time",
         {**rival(3600), "events": (REFUSED,)},
-        "It would fit by itself, but not after the gangs ahead of it: rival takes zone-b/rack-b1. Binding of rival is refused each time: a policy denied it (10 seconds ago)",
+        "It would fit by itself, but not after the gangs ahead of it: rival takes zone-b/rack-b1. KAI cannot bind rival: a policy denied it (10 seconds ago)",
         "you",
         {**rival(60), "events": (REFUSED,)},
     ),

@@ -561,7 +561,7 @@ QUEUES = (
                 for node in labelled(POOLED, pool="h100")
             )
         },
-        "4 of 4 nodes of zone-a/rack-a1 are out: 4 cordoned",
+        "4 of 4 nodes of zone-a/rack-a1 are closed: 4 cordoned",
         "platform",
         {"nodes": labelled(POOLED, pool="h100")},
     ),

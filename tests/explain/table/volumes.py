@@ -76,7 +76,7 @@ VOLUMES = (
         "VolumeUnbound",
         "its StorageClass binds before pods are placed",
         claimed(data(storage_class="fast"), FAST),
-        f"{NAMED} is not bound, and StorageClass fast binds before pods are placed",
+        f"{NAMED} is not bound, and StorageClass fast binds volumes before pods are placed",
         "platform",
         claimed(data(storage_class="fast"), replace(FAST, waits=True)),
     ),
