@@ -32,7 +32,7 @@ _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 
 class PodGangWebhook(Value):
-    """The handler that writes the constraints and the annotation of a PodGang."""
+    """The handler that completes a PodGang: constraints, annotation and MNNVL resources."""
 
     facts: ClusterView
     owners: MnnvlOwners

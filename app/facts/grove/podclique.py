@@ -17,7 +17,7 @@ from app.objects.shape import JsonMap, int_of, map_at, text_at
 
 
 class PodClique(Namespaced):
-    """A PodClique: pods with the same template in one replica of a PodCliqueSet."""
+    """A PodClique: the pods of one clique in one replica of a set or of a scaling group."""
 
     kind = "PodClique"
     uid: str = ""
