@@ -156,22 +156,22 @@ def freeing_remedies(
 
     kin = [pod for pod in pods if is_kin(gang, pod)]
     if kin and len(kin) == len(pods):
-        return [_of_kin(gang, kin)], "you"
+        return [_kin_remedy(gang, kin)], "you"
     if kin and not gang.pcs:
         deadlocked = [holder for holder in holders if _is_incomplete(gang, holder)]
         if deadlocked and len(deadlocked) == len(holders):
-            return [_of_each_other(gang, deadlocked)], "you"
+            return [_mutual_wait_remedy(gang, deadlocked)], "you"
         pods = [pod for pod in pods if pod not in kin]
         holders = holders_of(gang, pods)
 
     stuck = [pod for pod in pods if _is_stuck(gang, pod)]
     if stuck and len(stuck) * 2 > len(pods):
-        return [_of_stuck(gang, stuck)], "you"
+        return [_stuck_remedy(gang, stuck)], "you"
 
     room = f"room for {missing} more pod{'s' if missing > 1 else ''} is free{where}"
     ending = [pod for pod in pods if pod.deleting is not None]
     if ending and len(ending) == len(pods):
-        return _end_of(gang, ending, room)
+        return _ending_remedy(gang, ending, room)
     lasting = [holder for holder in holders if holder.lasts]
     others = [holder for holder in holders if not holder.lasts]
     helps: list[str] = []
@@ -208,7 +208,8 @@ def _pending(gang: Gang) -> set[Ref]:
     return {workload_of(pod) for pod in gang.facts.pods if pod.is_alive and not pod.node}
 
 
-def _of_each_other(gang: Gang, holders: Sequence[Holder]) -> str:
+def _mutual_wait_remedy(gang: Gang, holders: Sequence[Holder]) -> str:
+    """Return the remedy for workloads that each wait for room which the others hold."""
     names = listed((str(holder.ref) for holder in holders), MOST)
     return (
         f"Delete or suspend one of {names}: each has some of its pods on these nodes and waits for"
@@ -217,7 +218,8 @@ def _of_each_other(gang: Gang, holders: Sequence[Holder]) -> str:
     )
 
 
-def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
+def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
+    """Return the remedy if only pods of the gang's own workload hold the room."""
     holder = holders_of(gang, kin)[0]
     names = listed(sorted(pod.name for pod in kin), 4)
     holds, does = ("holds", "does") if len(kin) == 1 else ("hold", "do")
@@ -240,7 +242,7 @@ _ENDS_WITHIN = 120.0
 """The time, in seconds after its grace period, by which a terminating pod is gone."""
 
 
-def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
+def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
     """Return the remedy if all pods that hold the room are terminating, and who can act."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
@@ -263,10 +265,12 @@ def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Wh
 
 
 def _is_stuck(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod has had a node for a while and has not started."""
     return pod.bound is not None and gang.facts.now - pod.bound > _STUCK
 
 
-def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
+def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
+    """Return the remedy if pods that have a node and do not start hold the room."""
     first = min(stuck, key=lambda pod: pod.bound or 0.0)
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (

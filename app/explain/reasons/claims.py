@@ -61,7 +61,7 @@ def claim_missing(gang: Gang) -> Reasons:
         evidence = Evidence(objects[0], f"spec.resourceClaims[].{field}", name)
         text = f"{kind} {name} does not exist"
         who: Who = "platform"
-        remedy = _who_makes(gang, name, owners, ours)
+        remedy = _creator_remedy(gang, name, owners, ours)
         if not remedy:
             who = "you"
             remedy = f"Create {kind} {name}, or correct the name in the pod templates"
@@ -102,7 +102,7 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 """The event of kube-controller-manager: `pkg/controller/resourceclaim/controller.go`."""
 
 
-def _who_makes(
+def _creator_remedy(
     gang: Gang, name: str, owners: Mapping[str, Ref | None], ours: Collection[str]
 ) -> str:
     """Return the remedy if a controller should have created a claim or template, or else "".

@@ -177,7 +177,7 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
         )
         return about(evidence, "DomainNotReady", text, remedy, "you")
 
-    said, remedy, who = _of_daemons(gang.index, known)
+    said, remedy, who = _daemon_state(gang.index, known)
     return about(evidence, "DomainNotReady", f"{text}{said}", remedy, who)
 
 
@@ -185,7 +185,7 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
     return one if len(pods) == 1 else several
 
 
-def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
+def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     """Return the state of the daemon pods on nodes that are not ready, the remedy, and who can act.
 
     The state is a text to add, or "" if the daemon pods can't be read.

@@ -79,7 +79,7 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
-    for name, told in by_key(_told(gang)).items():
+    for name, told in by_key(_requested_levels(gang)).items():
         topology = topology_of(gang.index, name) if name else gang.topology
         unknown = sorted({*told} - {*topology.keys})
         if not topology.kai:
@@ -94,7 +94,7 @@ def _unknown_keys(gang: Gang) -> Reasons:
             yield about(evidence, "LevelUnknown", text, remedy, who)
 
 
-def _told(gang: Gang) -> Iterator[tuple[str, str]]:
+def _requested_levels(gang: Gang) -> Iterator[tuple[str, str]]:
     """Yield (name of the topology, key of the level) for each level that a part of a gang requests.
 
     The name is "" if neither the part nor the gang names a topology.

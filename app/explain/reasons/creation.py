@@ -135,10 +135,10 @@ def pod_gang_missing(gang: Gang) -> Reasons:
             " pods"
         )
         evidence = Evidence(pcs.ref, "PodGangs", "0")
-        yield about(evidence, "PodGangMissing", text, _until_made(gang, pcs), "platform")
+        yield about(evidence, "PodGangMissing", text, _missing_gang_remedy(gang, pcs), "platform")
 
 
-def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
+def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
     """Return the remedy for a missing PodGang.
 
     Grove creates a deleted PodGang again within seconds, unless it reports errors.
@@ -158,7 +158,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     state = f"{len(waiting)} of them are pending" if waiting else "they keep running"
     refer = counted(pods, "pod refers", "pods refer")
     text = f"PodGang {name} does not exist, but {refer} to it; {state}"
-    remedy = _until_made(gang, pcs)
+    remedy = _missing_gang_remedy(gang, pcs)
     if _migrates(pcs):
         remedy = "Wait until Grove has replaced the PodGangs of the set"
 

@@ -78,7 +78,7 @@ def kueue_holds(gang: Gang) -> Reasons:
     words, helps = told
     holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue holds it in"
     text = f"{holds} {_queue_of(gang.index, workload)}: {words}"
-    see = f"kubectl describe workloads.kueue.x-k8s.io {_named(workload)}"
+    see = f"kubectl describe workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
     yield about(
         Evidence(workload.ref, "status.conditions", words),
         "KueueHolds",
@@ -229,7 +229,8 @@ def _not_active(
         ),
     }.get(cause, "Ask who deactivated it, or set")
     patch = shlex.quote('{"spec":{"active":true}}')
-    command = f"kubectl patch workloads.kueue.x-k8s.io {_named(workload)} --type merge -p {patch}"
+    named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
+    command = f"kubectl patch {named} --type merge -p {patch}"
     return words, Help(f"{first} spec.active: true in the Workload.", "you", (command,))
 
 
@@ -270,12 +271,13 @@ def _why_evicted(
     preempted = workload.condition("Preempted")
     if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
         return evicted.reason, help_for(index, workload, f"Evicted {evicted.reason}")
-    by = next((each for each in index.facts.kueue_workloads if _names(each, evicted)), None)
+    others = index.facts.kueue_workloads
+    by = next((other for other in others if _is_named_in(evicted, other)), None)
     why = f"Preempted, {preempted.reason}" + (f", by {by.ref}" if by else "")
     return why, help_for(index, workload, f"Evicted Preempted {preempted.reason}")
 
 
-def _names(other: KueueWorkload, evicted: KueueCondition) -> bool:
+def _is_named_in(evicted: KueueCondition, other: KueueWorkload) -> bool:
     return bool(other.uid) and f"(UID: {other.uid}," in evicted.message
 
 
@@ -384,7 +386,7 @@ def _queue_of(index: Index, workload: KueueWorkload) -> str:
     return f"queue {workload.queue or '(none)'}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _named(workload: KueueWorkload) -> str:
+def _kubectl_name(workload: KueueWorkload) -> str:
     """Return `NAME -n NAMESPACE` for a command of kubectl."""
     return f"{shlex.quote(workload.name)} -n {shlex.quote(workload.namespace)}"
 

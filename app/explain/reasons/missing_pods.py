@@ -58,7 +58,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         commands = (f"kubectl delete pod -n {gang.namespace} {names}",)
     who: Who = "you"
     if not remedy:
-        said, remedy, who = _of_makers(gang)
+        said, remedy, who = _creators_message(gang)
         text += said
         if not said:
             remedy += _last_errors(short, gang.facts.now)
@@ -110,14 +110,14 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     )
 
 
-def _of_makers(gang: Gang) -> tuple[str, str, Who]:
+def _creators_message(gang: Gang) -> tuple[str, str, Who]:
     """Return the newest message of a controller that creates the pods, the remedy, and who can act.
 
     The message is "" if there is none.
     """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     if told is None:
-        return "", _why_no_pods(gang), "you"
+        return "", _unexplained_remedy(gang), "you"
 
     maker, words = told
     meaning, remedy, who = advice_on(maker, words, of_kai=gang.is_of_kai)
@@ -193,14 +193,14 @@ def _remedy_for_gone(gang: Gang, gone: Sequence[Pod]) -> str:
     """Return how to get finished and terminating pods replaced, or "" if there are none."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
-        return _end_of(gang, terminating)
+        return _ending_remedy(gang, terminating)
     if gone:
         failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
         return f"Delete the pods that have ended, so Grove creates new ones: {failed}"
     return ""
 
 
-def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
+def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
     """Return the remedy for pods that stay terminating."""
     since = ago(gang.facts.now - (pods[0].deleting or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
@@ -239,7 +239,7 @@ def _last_errors(members: Iterable[Member], now: float) -> str:
     return f"; Grove said: {first}" if first else ""
 
 
-def _why_no_pods(gang: Gang) -> str:
+def _unexplained_remedy(gang: Gang) -> str:
     """Return the remedy for missing pods if no message says why they are missing."""
     if gang.is_of_grove:
         return (

@@ -150,10 +150,10 @@ def _decide(gang: Gang) -> Obstacle:
     lacking = short
     if empty.fits:
         missing = _missing_resource(placements, shapes)
-        barriers.update(_now(gang, short, missing))
+        barriers.update(_current_barriers(gang, short, missing))
     else:
         lacking = empty.short_of(gang.demand) or gang.demand
-        barriers.update(_for_ever(gang, short, frozenset(barriers)))
+        barriers.update(_permanent_barriers(gang, short, frozenset(barriers)))
 
     return Obstacle(
         gang=gang,
@@ -166,7 +166,7 @@ def _decide(gang: Gang) -> Obstacle:
     )
 
 
-def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
+def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
     """Yield the barriers of a gang that would not fit even without other pods.
 
     They are in addition to the `known` barriers.
@@ -181,7 +181,7 @@ def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator
         yield Barrier.BOUND
 
 
-def _now(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
+def _current_barriers(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
     """Yield the barriers of a gang that would fit without other pods and with all nodes open."""
     placements = gang.placements
     may_be_chosen = gang.is_of_kai and not any(pod.gates for pod in gang.waiting)

@@ -24,7 +24,7 @@ def gang_split(gang: Gang) -> Reasons:
             " there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
-        remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"
+        remedy = f"If all must start together, {_minimum_remedy(gang, member)}{_fits_whole(gang)}"
         if _is_elastic(gang, member):
             text = (
                 f"{member.name} has its minimum ({minimum}):"
@@ -51,7 +51,7 @@ def _field(gang: Gang) -> str:
     return "minAvailable" if gang.is_of_grove else "minMember"
 
 
-def _who_sets(gang: Gang, member: Member) -> str:
+def _minimum_remedy(gang: Gang, member: Member) -> str:
     """Return how to set the minimum of a part to the number of its pods."""
     number = member.expected
     if gang.is_of_grove:

@@ -263,7 +263,7 @@ def binding_failed(gang: Gang) -> Reasons:
             helper = _helper(gang, said)
             evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
             if helper:
-                state, remedy = _of_helper(gang, helper)
+                state, remedy = _helper_state(gang, helper)
                 yield about(evidence, "BindingFailed", f"{text}. {state}", remedy, "platform")
                 continue
             remedy, who = _binding_remedy(said)
@@ -297,7 +297,7 @@ def _helper(gang: Gang, said: str) -> Pod | None:
     return None
 
 
-def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
+def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
     """Return why a helper pod of KAI, such as one that reserves a GPU, does not run; the remedy."""
     name = helper.name
     node = next((node for node in gang.index.nodes if node.name == helper.node), None)

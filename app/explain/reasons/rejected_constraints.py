@@ -147,7 +147,7 @@ def sizes_differ(gang: Gang) -> Reasons:
         f"The pods of {_called(obstacle, short)} differ in size, and KAI needs room {where} for"
         f" {_as_kai_counts(short)}"
     )
-    remedy = _for_sizes(obstacle, short)
+    remedy = _sizes_remedy(obstacle, short)
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred)
     yield about(evidence, "SizesDiffer", text, remedy, "you", parts=parts(gang.demand, short))
 
@@ -163,7 +163,7 @@ def _as_kai_counts(short: Demand) -> str:
     return f"{short.count} times what its largest pod requests"
 
 
-def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
+def _sizes_remedy(obstacle: Obstacle, short: Demand) -> str:
     """Return the remedy: remove or widen a constraint so that KAI places the gang.
 
     If none helps, the remedy is to change the requests.

@@ -30,7 +30,7 @@ def nodes_coming(gang: Gang) -> Reasons:
 
     If KAI has requested a node with a scaling pod and no autoscaler has answered, yield a note.
     """
-    told = _told(gang, _COMING)
+    told = _with_reason(gang, _COMING)
     now = gang.facts.now
     times = [event.time for _, event in told if event.time is not None]
     begin = [time for pod, _ in told for time in _announced(gang, pod)]
@@ -51,7 +51,7 @@ def nodes_coming(gang: Gang) -> Reasons:
         )
         who = "platform"
 
-    for evidence, objects in _shown(gang, told):
+    for evidence, objects in _newest_message(gang, told):
         text = f"Nodes {coming}: {evidence.value}{_about_helper(evidence.object, objects)}"
         text += _about_claim(gang, evidence.value)
         yield about(evidence, "NodesComing", text, remedy, who, objects=objects)
@@ -106,7 +106,7 @@ def no_node_group_helps(gang: Gang) -> Reasons:
         "Request resources that a node group offers, or ask the platform team for another node"
         " group or a higher maximum"
     )
-    for evidence, objects in _shown(gang, _told(gang, _HELPLESS)):
+    for evidence, objects in _newest_message(gang, _with_reason(gang, _HELPLESS)):
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
         text = f"No node group can help {counted(objects, 'pod')}: {said}"
         yield about(evidence, "NoNodeGroupHelps", text, remedy, "platform", objects=objects)
@@ -114,7 +114,7 @@ def no_node_group_helps(gang: Gang) -> Reasons:
 
 def nodes_are_added(gang: Gang) -> bool:
     """Return whether the newest message of an autoscaler says that it adds nodes for a gang."""
-    return bool(_told(gang, _COMING))
+    return bool(_with_reason(gang, _COMING))
 
 
 def autoscaler_speaks(gang: Gang) -> bool:
@@ -139,7 +139,7 @@ def _scaling_pods(gang: Gang) -> list[Pod]:
     return [pod for pod in scaling if pod.scales_for in sharing] or list(scaling)
 
 
-def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
+def _with_reason(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
     """Return the pods whose newest event from an autoscaler has one of `reasons`, with this event.
 
     They are pending pods of the gang and KAI's scaling pods for them, newest event first.
@@ -149,7 +149,9 @@ def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
     return sorted(told, key=lambda each: -(each[1].time or 0.0))
 
 
-def _shown(gang: Gang, told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
+def _newest_message(
+    gang: Gang, told: list[tuple[Pod, Event]]
+) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
     """Yield the newest message of `told`, and all pods with such a message.
 
     A message about a scaling pod counts for all pods that share GPUs. Yield nothing if `told` is

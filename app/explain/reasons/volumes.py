@@ -26,21 +26,21 @@ from app.facts.kubernetes.selectors import Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 
 
-def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
+def _used_claims(gang: Gang) -> list[tuple[str, list[Pod]]]:
     """Return the PersistentVolumeClaims that pending pods use, with these pods."""
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
 def claims_of(gang: Gang) -> list[VolumeClaim]:
     """Return the existing PersistentVolumeClaims that pending pods use."""
-    known = (gang.index.volume_claims.get((gang.namespace, name)) for name, _ in _named(gang))
+    known = (gang.index.volume_claims.get((gang.namespace, name)) for name, _ in _used_claims(gang))
     return [claim for claim in known if claim]
 
 
 def volume_unbound(gang: Gang) -> Reasons:
     """Report that a PersistentVolumeClaim is missing, or is unbound although it must be bound."""
-    for name, pods in _named(gang):
-        trouble = _trouble(gang, name, pods)
+    for name, pods in _used_claims(gang):
+        trouble = _problem_of(gang, name, pods)
         if trouble is not None:
             words, remedy, who = trouble
             use = counted(pods, "pod uses", "pods use")
@@ -50,7 +50,7 @@ def volume_unbound(gang: Gang) -> Reasons:
             yield about(evidence, "VolumeUnbound", text, remedy, who, objects=refs(pods))
 
 
-def _trouble(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, Who] | None:
+def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, Who] | None:
     """Return the problem of a claim, the remedy, and who can act, or None if there is none."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
     if not claim and any(name in pod.ephemeral for pod in pods):
@@ -134,7 +134,7 @@ def _class_by_hand(index: Index, claim: VolumeClaim) -> StorageClass | None:
 def volume_not_free(gang: Gang) -> Reasons:
     """Report that a claim waits for a volume that is created by hand, and none is available."""
     free = {each.storage_class for each in gang.facts.volumes if each.phase == "Available"}
-    for name, pods in _named(gang):
+    for name, pods in _used_claims(gang):
         claim = gang.index.volume_claims.get((gang.namespace, name))
         storage = _class_by_hand(gang.index, claim) if claim else None
         if claim is None or storage is None or storage.name in free:
