@@ -121,7 +121,7 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
         "operation": operation if operation in OPERATIONS else "CREATE",
         "user": form.get("user", ""),
         "cluster": "cluster" in form,
-        "headline": "Not YAML that can be judged",
+        "headline": "These documents can't be judged",
         "error": "",
         "verdicts": [],
         "marks": {},

@@ -21,8 +21,8 @@ from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
 
 _KEEPER = (
-    "If self-managed, see the log of a running replica, which writes it. With cert-manager, see its"
-    " cainjector. Otherwise, write the CA into caBundle."
+    "With self-managed certificates, read the log of a running replica, which writes the caBundle."
+    " With cert-manager, check its cainjector. Otherwise, write the CA into caBundle."
 )
 _STORED: Mapping[CertificateMode, str] = {
     "self-managed": (
@@ -168,7 +168,7 @@ async def check_bundle(
 
 def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
     names = ", ".join(map(str, endpoints))
-    return [warning(f"can't be reached from here: {names}")] if names else []
+    return [warning(f"endpoints that can't be reached from here: {names}")] if names else []
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:

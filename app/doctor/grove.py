@@ -74,7 +74,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 
     if operator is None and authorizer is None:
         message = (
-            "no configuration of its operator was found. If it runs,"
+            "no configuration of Grove's operator was found. If it runs,"
             f" {_what_to_check(configuration)}"
         )
         return [ok(message), *users]
@@ -89,7 +89,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 
 
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
-    message = f"its {part} could not be read: {error.message}"
+    message = f"Grove's {part} could not be read: {error.message}"
     remedy = "Run this as a user who may list ValidatingWebhookConfigurations and ConfigMaps."
     return unknown(message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
@@ -166,22 +166,24 @@ def _authorizer(
     """
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
-        return ok("its authorizer is off")
+        return ok("Grove's authorizer is off")
 
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
     denied = "it denies our leader's writes to PodGangs and PodCliques"
     settings = operator.section("authorizer") if operator else {}
     if not operator or not settings:
         message = (
-            f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
+            f"Grove's authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
             f" {account} is exempt, "
         )
         return warning(message + denied, remedy)
 
     if account in texts_at(settings, "exemptServiceAccountUserNames"):
-        return ok(f"its authorizer is on, and {account} is exempt")
+        return ok(f"Grove's authorizer is on, and {account} is exempt")
 
-    message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
+    message = (
+        f"Grove's authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
+    )
 
     return problem(message, remedy)
 
@@ -204,7 +206,7 @@ def _topology(
         rejects = "its webhook rejects PodCliqueSets with topology constraints"
         return [
             problem(
-                f"its topology feature is off: {deletes}{rejects}",
+                f"Grove's topology feature is off: {deletes}{rejects}",
                 f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.",
             )
         ]
@@ -215,7 +217,7 @@ def _topology(
         levels = {text_at(level, "domain"): text_at(level, "key") for level in maps_of(theirs)}
         if levels != ours:
             message = (
-                f"its topology levels are {_listed(levels)}; the configuration here has"
+                f"Grove's topology levels are {_listed(levels)}; the configuration here has"
                 f" {_listed(ours)}"
             )
             remedy = (
@@ -224,7 +226,7 @@ def _topology(
             )
             return [problem(message, remedy)]
 
-    return [ok("its topology feature is on")]
+    return [ok("Grove's topology feature is on")]
 
 
 def _listed(levels: Mapping[Any, Any]) -> str:

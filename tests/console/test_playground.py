@@ -91,7 +91,7 @@ async def test_without_the_facts_of_the_cluster_none_are_read() -> None:
 async def test_text_that_cannot_be_judged_is_kept_and_explained(text: str) -> None:
     answer = await judge(text)
     assert answer.status_code == 200
-    assert Parsed(answer.text).heading == "Not YAML that can be judged"
+    assert Parsed(answer.text).heading == "These documents can't be judged"
 
 
 async def test_a_secret_is_shown_masked() -> None:

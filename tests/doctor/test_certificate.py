@@ -114,7 +114,7 @@ async def test_all_servers_are_asked() -> None:
     assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED}) == [
         VALID,
         ("ok", f"10.0.0.1:8443 {shows}"),
-        ("warning", "can't be reached from here: 10.0.0.2:8443"),
+        ("warning", "endpoints that can't be reached from here: 10.0.0.2:8443"),
     ]
 
 

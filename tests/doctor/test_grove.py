@@ -33,14 +33,14 @@ HOOKS = groves_webhooks("grove-system")
     [
         pytest.param(
             VALIDATING_WEBHOOKS,
-            [Check("unknown", "its webhooks could not be read: not yours", LOOK)],
+            [Check("unknown", "Grove's webhooks could not be read: not yours", LOOK)],
             id="the webhooks",
         ),
         pytest.param(
             CONFIG_MAP,
             [
-                Check("unknown", "its configuration could not be read: not yours", LOOK),
-                Check("ok", "its authorizer is off"),
+                Check("unknown", "Grove's configuration could not be read: not yours", LOOK),
+                Check("ok", "Grove's authorizer is off"),
             ],
             id="the ConfigMaps",
         ),
@@ -55,13 +55,13 @@ async def test_what_may_not_be_read_says_what_to_look_for(
 
 
 async def test_without_grove_it_is_said_what_to_look_for() -> None:
-    message = f"no configuration of its operator was found. If it runs, {CHECKS}"
+    message = f"no configuration of Grove's operator was found. If it runs, {CHECKS}"
     assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("ok", message)]
 
 
 async def test_with_topology_off_here_groves_feature_need_not_be_off() -> None:
     exempt = CHECKS.partition(", and ")[2]
-    message = f"no configuration of its operator was found. If it runs, {exempt}"
+    message = f"no configuration of Grove's operator was found. If it runs, {exempt}"
     assert await check_grove(MemoryClient(), Configuration()) == [Check("ok", message)]
 
 
@@ -98,7 +98,7 @@ async def test_groves_configuration_is_read_in_any_version(version: str) -> None
     )
     client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", text)])
     problems = [check for check in await check_grove(client, CONFIGURATION) if check.remedy]
-    assert "its topology feature is off" in problems[0].message
+    assert "Grove's topology feature is off" in problems[0].message
 
 
 async def test_the_newest_configuration_that_can_be_read_counts() -> None:
@@ -122,8 +122,8 @@ async def test_the_newest_configuration_that_can_be_read_counts() -> None:
         update={"authorization": Authorization.model_validate({"authorizedUsers": [operator]})}
     )
     assert await check_grove(client, configuration) == [
-        Check("ok", "its authorizer is off"),
-        Check("ok", "its topology feature is on"),
+        Check("ok", "Grove's authorizer is off"),
+        Check("ok", "Grove's topology feature is on"),
         Check("ok", f"{operator} may write the managed ClusterTopology"),
     ]
 
@@ -174,7 +174,7 @@ async def test_an_odd_section_counts_as_off(odd: Any) -> None:
     )
     checks = await check_grove(client, CONFIGURATION)
     assert [check.message.partition(":")[0] for check in checks if check.status == "problem"] == [
-        "its topology feature is off"
+        "Grove's topology feature is off"
     ]
 
 
@@ -187,10 +187,10 @@ async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("enabled", "message"),
     [
-        pytest.param(True, "its topology feature is on", id="on"),
+        pytest.param(True, "Grove's topology feature is on", id="on"),
         pytest.param(
             False,
-            "its topology feature is off: its webhook rejects PodCliqueSets with topology constraints",
+            "Grove's topology feature is off: its webhook rejects PodCliqueSets with topology constraints",
             id="off",
         ),
     ],
@@ -205,7 +205,7 @@ async def test_an_operator_with_bindings_writes_no_topology(enabled: bool, messa
         served=WITH_BINDINGS,
     )
     checks = await check_grove(client, CONFIGURATION)
-    assert [check.message for check in checks] == ["its authorizer is off", message]
+    assert [check.message for check in checks] == ["Grove's authorizer is off", message]
 
 
 async def test_without_an_operator_with_bindings_nobody_has_to_be_authorized() -> None:

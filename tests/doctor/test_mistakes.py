@@ -30,7 +30,7 @@ from tests.doctor.installation import (
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 RULES = "Apply manifests/base/rbac.yaml."
-KEEPER = "If self-managed, see the log of a running replica, which writes it. With cert-manager, see its cainjector. Otherwise, write the CA into caBundle."
+KEEPER = "With self-managed certificates, read the log of a running replica, which writes the caBundle. With cert-manager, check its cainjector. Otherwise, write the CA into caBundle."
 STORED_CERTIFICATE = f"See the log of a replica, which creates and renews it: {LOGS}. To create it again: kubectl -n grove-system delete secret grove-admission-certificates."
 UNREADY = "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run curl -k 'https://localhost:8444/readyz?verbose'."
 PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."

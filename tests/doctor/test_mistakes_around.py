@@ -149,7 +149,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: {DENIES}",
+                f"Grove's authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: {DENIES}",
                 EXEMPT,
             )
         ],
@@ -160,7 +160,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "warning",
-                f"its authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless {ACCOUNT} is exempt, {DENIES}",
+                f"Grove's authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless {ACCOUNT} is exempt, {DENIES}",
                 EXEMPT,
             )
         ],
@@ -171,7 +171,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its webhook rejects PodCliqueSets with topology constraints",
+                "Grove's topology feature is off: its operator deletes the managed ClusterTopology at each start, and its webhook rejects PodCliqueSets with topology constraints",
                 "Set config.topologyAwareScheduling.enabled: true in the values of Grove's chart, and upgrade the release.",
             )
         ],
@@ -187,7 +187,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                "its topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
+                "Grove's topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
                 "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change clusterTopology.levels here.",
             )
         ],

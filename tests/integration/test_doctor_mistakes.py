@@ -314,7 +314,7 @@ TOPOLOGY_ON = {
         pytest.param(
             ["system:kube-controller-manager"],
             [
-                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it denies our leader's writes to PodGangs and PodCliques"
+                f"Grove's authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it denies our leader's writes to PodGangs and PodCliques"
             ],
             id="without us",
         ),
@@ -336,10 +336,10 @@ async def test_groves_authorizer(
 @pytest.mark.parametrize(
     ("settings", "begin"),
     [
-        pytest.param({"enabled": False}, "its topology feature is off: ", id="off"),
+        pytest.param({"enabled": False}, "Grove's topology feature is off: ", id="off"),
         pytest.param(
             {"enabled": True, "levels": []},
-            "its topology levels are none; the configuration here has ",
+            "Grove's topology levels are none; the configuration here has ",
             id="other levels",
         ),
     ],
