@@ -25,7 +25,7 @@ from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 _OLDEST = (1, 30)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 Read = Callable[[str], Awaitable[Object]]
-"""Returns the JSON at a path of the API server."""
+"""A function that returns the JSON at a path of the API server."""
 
 
 class Api(Value):

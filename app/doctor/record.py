@@ -336,7 +336,7 @@ _FIELDS: Mapping[str, _Fields] = {
         _POLICIES,
     ),
 }
-"""The fields of each resource. For other resources, only the metadata are kept."""
+"""The fields that a record keeps of each resource. Of other resources, it keeps only metadata."""
 
 
 def _bare(answer: Object, resource: str) -> Object:
