@@ -38,6 +38,13 @@ def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
     assert named.keys() == checks.keys()
 
 
+def test_the_docstring_of_a_check_says_its_condition() -> None:
+    docs = {rule.id: rule.check.__doc__ or "" for rule in RULES}
+    assert {id for id, doc in docs.items() if not doc.startswith("Report that ")} == set()
+    [opens] = {rule.condition for rule in RULES if rule.id == "GateOpens"}
+    assert opens == "Pods still have Grove's gate although its conditions are met."
+
+
 def _texts(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
