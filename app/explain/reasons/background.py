@@ -55,7 +55,7 @@ def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
 
 
 def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
-    """Return the background pods by node name."""
+    """Return the background pods of each node, by the name of the node."""
 
     def look() -> Mapping[str, Sequence[Pod]]:
         pods = (pod for pod in index.facts.pods if pod.background and pod.node and pod.is_alive)

@@ -26,7 +26,7 @@ class Standing(Value, dict=True):
 
     domain: ComputeDomain
     users: tuple[Pod, ...]
-    """The pods that use it, sorted."""
+    """The pods that use it, sorted by namespace and name."""
     nodes: tuple[str, ...]
     """The nodes of these pods."""
     unready: tuple[str, ...]

@@ -107,9 +107,9 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return why no node has such a part of its GPUs, even if free, or None if one has.
+    """Return (text, remedy, who can act) if no GPU is large enough for a part, or None.
 
-    With it come the remedy and who can act.
+    The text also covers a pod that requests parts of more GPUs than any node has.
     """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:

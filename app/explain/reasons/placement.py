@@ -171,10 +171,7 @@ def _room_of(
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return a text about a resource of which no node has enough for a pod, or None.
-
-    With it come the remedy and who can act.
-    """
+    """Return (text, remedy, who can act) if no node has enough of a resource for a pod, or None."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         if shape.part and (too_large := part_too_large(shape.part, nodes)):
@@ -200,9 +197,9 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return a text about resources that no node has together, although each is on some node.
+    """Return (text, remedy, who can act) if no node has all resources of a pod together, or None.
 
-    With it come the remedy and who can act. Return None if a node has all that a pod requests.
+    Each of these resources is on some node.
     """
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
@@ -266,9 +263,9 @@ _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
 
 
 def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return a text, a remedy and who can act if nodes offer only other parts of GPUs, or None.
+    """Return (text, remedy, who can act) if nodes offer only other parts of GPUs, or None.
 
-    `text` is the beginning of the text, and `name` the requested resource.
+    `text` is the beginning of the returned text, and `name` the requested resource.
     """
     if name != _GPU and not _PART.fullmatch(name):
         return None

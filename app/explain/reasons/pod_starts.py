@@ -254,7 +254,7 @@ def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
 
 
 _FAILED_BEFORE = 3600.0
-"""The seconds before a pending pod's creation in which its predecessor may have been created."""
+"""The maximum seconds between the creation of a failed pod and that of the pod that replaces it."""
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",

@@ -409,7 +409,7 @@ def _keeps_from_starting(reason: Reason) -> bool:
 
 
 def _without_superseded(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons without those for all of whose objects another reason is more precise."""
+    """Return the reasons, except those that other reasons supersede for all of their objects."""
     superseded = {
         (id, ref)
         for reason in reasons

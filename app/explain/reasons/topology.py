@@ -169,8 +169,8 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
 def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
     """Return the node label for which a key is probably a typo, or "".
 
-    Names in one domain, such as topology.kubernetes.io, are compared without it. The labels of
-    other levels are not candidates.
+    Keys with the same prefix, such as topology.kubernetes.io/, are compared without it. The labels
+    of other levels are not candidates.
     """
     begin = f"{key.rpartition('/')[0]}/" if "/" in key else ""
     names = {
