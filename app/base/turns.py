@@ -54,6 +54,7 @@ class TurnQueue(Generic[Item]):
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
+        """Handle items until `seconds` have passed, and plan the next turn."""
         if not self._items:
             self.is_planned = False
             return

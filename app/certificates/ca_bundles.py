@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
-from app.kube.competing_writers import Rewrites, same
+from app.kube.competing_writers import Rewrites, write_key
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import JsonMap
 from app.objects.time import Clock
@@ -100,7 +100,9 @@ class CaBundles:
             )
             return configuration
 
-        if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
+        if not self._rewrites.may_write(
+            write_key(str(resource), {"caBundle": bundle_pem.decode()})
+        ):
             self.problems.append(
                 f"another writer keeps changing the caBundle of {resource.kind} {self._name}: find"
                 f" it with kubectl get {resource.plural} {self._name}"

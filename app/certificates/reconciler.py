@@ -171,6 +171,7 @@ class CertificateReconciler(CertificateSource):
             self._note("certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
+        """Do the work of `reconcile`, and return the seconds until the next one."""
         await self._bundles.read()  # this must come before the Secret: see the module docstring
         secret = await find(self.client, self._secret)
         holdings = self._usable(secret)
@@ -300,7 +301,7 @@ class CertificateReconciler(CertificateSource):
             )
             return False
 
-        if reason in ("restore", "trust") and not self._rewrites.may(("secret", reason)):
+        if reason in ("restore", "trust") and not self._rewrites.may_write(("secret", reason)):
             self._problems.append(
                 f"another writer keeps changing Secret {self._place}: find it with"
                 f" kubectl get secret -n {self.settings.namespace} {self.settings.secret_name}"

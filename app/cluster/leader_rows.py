@@ -231,7 +231,10 @@ CLIQUES: Row[StoredClique] = Row(
         ),
     },
 )
-"""The PodCliques. Only the leader needs them, to restore claims and to maintain MNNVL resources."""
+"""The PodCliques that have our claim or may need it.
+
+Only the leader needs them, to restore claims and to maintain MNNVL resources.
+"""
 
 
 def read_unit_pod(obj: Object) -> ClaimedMember | None:

@@ -144,6 +144,7 @@ class MnnvlResources:
                 self._in_flight.pop(key, None)
 
     def _check_served(self, plan: Plan) -> None:
+        """Raise NotOurs if the cluster does not serve a resource that `plan` needs."""
         for needed in self._needed(plan):
             if self._client.served_version(needed.resource) is None:
                 kind = needed.resource.kind

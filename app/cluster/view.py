@@ -71,6 +71,7 @@ class NodeGroups:
         self._move(self._seen(key[1], before), self._seen(key[1], after))
 
     def _slice_changed(self, _: Key, before: SliceGpus | None, after: SliceGpus | None) -> None:
+        """Update the GPUs of the nodes of a changed ResourceSlice."""
         for name in {part.node for part in (before, after) if part is not None}:
             labels = self._store.get("", name)
             old = self._seen(name, labels)

@@ -79,15 +79,15 @@ class Rejected(ClusterError):
     """Another 3xx or 4xx, such as 400, 401, 403 or 422: the same call would fail again."""
 
     @property
-    def passes(self) -> bool:
+    def is_temporary(self) -> bool:
         """Whether the same call may succeed later nevertheless.
 
         It may if an expired token is replaced, if a namespace that is being deleted is created
         again, or if an owner reference has the kind of a new CRD, for which the API server looks
         only every 30 s.
         """
-        passing = ("because it is being terminated", "cannot find RESTMapping")
-        return self.code == 401 or any(text in self.message for text in passing)
+        temporary = ("because it is being terminated", "cannot find RESTMapping")
+        return self.code == 401 or any(text in self.message for text in temporary)
 
 
 class Unavailable(ClusterError):

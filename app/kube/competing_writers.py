@@ -20,7 +20,7 @@ MAX_KEYS = 10_000
 
 
 class Rewrites(Struct, kw_only=True):
-    """Counts of our writes by key, such as a key of `same`.
+    """Counts of our writes by key, such as a key of `write_key`.
 
     If more than `tolerated` writes to a key would be necessary in `window` seconds, another writer
     reverts them. Only the `MAX_KEYS` most recently written keys are counted.
@@ -56,7 +56,7 @@ class Rewrites(Struct, kw_only=True):
         self.fights += 1
         return seconds
 
-    def may(self, key: Key) -> bool:
+    def may_write(self, key: Key) -> bool:
         """Return whether `key` can be written now, and count the write or the skipped write.
 
         A write is counted even if it fails later.
@@ -67,7 +67,7 @@ class Rewrites(Struct, kw_only=True):
         return True
 
 
-def same(target: str, written: Object | list[Object]) -> Key:
+def write_key(target: str, written: Object | list[Object]) -> Key:
     """Return the key under which writes of the content `written` to `target` are counted.
 
     Writes of other content have other keys, because frequent changes of the desired content are not

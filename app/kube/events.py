@@ -154,16 +154,16 @@ class Recorder(Struct):
     async def _write(self, event: Object) -> None:
         name = event["metadata"]["name"]
         namespace = event["metadata"]["namespace"]
-        if name in self._counts and await self._counted_up(name, namespace):
+        if name in self._counts and await self._increase_count(name, namespace):
             return
         try:
             await self.client.create(EVENT, event, namespace)
         except Conflict:
-            await self._counted_up(name, namespace)
+            await self._increase_count(name, namespace)
         else:
             remember(self._counts, name, 1, SERIES_LIMIT)
 
-    async def _counted_up(self, name: str, namespace: str) -> bool:
+    async def _increase_count(self, name: str, namespace: str) -> bool:
         """Increase the count of an Event, and return True.
 
         Return False if it no longer exists: the API server deletes Events after an hour.

@@ -98,7 +98,7 @@ class KubeconfigCredentials:
         _require_context(merged, self._context)
         name, user = _user_of(merged, self._context)
         _require_plugin(name, user)
-        with _told_if_slow(name, user):
+        with _warn_if_slow(name, user):
             await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
         try:
             # kubernetes_asyncio does not support impersonation
@@ -194,7 +194,7 @@ def _require_plugin(name: str, user: JsonMap) -> None:
 
 
 @contextlib.contextmanager
-def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
+def _warn_if_slow(name: str, user: JsonMap) -> Iterator[None]:
     """Log a warning if the exec plugin of `user` takes longer than PLUGIN_SECONDS.
 
     kubernetes_asyncio hides the plugin's output, such as the URL for a login.
@@ -208,11 +208,11 @@ def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
         " command first"
     )
     loop = asyncio.get_running_loop()
-    telling = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
+    warning = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
     try:
         yield
     finally:
-        telling.cancel()
+        warning.cancel()
 
 
 def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:

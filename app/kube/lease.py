@@ -90,7 +90,7 @@ class Elector(Struct):
     """The time at which this version was first seen."""
     _renewed_at: float = -math.inf
     """The time at which the last successful renewal began."""
-    _complaint: str = ""
+    _last_problem: str = ""
     """The last logged reason why the Lease could not be acquired."""
 
     @property
@@ -117,18 +117,23 @@ class Elector(Struct):
                 log.warning("stopped leading: %s", lost)
 
     async def _acquire(self) -> None:
+        """Try to get the lease until that succeeds. Log each new problem."""
         while True:
             try:
                 if await self._try_to_acquire():
                     return
             except (ClusterError, TimeoutError) as error:
                 why = str(error) or "no answer in time"
-                if why != self._complaint:
+                if why != self._last_problem:
                     log.warning("lease %s/%s: %s", self.namespace, self.name, why)
-                self._complaint = why
+                self._last_problem = why
             await asyncio.sleep(self.timing.retry * (1 + self.random() / 5))
 
     async def _try_to_acquire(self) -> bool:
+        """Get the lease and return True, or return False if another candidate has it.
+
+        Raise ClusterError or TimeoutError if a request fails.
+        """
         async with asyncio.timeout(self.timing.attempt):
             await self._look()
 
@@ -139,12 +144,12 @@ class Elector(Struct):
         async with asyncio.timeout(self.timing.attempt):
             if self._lease is None or not self._lease["metadata"].get("resourceVersion"):
                 metadata = {"name": self.name, "namespace": self.namespace}
-                new = {"metadata": metadata, "spec": self._taken(0)}
+                new = {"metadata": metadata, "spec": self._acquired_spec(0)}
                 written = await self.client.create(LEASE, new, self.namespace)
             else:
                 transitions = int(_spec(self._lease).get("leaseTransitions") or 0)
                 transitions += self.holder != self.identity
-                written = await self._write(self._lease, self._taken(transitions))
+                written = await self._write(self._lease, self._acquired_spec(transitions))
 
         self._note_renewal(written, begun)
 
@@ -166,16 +171,23 @@ class Elector(Struct):
             }
 
     def _observe(self, lease: Object) -> None:
+        """Note the Lease, and the time if it is in another version than before."""
         if self._lease is None or _version(lease) != _version(self._lease):
             self._lease, self._observed_at = lease, self.clock()
 
     def _is_free(self) -> bool:
+        """Return whether this candidate may take the lease: it is free, expired, or ours."""
         if self._lease is None or not self.holder or self.holder == self.identity:
             return True
         duration = float(self._lease["spec"].get("leaseDurationSeconds") or self.timing.lease)
         return self.clock() >= self._observed_at + duration
 
     async def _lead_once(self, work: Work) -> None:
+        """Run `work` and renew the lease, until one of them ends, and end the other.
+
+        Raise the exception of `work` if it has one, and Lost if the lease was lost. Release the
+        lease unless it was lost.
+        """
         self.leading = True
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._renew_until_lost())
@@ -183,8 +195,8 @@ class Elector(Struct):
             await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished = working.done()
-            cancelled = await self._stopped(working)
-            lost = await _cancelled(renewing)
+            cancelled = await self._stop_work(working)
+            lost = await _stop_renewals(renewing)
             self.leading = False
             if lost is None:
                 await self._release()
@@ -198,7 +210,7 @@ class Elector(Struct):
 
         raise lost
 
-    async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
+    async def _stop_work(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
         """Cancel the work, and wait until it ends. Meanwhile, the lease is still renewed.
 
         If the lease expires before, call `stop_process`. If this wait is cancelled, continue to
@@ -219,6 +231,7 @@ class Elector(Struct):
         return cancelled
 
     def _expires(self) -> float:
+        """Return the time at which the lease expires, by `clock`."""
         return self._renewed_at + self.timing.lease
 
     async def _renew_until_lost(self) -> Never:
@@ -248,7 +261,7 @@ class Elector(Struct):
                         await self._look_again()
                     assert self._lease is not None
                     begun = self.clock()
-                    self._note_renewal(await self._write(self._lease, self._renewed()), begun)
+                    self._note_renewal(await self._write(self._lease, self._renewed_spec()), begun)
             except NotFound:
                 raise Lost("the lease was deleted") from None
             except Conflict:
@@ -302,23 +315,23 @@ class Elector(Struct):
         patch = {"metadata": {"resourceVersion": _version(current)}, "spec": spec}
         return await self.client.patch(self._ref, patch)
 
-    def _renewed(self) -> Object:
+    def _renewed_spec(self) -> Object:
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self.timing.lease),
             "renewTime": precise_timestamp(self.now()),
         }
 
-    def _taken(self, transitions: int) -> Object:
+    def _acquired_spec(self, transitions: int) -> Object:
         """Return the spec with which this candidate takes the Lease."""
         return {
-            **self._renewed(),
+            **self._renewed_spec(),
             "acquireTime": precise_timestamp(self.now()),
             "leaseTransitions": transitions,
         }
 
 
-async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
+async def _stop_renewals(renewing: "asyncio.Future[Never]") -> BaseException | None:
     """Cancel the renewals, and wait for their end.
 
     Return the error with which they had ended before, or None if they were still running.

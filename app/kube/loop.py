@@ -210,14 +210,14 @@ class Loop:
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time
         begin = clock()
-        result = await self._tried(key)
+        result = await self._attempt(key)
         self._observe(self.reconciler.name, result, clock() - begin)
         if result not in ("error", "failure"):
             self._backoffs.pop(key, None)
         if result != "conflict":
             self._conflicts.pop(key, None)
 
-    async def _tried(self, key: Key) -> str:
+    async def _attempt(self, key: Key) -> str:
         """Reconcile `key`, plan the next attempt if necessary, and return a result of Observe."""
         step = f"{self.reconciler.name} {'/'.join(filter(None, key))}"
         try:

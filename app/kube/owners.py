@@ -170,7 +170,7 @@ def is_kind(api_version: str, kind: str) -> bool:
 
 def _check_is_final(error: NotFound | Rejected) -> None:
     """Raise `error` if a later call may succeed, for example after an expired token is replaced."""
-    if isinstance(error, Rejected) and error.passes:
+    if isinstance(error, Rejected) and error.is_temporary:
         raise error
 
 

@@ -169,7 +169,7 @@ class WatchStore(Generic[T]):
         passed = self._noted.get(key, seen)
         if _is_older(self._version, version) and not _is_older(version, passed):
             self._noted[key] = version
-            self._set(key, self._kept(key, obj, 0))
+            self._set(key, self._projected(key, obj, 0))
 
     def forget(self) -> None:
         """Empty the store until the next list, because the watch was not running for some time."""
@@ -314,9 +314,9 @@ class WatchStore(Generic[T]):
         """Store an object that was read, unless a response to a later write is stored."""
         if not self._was_noted_after(key, _version(obj)):
             self._noted.pop(key, None)
-            self._set(key, self._kept(key, obj, length))
+            self._set(key, self._projected(key, obj, length))
 
-    def _kept(self, key: Key, obj: Object, length: int) -> T | None:
+    def _projected(self, key: Key, obj: Object, length: int) -> T | None:
         """Return the projection of `obj` to store, or None if it is not stored.
 
         Also add the object to `too_large`, or remove it. The object has at most `length` bytes of

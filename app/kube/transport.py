@@ -167,6 +167,7 @@ class Transport:
                 yield line
 
     async def _tries(self, request: ApiRequest) -> Object:
+        """Send `request`, and send it again after an error if `call` allows that."""
         tries_left = self._limits.reads if request.method == "GET" else 2
         while True:
             tries_left -= 1
@@ -182,6 +183,7 @@ class Transport:
             await asyncio.sleep(pause)
 
     async def _try(self, request: ApiRequest) -> Object:
+        """Wait for the rate limit, send `request` once, and decode the response."""
         if request.resource not in _UNLIMITED:
             await self._rate_limit.take(request.namespace)
         timeouts = aiohttp.ClientTimeout(
@@ -223,6 +225,7 @@ class Transport:
     async def _answer(
         self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
+        """Send `request`, count it, and return the response without its body."""
         headers = await self._headers(request)
         try:
             async with asyncio.timeout(self._limits.total):

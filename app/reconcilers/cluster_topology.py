@@ -247,6 +247,7 @@ class ClusterTopologyReconciler(Struct):
         return None
 
     async def _delete(self, stored: Object) -> None:
+        """Delete the managed ClusterTopology, unless it is already being deleted."""
         if stored["metadata"].get("deletionTimestamp"):
             return
         logger.info("topology support is disabled: deleting ClusterTopology %s", self.topology_name)

@@ -14,7 +14,7 @@ from app.facts.grove.topology import ClusterTopology
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.rows import BINDINGS, NODES, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
-from app.kube.competing_writers import Rewrites, same
+from app.kube.competing_writers import Rewrites, write_key
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -49,6 +49,7 @@ class ConstraintStatusReconciler(Value):
         return self.sets.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
+        """Write the condition of a PodCliqueSet if the cached one differs."""
         pcs = self.sets.get(*key)
         if pcs is None or pcs.deleting or pcs.is_cut or pcs.condition == self._desired(pcs):
             return None
@@ -120,6 +121,7 @@ class LevelCoverageReconciler(Value):
             return []
 
     async def reconcile(self, key: Key) -> float | None:
+        """Write the condition of a topology if it differs. Do nothing while nodes are not known."""
         if not self.topology.nodes() or key not in self.all_keys():
             return None
         dialect = self.topology.dialect()
@@ -146,7 +148,7 @@ class LevelCoverageReconciler(Value):
         if metadata.get("deletionTimestamp") or conditions == status.get("conditions"):
             return None
 
-        counted = same(ref.name, {condition.status: condition.message})
+        counted = write_key(ref.name, {condition.status: condition.message})
         pause = self.rewrites.pause(counted)
         if pause is not None:
             return pause

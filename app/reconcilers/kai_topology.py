@@ -13,7 +13,7 @@ from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
-from app.kube.competing_writers import same
+from app.kube.competing_writers import write_key
 from app.kube.events import Regarding
 from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
@@ -71,6 +71,7 @@ class KaiTopologyReconciler(Struct):
         return [("", self.topology_name)]
 
     async def reconcile(self, key: Key) -> float | None:
+        """Sync the KAI Topology, and write the result into the status of the ClusterTopology."""
         if not self.dialect().owns_topology:
             return None
 
@@ -207,7 +208,9 @@ class KaiTopologyReconciler(Struct):
         if desired == {key: stored.get(key) for key in desired}:
             return None
 
-        counted = same(f"status of {self.topology_name}", {condition.status: condition.message})
+        counted = write_key(
+            f"status of {self.topology_name}", {condition.status: condition.message}
+        )
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             text = (

@@ -209,6 +209,7 @@ class MnnvlClaimsReconciler(Struct):
         return keys | self._lacking.keys()
 
     async def reconcile(self, key: Key) -> float | None:
+        """Restore the claims that PodCliques of a set lack, and report Pods without their claim."""
         pcs = self.facts.cached_set(*key)
         unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
         lacking = sorted(clique.name for clique in unclaimed if self._lacks(clique, pcs))
@@ -286,7 +287,7 @@ class MnnvlClaimsReconciler(Struct):
         except NotFound:
             return
         except Rejected as rejection:
-            if rejection.passes:
+            if rejection.is_temporary:
                 raise
             repairs.rejections.append(rejection.message)
             return

@@ -119,6 +119,7 @@ class MnnvlResourcesReconciler(Struct):
         }
 
     async def reconcile(self, key: Key) -> float | None:
+        """Correct the owners of the resources, create missing ones, and delete unneeded ones."""
         # this comes first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
         for resource in self._stored(key):
@@ -197,7 +198,7 @@ class MnnvlResourcesReconciler(Struct):
             self.writing.notices.say(key, [regarding], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
         except Rejected as rejection:
-            if not rejection.passes:
+            if not rejection.is_temporary:
                 self.writing.notices.say(
                     key, [regarding], "MnnvlResourcesMissing", rejection.message
                 )

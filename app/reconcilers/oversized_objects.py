@@ -46,29 +46,30 @@ class TooLargeReconciler(Struct):
     """Returns the stores to check, each with its row."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
-    _said: dict[tuple[Resource, Key, str], float] = {}
+    _reported_at: dict[tuple[Resource, Key, str], float] = {}
     """The time of the last event on each object, by (resource, key, uid)."""
 
     def begin(self) -> None:
         """Forget the events of an earlier term as the leader."""
-        self._said.clear()
+        self._reported_at.clear()
 
     def all_keys(self) -> list[Key]:
         return [ALL]
 
     async def reconcile(self, key: Key) -> float | None:
+        """Record the events that are due, and return the seconds until the next check."""
         now = self.clock()
         current = {
             (row.resource, at, uid)
             for row, store in self.stores()
             for at, uid in islice(store.too_large.items(), MOST_OBJECTS)
         }
-        said = {each: at for each, at in self._said.items() if each in current}
+        reported_at = {each: at for each, at in self._reported_at.items() if each in current}
         for each in sorted(current, key=str):
-            if now >= said.get(each, now - AGAIN_SECONDS) + AGAIN_SECONDS:
+            if now >= reported_at.get(each, now - AGAIN_SECONDS) + AGAIN_SECONDS:
                 resource, (namespace, name), uid = each
                 regarding = Regarding.to(resource, name, namespace, uid)
                 self.events.record(regarding, "Warning", TOO_LARGE, _NOTE)
-                said[each] = now
-        self._said = said
+                reported_at[each] = now
+        self._reported_at = reported_at
         return LOOK_SECONDS

@@ -24,7 +24,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.rows import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
-from app.kube.competing_writers import same
+from app.kube.competing_writers import write_key
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -95,6 +95,7 @@ class PodGangReconciler(Struct):
         return self.gangs.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
+        """Set the owners of the PodGang's resources, and write its constraints and annotation."""
         current = self._current(key)
         if current is None:
             self.writing.notices.forget(key)
@@ -188,7 +189,7 @@ class PodGangReconciler(Struct):
             return None
 
         patch = operations(gang.view, changes)
-        counted = same(gang.uid, patch)
+        counted = write_key(gang.uid, patch)
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             note = (

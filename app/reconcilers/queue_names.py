@@ -65,6 +65,7 @@ class QueueNamesReconciler(Struct):
         return [_KEY]
 
     async def reconcile(self, key: Key) -> float | None:
+        """Create the object, or correct the names in it, at most once in PAUSE_SECONDS."""
         if self.client.served_version(QUEUE_NAMES) is None:
             return None
         if not (self.listed.synced and self.listed.served and self.queues.synced):

@@ -134,6 +134,11 @@ class WorkloadReconciler:
         return list(dict.fromkeys((*of_pods, *stored)))
 
     async def reconcile(self, key: Key) -> float | None:
+        """Maintain the PodGroup of one group, and the annotations of the group's Pods.
+
+        Pods that opt out of Workloads are released first. Without other Pods, the PodGroup is
+        deleted.
+        """
         if not self._caches.synced:
             return NOT_SYNCED_SECONDS
 
@@ -182,7 +187,7 @@ class WorkloadReconciler:
         try:
             stored, pause = await self._pod_groups.put(key[0], group, desired)
         except ClusterError as error:
-            if isinstance(error, Rejected) and not error.passes:
+            if isinstance(error, Rejected) and not error.is_temporary:
                 note = f'PodGroup "{group.pod_group_name}" can\'t be written: {error.message}'
                 self._notices.say(key, first_pods(members.waiting), "PodGroupNotWritten", note)
             await self._pods.mark(key, members.waiting)

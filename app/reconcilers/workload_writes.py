@@ -13,7 +13,7 @@ from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import IGNORE_WORKLOADS, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
-from app.kube.competing_writers import Rewrites, same
+from app.kube.competing_writers import Rewrites, write_key
 from app.kube.events import Notices, Regarding
 from app.objects.resource import POD
 from app.objects.shape import JsonMap, map_at
@@ -77,6 +77,7 @@ class PodGroupWriter(Value):
     async def _put(
         self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
+        """Do the work of `put` for one form of the spec, in `desired`."""
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
@@ -108,7 +109,7 @@ class PodGroupWriter(Value):
         """
         metadata = stored["metadata"]
         ref = ObjectRef(POD_GROUP, metadata["name"], metadata["namespace"])
-        counted = same(f"{ref.namespace}/{ref.name}", patch)
+        counted = write_key(f"{ref.namespace}/{ref.name}", patch)
         pause = self.rewrites.pause(counted)
         if pause is not None:
             note = (
@@ -206,6 +207,10 @@ class PodWriter(Value):
     async def _write(
         self, key: Key, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
     ) -> float | None:
+        """Write `annotations` to `pods`, and return and raise what `assign` does.
+
+        Repeated writes of a Pod are counted for each `purpose`.
+        """
         pauses = [self.rewrites.pause(_counted(pod, purpose)) for pod in pods]
         paused = list(zip(pods, pauses, strict=True))
         self._report(key, [pod for pod, pause in paused if pause is not None])

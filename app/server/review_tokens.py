@@ -32,7 +32,7 @@ from app.base.sample import Part, Sample, gauge
 from app.certificates.ca_bundles import CONFIGURATIONS
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
-from app.kube.competing_writers import Rewrites, same
+from app.kube.competing_writers import Rewrites, write_key
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
@@ -255,7 +255,7 @@ class ReviewTokens(Part):
             return True
 
         name = configuration["metadata"]["name"]
-        if not self._rewrites.may(same(resource.kind, {"has_token": bool(token)})):
+        if not self._rewrites.may_write(write_key(resource.kind, {"has_token": bool(token)})):
             return False
         logger.info("writing the paths of %s %s", resource.kind, name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}

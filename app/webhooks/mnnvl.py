@@ -74,7 +74,7 @@ def verdict_without_resources(plan: Plan, injection: Injection, problem: Cluster
 
     The leader creates them once `problem` is over. Raise `problem` if a person has to solve it.
     """
-    if isinstance(problem, Rejected) and not problem.passes:
+    if isinstance(problem, Rejected) and not problem.is_temporary:
         raise problem
     text = (
         f'the MNNVL resources of "{plan.base_name}" are not complete yet'

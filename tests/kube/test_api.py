@@ -17,7 +17,7 @@ from tests.kube.memory.client import MemoryClient
 
 
 @pytest.mark.parametrize(
-    ("message", "code", "passes"),
+    ("message", "code", "is_temporary"),
     [
         pytest.param("Unauthorized", 401, True, id="an expired token"),
         pytest.param(
@@ -37,8 +37,8 @@ from tests.kube.memory.client import MemoryClient
         pytest.param("too large", 413, False, id="a large object"),
     ],
 )
-def test_a_rejected_call_may_succeed_later(message: str, code: int, passes: bool) -> None:
-    assert Rejected(message, code=code).passes is passes
+def test_a_rejected_call_may_succeed_later(message: str, code: int, is_temporary: bool) -> None:
+    assert Rejected(message, code=code).is_temporary is is_temporary
 
 
 A_POD: Object = {

@@ -1,6 +1,6 @@
 """Fights are seen."""
 
-from app.kube.competing_writers import MAX_KEYS, Rewrites, same
+from app.kube.competing_writers import MAX_KEYS, Rewrites, write_key
 
 KEY = ("ns", "gang")
 
@@ -44,19 +44,19 @@ def test_other_keys_are_not_held_up() -> None:
 
 def test_what_may_be_written_is_counted_until_it_is_a_fight() -> None:
     rewrites = Rewrites(tolerated=2, window=60, clock=Clock())
-    assert [rewrites.may(KEY) for _ in range(3)] == [True, True, False]
+    assert [rewrites.may_write(KEY) for _ in range(3)] == [True, True, False]
     assert rewrites.fights == 1
 
 
 def test_the_same_written_again_has_the_same_key() -> None:
     patch = {"spec": {"a": 1, "b": [2, 1]}}
-    assert same("gang", patch) == same("gang", {"spec": {"b": [2, 1], "a": 1}})
+    assert write_key("gang", patch) == write_key("gang", {"spec": {"b": [2, 1], "a": 1}})
     others = [
-        same("other", patch),
-        same("gang", {"spec": {"a": 1, "b": [1, 2]}}),
-        same("gang", [patch]),
+        write_key("other", patch),
+        write_key("gang", {"spec": {"a": 1, "b": [1, 2]}}),
+        write_key("gang", [patch]),
     ]
-    assert same("gang", patch) not in others
+    assert write_key("gang", patch) not in others
     assert len(set(others)) == 3
 
 
