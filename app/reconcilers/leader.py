@@ -378,7 +378,7 @@ class Leader(Part):
     def _writing(
         self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
     ) -> Writing:
-        """Return the means of writing for the reconciler `name`, whose fights get a metric."""
+        """Return the means of writing for the reconciler `name`, and count its contested writes."""
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
         return Writing(self._client, self.events, self._rewrites[name])
 
