@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from app.base.sample import counter
 from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.kube.api import (
@@ -591,3 +592,31 @@ async def test_discovery_reads_through_the_client() -> None:
     async with client_of(documents) as (client, _):
         await client.discovery.refresh()
         assert (client.served_version(NODE), client.served_version(POD)) == ("v1", None)
+
+
+async def test_calls_and_the_last_answer_are_metrics() -> None:
+    async with client_of(answering((200, {}))) as (client, _):
+        await client.get(ObjectRef(NODE, "a"))
+        await client.get(ObjectRef(NODE, "b"))
+        with pytest.raises(NotServed):
+            await client.list(Selection(COMPUTE_DOMAIN))
+        age, *calls = client.samples()
+        checks = client.checks()
+    assert (age.name, age.labels) == ("api_answer_age_seconds", {})
+    labels = {"verb": "get", "resource": "nodes", "code": "200"}
+    assert calls == [counter("api_requests_total", "Calls to the API server.", 2, **labels)]
+    assert checks == {"api-server": None}
+
+
+async def test_a_call_without_an_answer_is_counted_as_an_error() -> None:
+    async def silent(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(SILENT_SECONDS)
+        return web.Response()
+
+    limits = CallLimits(connect=20.0, total=0.05, pause=0.01)
+    async with client_of(silent, limits) as (client, _):
+        with pytest.raises(Unavailable) as raised:
+            await client.get(ObjectRef(NODE, "a"))
+        assert client.calls.keys() == {("get", "nodes", "error")}
+    assert raised.value.message.endswith((" did not answer in time", "no answer within 0.05 s"))
+    assert raised.value.reason == "Timeout"

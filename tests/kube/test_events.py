@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.facts.kinds import POD_GANG
 from app.kube.api import ObjectRef, Rejected, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Notices, Recorder, Regarding
 from app.objects.names import is_subdomain
-from app.objects.resource import EVENT
+from app.objects.resource import EVENT, NODE
 from tests.kube.memory.client import MemoryClient
 
 GANG = Regarding("scheduler.grove.io/v1alpha1", "PodGang", "ml", "train-0", "uid-1")
@@ -139,6 +140,15 @@ def test_an_object_becomes_what_an_event_regards() -> None:
     metadata = {"namespace": "ml", "name": "train-0", "uid": "uid-1"}
     obj = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": metadata}
     assert Regarding.of(obj) == GANG
+    assert Regarding.to(POD_GANG, "train-0", "ml", "uid-1") == GANG
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    assert Regarding.of(node) == Regarding.to(NODE, "a") == Regarding("v1", "Node", "", "a", "")
+    assert Regarding.of(node).reference() == {"apiVersion": "v1", "kind": "Node", "name": "a"}
+    assert GANG.reference() == {
+        "apiVersion": "scheduler.grove.io/v1alpha1",
+        "kind": "PodGang",
+        **metadata,
+    }
 
 
 def notices() -> tuple[Notices, Callable[[], list[str]]]:

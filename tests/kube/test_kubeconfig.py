@@ -15,7 +15,7 @@ import yaml
 
 from app.cluster.command_clients import how_to_renew
 from app.kube import kubeconfig
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Unavailable
 from app.kube.kubeconfig import KubeconfigCredentials, renewal_of
 
 AWS = ["eks", "get-token", "--cluster-name", "prod"]
@@ -218,3 +218,49 @@ async def test_contexts_that_are_not_there_are_named(
     with pytest.raises(ClusterError) as raised:
         await credentials.load()
     assert raised.value.message == f"no credentials for the cluster: {message}"
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        pytest.param({"token": "t"}, "Bearer t", id="a token"),
+        pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="a name and a password"),
+        pytest.param({}, None, id="nothing"),
+    ],
+)
+async def test_a_user_is_authorized_by(
+    user: dict[str, Any], expected: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(document(user)))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    assert await credentials.authorization() == expected
+    assert credentials.files() == [str(path)]
+    assert (credentials.host, credentials.proxy) == ("http://localhost:1", None)
+    assert (credentials.server_hostname, credentials.ssl_context()) == (None, None)
+
+
+async def test_a_renewed_kubeconfig_is_used_and_an_unusable_one_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(document({"token": "t"})))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    path.write_text(yaml.safe_dump(document({"token": "new"})))
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer new"
+    path.unlink()
+    with pytest.raises(Unavailable) as raised:
+        await credentials.renew()
+    assert raised.value.message == f"credentials: the file {path} does not exist"
+    assert raised.value.reason == "Credentials"
+
+
+def document(user: dict[str, Any]) -> dict[str, Any]:
+    """A kubeconfig with one context, whose server has no TLS."""
+    return {
+        "current-context": "a",
+        "clusters": [{"name": "c", "cluster": {"server": "http://localhost:1/"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+    }

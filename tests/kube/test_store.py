@@ -1,12 +1,14 @@
 """WatchStore: what it keeps, in which order versions win, and what subscribers hear."""
 
+import asyncio
 import gc
 import tracemalloc
 from typing import NamedTuple
 
 import pytest
 
-from app.kube.api import Key, Object, WatchEvent
+from app.base.sample import counter
+from app.kube.api import Key, Object, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 
 
@@ -427,3 +429,49 @@ def test_an_object_whose_bytes_are_known_counts_for_no_more_than_these() -> None
         store.take_listed([large(name, 1, 3200)], "1", 2500)
     store.end_list("1")
     assert (names(store), set(store.too_large)) == (["a", "b"], {("ns", "c")})
+
+
+def test_a_store_is_ready_once_it_is_synced(store: WatchStore[Kept]) -> None:
+    with pytest.raises(Unavailable) as caught:
+        store.ready("PodGangs")
+    assert caught.value.message == (
+        "the cache of PodGangs is not filled yet; try again in a few seconds"
+    )
+    listed(store, 1)
+    assert store.ready("PodGangs") is store
+
+
+async def test_who_waits_for_a_store_goes_on_when_it_is_synced(store: WatchStore[Kept]) -> None:
+    waiting = asyncio.create_task(store.until_synced())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    listed(store, 1)
+    await asyncio.wait_for(waiting, 20)
+    store.forget()
+    waiting = asyncio.create_task(store.until_synced())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+def test_a_forgotten_store_is_as_new(store: WatchStore[Kept]) -> None:
+    listed(store, 5, obj("a", 5, "x"))
+    store.note(obj("b", 9, "x"))
+    heard = heard_by(store)
+    store.mark_not_served()
+    store.forget()
+    assert (store.synced, store.served, len(store), store.age()) == (False, True, 0, None)
+    assert list(store.by_index("owner", ("ns", "x"))) == []
+    assert {(key, after) for key, _, after in heard} == {(("ns", "a"), None), (("ns", "b"), None)}
+    listed(store, 2, obj("b", 2, "y"))
+    assert list(store.values()) == [Kept("b", "y")]
+
+
+def test_restarts_are_counted_by_reason(store: WatchStore[Kept]) -> None:
+    for reason in ("gone", "silent", "gone"):
+        store.count_restart(reason)
+    text = "Restarts of watches, by reason."
+    assert list(store.restart_samples("pods")) == [
+        counter("watch_restarts_total", text, 2, resource="pods", reason="gone"),
+        counter("watch_restarts_total", text, 1, resource="pods", reason="silent"),
+    ]

@@ -103,9 +103,13 @@ async def test_a_body_is_given_up_as_soon_as_it_is_too_long() -> None:
 
     assert len(await read_body(chunks(), 10_000)) == 10_000
     sent = 0
-    with pytest.raises(TooLong):
+    with pytest.raises(TooLong) as caught:
         await read_body(chunks(), 25)
     assert sent == 3
+    assert (caught.value.message, caught.value.reason) == (
+        "the answer has more than 25 bytes",
+        "TooLong",
+    )
 
 
 def test_the_calls_for_one_namespace_do_not_delay_those_for_others() -> None:
