@@ -5,6 +5,7 @@ A whole leader runs over a cluster in memory, in virtual time.
 
 import asyncio
 import contextlib
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, cast
@@ -31,7 +32,7 @@ from app.facts.kinds import (
 from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient
 from app.kube.discovery import Served
-from app.objects.resource import NODE, POD, Resource
+from app.objects.resource import LEASE, NODE, POD, Resource
 from app.reconcilers.leader import Leader
 from app.stores.stores import run_from_empty
 from tests import builders
@@ -149,8 +150,8 @@ class FakeDiscovery:
 class World:
     """A cluster with a leader, and the steps of its loops since the last look."""
 
-    def __init__(self, *, workloads: bool = True) -> None:
-        settings = configuration(workloads=workloads)
+    def __init__(self, settings: Configuration | None = None, *, workloads: bool = True) -> None:
+        settings = settings or configuration(workloads=workloads)
         self.client = MemoryClient(objects(), served={**EVERYTHING, QUEUE_NAMES: "v1alpha1"})
         self.discovery = FakeDiscovery()
         self.client.discovery = self.discovery  # type: ignore[attr-defined]
@@ -338,3 +339,82 @@ def test_notes_say_who_leads() -> None:
             return [idle, world.leader.notes()]
 
     assert virtual.run(notes()) == [{"leader": "nobody"}, {"leader": "this process"}]
+
+
+TEXTS = {
+    "leader": "1 while this process is the leader.",
+    "mnnvl_claims_missing": (
+        "PodCliques that request MNNVL but have no claim; 0 unless this is the leader."
+    ),
+    "events_lost_total": "Events that could not be written.",
+    "statuses_lost_total": "Statuses of the ClusterTopology that could not be written.",
+    "cache_objects_too_large": "Objects that are too large to be cached in full.",
+    "reconcile_queue_depth": "Keys that are queued or being reconciled.",
+    "reconcile_failing": "Keys whose last step failed.",
+    "rewrites_total": "Writes held back because another writer keeps undoing them.",
+}
+
+
+def test_each_metric_of_the_leader_has_its_labels_and_its_value() -> None:
+    found = list(World().leader.samples())
+    assert {sample.name: sample.text for sample in found} == TEXTS
+    labels: dict[str, set[str]] = {}
+    for sample in found:
+        labels.setdefault(sample.name, set()).update(
+            f"{key}={value}" for key, value in sample.labels.items()
+        )
+    assert {name for name, of_name in labels.items() if not of_name} == {
+        "leader",
+        "mnnvl_claims_missing",
+        "events_lost_total",
+        "statuses_lost_total",
+    }
+    assert labels["cache_objects_too_large"] == {
+        f"resource={plural}"
+        for plural in (
+            "podcliques",
+            "pods",
+            "podgroups",
+            "workloads",
+            "priorityclasses",
+            "queuenames",
+            "clustertopologies",
+            "clustertopologybindings",
+        )
+    }
+    assert labels["reconcile_failing"] == {f"reconciler={name}" for name in LOOPS}
+    assert {sample.value for sample in found} == {0.0}
+    assert {sample.name for sample in found if sample.is_counter} == {
+        name for name in TEXTS if name.endswith("_total")
+    }
+
+
+def test_the_lease_has_the_configured_times_and_name() -> None:
+    election = {
+        "enabled": True,
+        "namespace": "grove-system",
+        "name": "grove-admission",
+        "leaseSeconds": 30,
+        "renewSeconds": 20,
+        "retrySeconds": 5,
+    }
+    settings = Configuration.model_validate({"leaderElection": election})
+    world = World(settings)
+    leader = world.leader
+
+    async def lead() -> Object:
+        task = asyncio.create_task(leader.run())
+        await asyncio.sleep(1)
+        assert (leader.leading, leader.holder) == (True, leader.identity)
+        assert leader.notes() == {"leader": "this process"}
+        task.cancel()
+        return world.client.objects(LEASE)[0]
+
+    lease = virtual.run(lead())
+    assert (lease["metadata"]["namespace"], lease["metadata"]["name"]) == (
+        "grove-system",
+        "grove-admission",
+    )
+    assert lease["spec"]["leaseDurationSeconds"] == 30
+    assert lease["spec"]["holderIdentity"] == leader.identity
+    assert leader.identity.startswith(f"{socket.gethostname()}_")
