@@ -7,6 +7,7 @@ import pytest
 from app.facts.grove.template import read_template
 from app.facts.kai.queue import read_queue
 from app.rules.queue_warnings import unset_warnings, warnings_of_group, warnings_of_set
+from tests.said import Said
 
 QUEUE = "kai.scheduler/queue"
 GONE = {QUEUE: "gone"}
@@ -91,7 +92,7 @@ def test_a_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "said"),
+    ("resources", "words"),
     [
         ({}, "the limit of gpu, cpu and memory is not set"),
         ({"gpu": {"limit": 8}}, "the limit of cpu and memory is not set"),
@@ -99,11 +100,12 @@ def test_a_group() -> None:
         ({"gpu": {"quota": 8}, "cpu": {"limit": -1}, "memory": {"limit": -1}}, "limit of gpu is"),
     ],
 )
-def test_limits_that_a_queue_does_not_set(resources: Any, said: str) -> None:
+def test_limits_that_a_queue_does_not_set(resources: Any, words: str, said: Said) -> None:
     queue = read_queue({"metadata": {"name": "q"}, "spec": {"resources": resources}})
     found = unset_warnings(queue)
-    assert len(found) == bool(said)
-    assert all(said in text for text in found)
+    assert len(found) == bool(words)
+    assert all(words in text for text in found)
+    said(found)
 
 
 def test_a_queue_may_exist_beside_the_documents() -> None:

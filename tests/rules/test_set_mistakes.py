@@ -7,6 +7,7 @@ import pytest
 from app.base.spelling import MOST_COMPARED
 from app.facts.grove.template import read_template
 from app.rules.set_mistakes import minimum_findings, mistake_warnings
+from tests.said import Said
 
 
 def pcs(*cliques: Any, metadata: Any = None, **template: Any) -> dict[str, Any]:
@@ -58,8 +59,9 @@ def group(**fields: Any) -> dict[str, Any]:
         pytest.param({"spec": 7}, [], id="no set at all"),
     ],
 )
-def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
+def test_minimums(obj: dict[str, Any], fields: list[str], said: Said) -> None:
     assert [finding.field for finding in minimum_findings(read_template(obj))] == fields
+    said(minimum_findings(read_template(obj)))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +117,11 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
         pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),
     ],
 )
-def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
+def test_warnings(obj: dict[str, Any], starts: list[str], said: Said) -> None:
     found = mistake_warnings(read_template(obj))
     assert len(found) == len(starts)
     assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
+    said(found)
 
 
 def test_only_the_first_of_many_unknown_names_are_compared() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.rules.set_size import size_findings
+from tests.said import Said
 
 CLIQUES = "spec.template.cliques"
 NAMES = "spec.template.podCliqueScalingGroups"
@@ -42,6 +43,7 @@ def pcs(cliques: int, groups: int = 0, names: int = 0) -> dict[str, Any]:
     ],
 )
 def test_a_set_has_at_most_128_parts(
-    obj: dict[str, Any], old: dict[str, Any] | None, fields: list[str]
+    obj: dict[str, Any], old: dict[str, Any] | None, fields: list[str], said: Said
 ) -> None:
     assert [finding.field for finding in size_findings(obj, old)] == fields
+    said(size_findings(obj, old))

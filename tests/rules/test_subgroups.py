@@ -9,6 +9,7 @@ import yaml
 from app.objects.fields import MOST_ITEMS
 from app.objects.names import LABEL_RULE, is_label, label_key_problem
 from app.rules.subgroups import validate_pod_group
+from tests.said import Said
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 
@@ -244,12 +245,13 @@ def test_kais_webhook_has_nothing_to_say_about_the_minima_of_an_example(example:
         assert ("minMember" in subgroup) is (subgroup["name"] not in parents)
 
 
-def test_an_empty_name_is_missing_and_an_empty_parent_is_invalid() -> None:
+def test_an_empty_name_is_missing_and_an_empty_parent_is_invalid(said: Said) -> None:
     reasons = [finding.reason for finding in validate_pod_group(names("", ("a", "")))]
     assert reasons == ["FieldValueRequired", "FieldValueInvalid"]
+    said(validate_pod_group(names("", ("a", ""))))
 
 
-def test_causes_name_fields_that_exist() -> None:
+def test_causes_name_fields_that_exist(said: Said) -> None:
     findings = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
     assert [finding.field for finding in findings] == [
         "spec.subGroups[0].parent",
@@ -257,6 +259,7 @@ def test_causes_name_fields_that_exist() -> None:
         "spec.subGroups[1].parent",
         "spec.subGroups[2].parent",
     ]
+    said(findings)
 
 
 def test_many_subgroups_take_one_pass() -> None:
@@ -283,10 +286,13 @@ def test_what_is_no_label_key(key: str) -> None:
     [(MOST_ITEMS, []), (MOST_ITEMS + 1, ["spec.subGroups: Too many"])],
     ids=["the most", "one more"],
 )
-def test_only_so_many_subgroups_are_looked_at_one_by_one(count: int, found: list[str]) -> None:
+def test_only_so_many_subgroups_are_looked_at_one_by_one(
+    count: int, found: list[str], said: Said
+) -> None:
     """A child before its parent is valid, but not at first sight."""
     subgroups = [("child", "parent"), *(f"s{number}" for number in range(count - 2)), "parent"]
     findings = validate_pod_group(names(*subgroups))
     assert [str(finding)[: len(start)] for finding, start in zip(findings, found, strict=True)] == (
         found
     )
+    said(findings)

@@ -6,6 +6,7 @@ import pytest
 
 from app.base.spelling import MOST_COMPARED
 from app.rules.unknown_fields import unknown_field_warnings
+from tests.said import Said
 
 
 def document(*cliques: Any, **template: Any) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def test_warnings(obj: dict[str, Any], fields: list[tuple[str, str]]) -> None:
     ]
 
 
-def test_known_fields_do_not_count_among_those_that_are_compared() -> None:
+def test_known_fields_do_not_count_among_those_that_are_compared(said: Said) -> None:
     """Only so many unknown names of an object are compared with known ones."""
     worker = clique()
     others = ("name",)  # no typo of these is looked for
@@ -88,3 +89,4 @@ def test_known_fields_do_not_count_among_those_that_are_compared() -> None:
     assert warning.endswith("Did you mean minAvailable?")
     worker["spec"] = {"x": 1, **worker["spec"]}
     assert unknown_field_warnings(document(worker)) == []
+    said([warning])

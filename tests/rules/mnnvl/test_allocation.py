@@ -11,6 +11,7 @@ from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes
 from app.rules.mnnvl.claim import CliqueFacts, claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import Plan
+from tests.said import Said
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
@@ -38,13 +39,16 @@ PLAN = Plan(UnitMember("ns", "pcs-0-worker", Place("pcs", "0")), "replica", DESI
         pytest.param("template", [DESIGN], "template", False, id="template whatever exists"),
     ],
 )
-def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, warned: bool) -> None:
+def test_the_form_of_a_claim(
+    configured: Any, classes: list[str], mode: Any, warned: bool, said: Said
+) -> None:
     assert claim_mode(configured, MnnvlAnnotations("true"), classes) == mode
     warnings = list(claim_warnings(replace(PLAN, mode=mode), 1, CliqueFacts(classes=classes)))
     assert len(warnings) == warned
     assert not warnings or warnings[0].startswith(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'
     )
+    said(warnings)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.plan import Plan, desired_resource
 from tests.builders import injection_into
+from tests.said import Said
 
 DESIGN = {
     "grove.io/pcs-name": "pcs",
@@ -218,10 +219,11 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
     ],
 )
 @pytest.mark.statement("2.6", "2.79")
-def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
+def test_refusals(obj: dict[str, Any], findings: list[str], said: Said) -> None:
     injection = injection_into(obj, "ns", "shared")
     assert [finding.field for finding in injection.findings] == findings
     assert injection.plan is None
+    said(injection.findings)
 
 
 def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None:
@@ -293,10 +295,11 @@ def test_a_clique_asks_for_gpus_if_its_pod_clique_does(amount: Any, gpus: int) -
 
 
 @pytest.mark.statement("2.72")
-def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
+def test_no_gpu_is_a_warning_that_says_what_did_not_happen(said: Said) -> None:
     (warning,) = injection_into(clique(containers=[CPU]), "ns", "shared").warnings
     assert '"pcs-0-worker"' in warning
     assert "no claim was injected and no ComputeDomain was created" in warning
+    said([warning])
 
 
 @pytest.mark.parametrize(
@@ -410,7 +413,7 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
 )
 @pytest.mark.statement("2.111")
 def test_annotations_that_became_invalid_keep_the_stored_claim(
-    invalid: dict[str, str], problem: str, reset: bool, mode: Any
+    invalid: dict[str, str], problem: str, reset: bool, mode: Any, said: Said
 ) -> None:
     stored = patched(clique(), mode)
     annotated = clique(**invalid)
@@ -422,6 +425,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     assert apply_patch(updated, list(kept.patch))["spec"] == stored["spec"]
     assert kept.warnings[0].startswith(f"the PodClique keeps its stored claim: {problem}")
     assert injection_into(annotated, "ns", "shared").findings != []
+    said(kept.warnings)
 
 
 @pytest.mark.statement("2.9", "2.96", "2.97")
@@ -579,11 +583,12 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
 )
 @pytest.mark.statement("2.112")
 def test_a_claim_can_be_reserved_by_256_pods(
-    obj: Any, known: Any, mode: Any, pods: int | None
+    obj: Any, known: Any, mode: Any, pods: int | None, said: Said
 ) -> None:
     warnings = injection_into(obj, "ns", mode, pcs=known).warnings
     assert len(warnings) == (pods is not None)
     assert not warnings or f"by {pods} pods" in warnings[0]
+    said(warnings)
 
 
 def test_replicas_that_are_no_number_count_as_one() -> None:

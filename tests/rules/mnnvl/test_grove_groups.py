@@ -21,6 +21,7 @@ from app.rules.mnnvl.sets import (
     ignored_annotations,
     validate_annotations,
 )
+from tests.said import Said
 from tests.steps import steps
 
 GROUP = "grove.io/mnnvl-group"
@@ -120,7 +121,7 @@ def test_a_claim_that_has_groves_name() -> None:
     assert findings(pcs(worker)) == []
 
 
-def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
+def test_the_message_about_a_long_name_says_how_long_it_may_be(said: Said) -> None:
     (finding,), _ = validate_annotations(
         read_template(pcs(clique("worker"), group="g" * 60)), None, []
     )
@@ -129,6 +130,7 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
         read_template(pcs(clique("w"), name="p" * 62, group="g")), None, []
     )
     assert finding.message.endswith("Use a shorter name for the PodCliqueSet")
+    said([finding])
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_the_work_to_compare_the_groups_of_two_sets_grows_with_their_number() ->
     assert steps(lambda: compare(2000)) < 5 * steps(lambda: compare(500))
 
 
-def test_what_an_update_leaves_as_it_was_may_stay() -> None:
+def test_what_an_update_leaves_as_it_was_may_stay(said: Said) -> None:
     wrong = pcs(clique("worker"), group="g" * 60)
     errors, warnings = validate_annotations(read_template(wrong), read_template(wrong), [])
     assert (errors, [text.partition(": ")[0] for text in warnings]) == (
@@ -219,6 +221,7 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
         ["already stored, so still allowed"],
     )
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
+    said(warnings)
 
 
 FORMER = {"metadata": {"annotations": {"grove.io/auto-mnnvl": "enabled"}}}

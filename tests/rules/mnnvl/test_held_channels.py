@@ -10,6 +10,7 @@ from app.facts.kubernetes.claim import Consumer, Device, ResourceClaim
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.held_channels import HeldChannel, held_channels
+from tests.said import Said
 
 CHANNEL = "compute-domain-default-channel.nvidia.com"
 DAEMON = "compute-domain-daemon.nvidia.com"
@@ -142,12 +143,17 @@ CASES: list[Any] = [
 
 @pytest.mark.parametrize(("pods", "claims", "domain", "expected"), CASES)
 def test_channels_that_are_held(
-    pods: list[Pod], claims: list[ResourceClaim], domain: ComputeDomain, expected: list[str]
+    pods: list[Pod],
+    claims: list[ResourceClaim],
+    domain: ComputeDomain,
+    expected: list[str],
+    said: Said,
 ) -> None:
     found = held_channels(claims, pods, [domain], NODES).held
-    said = [f"{'/'.join(each.claim.key)} {each.node or '-'}: {each.reason}" for each in found]
-    assert said == expected
+    told = [f"{'/'.join(each.claim.key)} {each.node or '-'}: {each.reason}" for each in found]
+    assert told == expected
     assert all(each.remedy.startswith(("Remove ", "Delete ", "Ask ")) for each in found)
+    said(each.remedy for each in found)
 
 
 def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:

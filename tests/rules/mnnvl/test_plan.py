@@ -8,6 +8,7 @@ from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place, read_place
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.rules.mnnvl.unit import Scope, scope_of
+from tests.said import Said
 
 ALONE = Place("set", "0")
 IN_GROUP = Place("set", "0", "group", "1")
@@ -74,8 +75,9 @@ REPLICA = LABEL("pcs-replica-index")
     ],
 )
 def test_labels_and_the_name_of_a_podclique_fit_its_unit(
-    place: Place, name: str, scope: Scope, findings: list[str]
+    place: Place, name: str, scope: Scope, findings: list[str], said: Said
 ) -> None:
     annotations = MnnvlAnnotations(scope=scope)
     found = scope_of(UnitMember("ns", name, place), annotations)
     assert (found[0], [finding.field for finding in found[1]]) == (scope, findings)
+    said(found[1])

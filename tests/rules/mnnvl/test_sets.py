@@ -6,6 +6,7 @@ import pytest
 
 from app.facts.grove.template import read_template
 from app.rules.mnnvl.sets import validate_annotations
+from tests.said import Said
 
 GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
 
@@ -89,7 +90,7 @@ def test_findings(obj: dict[str, Any], expected: list[str]) -> None:
     assert ([str(finding) for finding in findings], warnings) == (expected, [])
 
 
-def test_what_was_stored_before_is_a_warning() -> None:
+def test_what_was_stored_before_is_a_warning(said: Said) -> None:
     old = pcs(WORKER, enabled="true", scope="node")
     new = pcs(WORKER, enabled="true", scope="node", device_class="No Class")
     findings, warnings = validate_annotations(read_template(new), read_template(old), None)
@@ -97,3 +98,4 @@ def test_what_was_stored_before_is_a_warning() -> None:
     assert warnings == [
         f'already stored, so still allowed: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
     ]
+    said(findings)

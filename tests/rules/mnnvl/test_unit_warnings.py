@@ -17,6 +17,7 @@ from tests import pods
 from tests.builders import Object
 from tests.pods import owner, pod
 from tests.rules.topology.test_capacity import node
+from tests.said import Said
 
 HOST = "kubernetes.io/hostname"
 CLIQUE = "nvidia.com/gpu.clique"
@@ -215,7 +216,7 @@ def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None
 
 
 @pytest.mark.parametrize(
-    ("annotations", "size", "nodes", "said"),
+    ("annotations", "size", "nodes", "words"),
     [
         pytest.param(KEPT, UnitSize(3, 1), RACKS, "3 pods need 3 nodes", id="too many"),
         pytest.param(KEPT, UnitSize(2, 1), RACKS, "the maximum is 1", id="none is spare"),
@@ -242,17 +243,22 @@ def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None
         ),
     ],
 )
-def test_sizes_of_units(annotations: Any, size: UnitSize, nodes: Any, said: str) -> None:
+def test_sizes_of_units(
+    annotations: Any, size: UnitSize, nodes: Any, words: str, said: Said
+) -> None:
     found = of_size(annotations, size, nodes)
-    assert (said in found) if said else found == ""
+    assert (words in found) if words else found == ""
+    said([found] if found else [])
 
 
-def test_the_remedy_for_an_own_group_is_in_the_group() -> None:
+def test_the_remedy_for_an_own_group_is_in_the_group(said: Said) -> None:
     group = OwnGroup("own", frozenset())
     found = of_size(SKIPPED, UnitSize(2, 1), [], group)
     assert 'topologyConstraint.requiredTopologyLevel of the PodGroup "own"' in found
     assert "Annotate" not in found
-    assert "KAI never schedules them" in of_size(SKIPPED, UnitSize(2, 1), [])
+    alone = of_size(SKIPPED, UnitSize(2, 1), [])
+    assert "KAI never schedules them" in alone
+    said([found, alone])
 
 
 @pytest.mark.parametrize("key", ["k" * 2_000_000, "not a key", "k/rack\n"])

@@ -17,6 +17,7 @@ from app.rules.mnnvl.claim import CliqueFacts, Injection, inject
 from app.rules.mnnvl.claim_holders import claimed
 from app.rules.mnnvl.plan import Plan, desired_resource
 from tests.pods import UNITS, pod
+from tests.said import Said
 
 
 def injected(obj: dict[str, Any]) -> Injection:
@@ -138,20 +139,23 @@ REPLICA = 'metadata.annotations[grove.io/mnnvl-scope]: Unsupported value: "repli
         ),
     ],
 )
-def test_what_is_wrong_with_a_pod(obj: dict[str, Any], problem: str) -> None:
+def test_what_is_wrong_with_a_pod(obj: dict[str, Any], problem: str, said: Said) -> None:
     (finding,) = findings(obj)
     assert finding.startswith(problem)
+    said([finding])
 
 
-def test_a_different_claim_with_the_name_of_ours() -> None:
+def test_a_different_claim_with_the_name_of_ours(said: Said) -> None:
     obj = pod("job")
     obj["spec"]["resourceClaims"] = [{"name": "mnnvl", "resourceClaimTemplateName": "mine"}]
     (finding,) = findings(obj)
     assert "another claim already has the name" in finding
+    said([finding])
 
 
-def test_a_pod_without_gpus_gets_a_warning() -> None:
+def test_a_pod_without_gpus_gets_a_warning(said: Said) -> None:
     obj = pod("job")
     obj["spec"]["containers"][0]["resources"] = {}
     (warning,) = injected(obj).warnings
     assert warning.startswith('Pod "job" has the annotation grove.io/mnnvl-enabled: "true", but no')
+    said([warning])

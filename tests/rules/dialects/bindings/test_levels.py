@@ -11,6 +11,7 @@ from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.bindings.levels import refusal_to_delete
 from tests.builders import pod_clique_set
 from tests.rules.dialects.around import Around
+from tests.said import Said
 
 RACK = {"domain": "rack", "key": "k/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -156,21 +157,24 @@ def test_a_kai_topology_of_its_name(
     old: dict[str, Any] | None,
     rejected: bool,
     warned: bool,
+    said: Said,
 ) -> None:
     around = Around(kai={"gb200": kai} if kai else {})
     verdict = BINDINGS.validate_levels(
         obj, old, "UPDATE" if old else "CREATE", around, managed=False
     )
     assert (bool(verdict.findings), bool(verdict.warnings)) == (rejected, warned)
+    said(verdict.findings, verdict.warnings)
 
 
-def test_an_update_that_leaves_the_spec_may_leave_its_mistakes() -> None:
+def test_an_update_that_leaves_the_spec_may_leave_its_mistakes(said: Said) -> None:
     wrong = binding(HOST, RACK)
     verdict = BINDINGS.validate_levels(wrong, wrong, "UPDATE", Around(), managed=False)
     assert (verdict.findings, [text.partition(":")[0] for text in verdict.warnings]) == (
         [],
         ["already stored, so still allowed"],
     )
+    said(verdict.warnings)
 
 
 USERS = [user(f"set-{number}", "rack") for number in range(7)]
@@ -204,7 +208,7 @@ def test_who_uses_a_level(sets: list[Any], refused: str) -> None:
     assert (verdict.findings, verdict.warnings) == ([], [refused] if refused else [])
 
 
-def test_a_binding_that_nobody_uses_may_go() -> None:
+def test_a_binding_that_nobody_uses_may_go(said: Said) -> None:
     assert (
         BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(), managed=False).refusal
         is None
@@ -216,12 +220,13 @@ def test_a_binding_that_nobody_uses_may_go() -> None:
     assert refusal.startswith(
         'ClusterTopologyBinding "gb200" cannot be deleted: Grove would remove the constraints on "rack"'
     )
+    said([refusal])
 
 
 @pytest.mark.parametrize(
     "metadata", [{}, {"metadata": None}, {"metadata": []}], ids=["none", "null", "a list"]
 )
-def test_a_binding_without_metadata_gets_a_verdict(metadata: Any) -> None:
+def test_a_binding_without_metadata_gets_a_verdict(metadata: Any, said: Said) -> None:
     """No API server sends one."""
     obj = {"spec": binding(RACK)["spec"], **metadata}
     verdict = BINDINGS.validate_levels(
@@ -235,6 +240,7 @@ def test_a_binding_without_metadata_gets_a_verdict(metadata: Any) -> None:
     refusal, _ = refusal_to_delete(obj, USERS[:1])
     assert refusal is not None
     assert refusal.startswith('ClusterTopologyBinding "" cannot be deleted')
+    said(verdict.findings, [refusal])
 
 
 def test_a_stored_kai_topology() -> None:

@@ -13,6 +13,7 @@ from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.dialect import NO_CONSTRAINTS
 from app.rules.topology.coverage import Nodes
 from tests.rules.dialects.around import Around
+from tests.said import Said
 from tests.steps import steps
 
 BOUND = {
@@ -165,9 +166,10 @@ def test_of_two_groups_of_one_name_the_first_is_above_their_cliques() -> None:
     ]
 
 
-def test_without_any_binding_the_message_says_so() -> None:
+def test_without_any_binding_the_message_says_so(said: Said) -> None:
     (finding,), _ = validated(pcs(c("gb200", "zone")), None, Around())
     assert finding.message.endswith("ClusterTopologyBinding not found; this cluster has none")
+    said([finding])
 
 
 STORED = pcs(c("gb200", "rack"), c("", "host"))
@@ -265,13 +267,14 @@ def test_findings_at_an_update(
     assert [str(finding) for finding in validated(new, old, AROUND)[0]] == findings
 
 
-def test_a_change_of_two_cliques_of_one_name_is_refused_once() -> None:
+def test_a_change_of_two_cliques_of_one_name_is_refused_once(said: Said) -> None:
     old = pcs(c("gb200", "zone"), c("gb200", "rack"))
     new = pcs(c("gb200", "zone"))
     cliques = new["spec"]["template"]["cliques"]
     cliques.append(dict(cliques[0]))
     findings = [str(finding) for finding in validated(new, old, AROUND)[0]]
     assert len([text for text in findings if "cannot be changed" in text]) == 1
+    said(findings)
 
 
 def test_what_is_stored_is_warned_about() -> None:
@@ -401,7 +404,7 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
     assert validated(scaled, obj, AROUND) == ([], stored)
 
 
-def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> None:
+def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds(said: Said) -> None:
     old = pcs(c("", "", "zone", "rack"))
     new = pcs(c("gb200", "", "zone", "rack"))
     findings, warnings = validated(new, old, AROUND)
@@ -410,6 +413,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
         f'stored topology constraint, still allowed: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
         in warnings
     )
+    said(warnings)
 
 
 def test_which_levels_a_set_requires() -> None:

@@ -10,6 +10,7 @@ from app.rules.dialects.design import DESIGN
 from app.rules.dialects.design.levels import validate_cluster_topology
 from tests.builders import managed
 from tests.rules.dialects.around import Around
+from tests.said import Said
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -108,11 +109,12 @@ CASES: list[Any] = [
     "1.169",
     "1.170",
 )
-def test_validation(obj: Any, expected: list[tuple[str, str]]) -> None:
+def test_validation(obj: Any, expected: list[tuple[str, str]], said: Said) -> None:
     findings = validate_cluster_topology(obj)
     assert [finding.field for finding in findings] == [field for field, _ in expected]
     for finding, (_, text) in zip(findings, expected, strict=True):
         assert text in f"{finding}$"
+    said(findings)
 
 
 @pytest.mark.statement("1.21")
@@ -164,10 +166,11 @@ def test_the_semantic_order() -> None:
     assert DOMAINS == ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 
 
-def test_levels_below_the_host_are_a_warning_for_the_managed_topology_only() -> None:
+def test_levels_below_the_host_are_a_warning_for_the_managed_topology_only(said: Said) -> None:
     numa = {"domain": "numa", "key": "example.com/numa"}
     warnings = [
         DESIGN.validate_levels(topology(HOST, numa), None, "CREATE", Around(), is_managed).warnings
         for is_managed in (True, False)
     ]
     assert [any("numa" in warning for warning in each) for each in warnings] == [True, False]
+    said(*warnings)

@@ -14,6 +14,7 @@ from app.rules.dialects.design.sets import (
     validate_constraints,
 )
 from tests.builders import managed
+from tests.said import Said
 from tests.steps import steps
 
 ALL = managed(
@@ -121,11 +122,12 @@ def judged(
 @pytest.mark.statement(
     "1.4", "1.110", "1.112", "1.113", "1.114", "1.127", "1.130", "1.133", "1.177", "1.178", "1.179"
 )
-def test_hierarchy(obj: Any, expected: list[tuple[str, str]]) -> None:
+def test_hierarchy(obj: Any, expected: list[tuple[str, str]], said: Said) -> None:
     findings, warnings = judged(obj)
     assert [finding.field for finding in findings] == [field for field, _ in expected]
     assert all(text in str(finding) for finding, (_, text) in zip(findings, expected, strict=True))
     assert warnings == []
+    said(findings)
 
 
 @pytest.mark.statement("1.106", "1.107", "1.131")
@@ -208,7 +210,7 @@ def test_disabled_topology_refuses_every_constraint() -> None:
 )
 @pytest.mark.statement("1.132")
 def test_what_was_stored_before_stays_usable(
-    new: Any, old: Any, topology: ClusterTopology, kept: bool
+    new: Any, old: Any, topology: ClusterTopology, kept: bool, said: Said
 ) -> None:
     findings, warnings = judged(new, topology, old)
     assert (findings == []) is kept
@@ -216,6 +218,7 @@ def test_what_was_stored_before_stays_usable(
     assert all(
         warning.startswith("stored topology constraint ignored: spec.") for warning in warnings
     )
+    said(findings, warnings)
 
 
 def test_a_change_of_one_of_two_cliques_with_one_name_is_a_change() -> None:
@@ -263,14 +266,15 @@ def test_reordered_cliques_are_unchanged() -> None:
         ),
     ],
 )
-def test_shapes_that_the_crd_does_not_allow(obj: Any, fields: list[str]) -> None:
+def test_shapes_that_the_crd_does_not_allow(obj: Any, fields: list[str], said: Said) -> None:
     template = read_template(obj)
     findings = [*template.findings, *read_constraints(template)[1]]
     assert [finding.field for finding in findings] == fields
+    said(findings)
 
 
 @pytest.mark.statement("1.114")
-def test_a_clique_in_two_groups_answers_to_both() -> None:
+def test_a_clique_in_two_groups_answers_to_both(said: Said) -> None:
     groups = [
         {"name": "g", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "rack"}},
         {"name": "h", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "host"}},
@@ -279,6 +283,7 @@ def test_a_clique_in_two_groups_answers_to_both() -> None:
     assert [str(finding) for finding in findings if 'scaling group "h"' in str(finding)] == list(
         map(str, findings)
     )
+    said(findings)
 
 
 @pytest.mark.untraced
