@@ -83,6 +83,11 @@ def test_minimums(obj: dict[str, Any], fields: list[str], said: Said) -> None:
             id="an unknown scheduler",
         ),
         pytest.param(
+            pcs(clique("mine"), clique("mine")),
+            ["spec.template.cliques[0].spec.podSpec.schedulerName: unknown scheduler"],
+            id="an unknown scheduler of two cliques, once",
+        ),
+        pytest.param(
             pcs(metadata={"annotations": {"kai.scheduler/topology-required-placment": "x"}}),
             ["metadata.annotations[kai.scheduler/topology-required-placment]: no component"],
             id="an annotation of KAI",

@@ -109,8 +109,10 @@ OF_WORKER = f"spec.template.cliques[0].annotations[{GROUP}]"
         ),
     ],
 )
-def test_findings(obj: Any, fields: list[str]) -> None:
-    assert findings(obj) == fields
+def test_findings(obj: Any, fields: list[str], said: Said) -> None:
+    found, _ = validate_annotations(read_template(obj), None, [])
+    assert [finding.field for finding in found] == fields
+    said(found)
 
 
 def test_a_claim_that_has_groves_name() -> None:
@@ -139,6 +141,7 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be(said: Said) -> No
         (("a", 1, "1-x"), ("a-0", 2, "x"), "a-0-1-x"),
         (("a-0", 2, "x"), ("a", 1, "1-x"), "a-0-1-x"),
         (("a", 1, "1-x"), ("a-0", 1, "x"), None),
+        (("a", 1, "1-x"), ("a-0-zz", 2, "x"), None),
         (("a", 1, "x-0-1-y"), ("a-0-x", 1, "1-y"), "a-0-x-0-1-y"),
         (("a", 2, "b"), ("a-2", 1, "b"), None),
         (("a", 1, "01-x"), ("a-0", 2, "x"), None),

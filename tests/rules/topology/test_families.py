@@ -4,7 +4,7 @@ import pytest
 
 from app.facts.grove.topology import DOMAINS, Level
 from app.rules.topology.coverage import Nodes, coverage_problems
-from app.rules.topology.levels import labels_hint, suggested_levels
+from app.rules.topology.levels import labels_hint, suggested_levels, yaml_of_levels
 
 TIER = "fabric.topograph.run/tier-"
 DOMAIN = "accelerator.topograph.run/domain"
@@ -110,3 +110,10 @@ def test_levels_to_paste(present: list[str], levels: str) -> None:
     assert not found or found[-1] == Level("host", "kubernetes.io/hostname")
     names = [level.domain for level in found]
     assert names == [name for name in DOMAINS if name in names]
+
+
+def test_levels_can_be_pasted() -> None:
+    levels = (Level("rack", "example.com/rack"), Level("host", "kubernetes.io/hostname"))
+    assert yaml_of_levels(levels) == (
+        "[{domain: rack, key: example.com/rack}, {domain: host, key: kubernetes.io/hostname}]"
+    )
