@@ -18,7 +18,7 @@ from app.facts.nvidia.computedomain import ComputeDomain, read_compute_domain
 from app.facts.rows import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, Selection, every, find
 from app.objects.resource import POD
-from app.objects.shape import key_of
+from app.objects.shape import integer_in, key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.rules.mnnvl.held_channels import held_channels
@@ -123,8 +123,8 @@ class ClaimAudit(Struct):
     def _gpus(self, node: str) -> int:
         """Return the GPUs of a node in thousandths, or 0 if they are not known."""
         labels = self.facts.node_labels(node) or {}
-        counts = (labels.get(key, "") for key in (GPU_COUNT, GPUS))
-        return next((1000 * int(count) for count in counts if count.isdecimal()), 0)
+        counts = (integer_in(labels.get(key, "")) for key in (GPU_COUNT, GPUS))
+        return next((1000 * count for count in counts if count is not None), 0)
 
 
 def _has_channel(claim: ResourceClaim) -> bool:

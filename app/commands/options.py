@@ -13,6 +13,7 @@ from app.base.safe_text import visible, visible_json
 from app.base.unusable import UnusableInput
 from app.base.value import Value
 from app.base.wrapping import fitted
+from app.objects.shape import integer_in
 
 # importing pydantic takes a tenth of a second; commands without a configuration skip it
 if TYPE_CHECKING:
@@ -129,9 +130,10 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
 
 def port_number(text: str) -> int:
     """Return the port in an argument. Raise ArgumentTypeError if it is not between 0 and 65535."""
-    if not text.isdecimal() or int(text) > 65535:
+    number = integer_in(text)
+    if number is None or not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
-    return int(text)
+    return number
 
 
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":

@@ -21,6 +21,7 @@ from app.config.schema import (
     own_account,
 )
 from app.objects.fields import FieldPath
+from app.objects.shape import integer_in
 
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
@@ -173,9 +174,10 @@ def with_overrides(
         port = environment.get(name, _SERVICE_LINK)
         if port.startswith(_SERVICE_LINK):
             continue
-        if not port.isdecimal() or int(port) > 65535:
+        number = integer_in(port)
+        if number is None or not 0 <= number <= 65535:
             raise ConfigurationError(name, [f"must be a port number, not {port!r}"])
-        server[key] = int(port)
+        server[key] = number
 
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}

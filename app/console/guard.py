@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.base.value import Value
+from app.objects.shape import integer_in
 
 MOST_BODY = 2 * 2**20
 """The maximum size of a request body, in bytes."""
@@ -101,10 +102,10 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
     own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
     if headers.get("origin") != f"http://{host}" and not own_form:
         return 403
-    length = headers.get("content-length", "")
-    if not length.isdecimal():
+    length = integer_in(headers.get("content-length", ""))
+    if length is None or length < 0:
         return 411
-    return 413 if int(length) > MOST_BODY else 0
+    return 413 if length > MOST_BODY else 0
 
 
 class _Limited:

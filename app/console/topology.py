@@ -20,6 +20,7 @@ from app.explain.state.snapshot import TITLES
 from app.facts.identity import Ref
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Pod
+from app.objects.shape import integer_in
 from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
@@ -185,10 +186,8 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
 
 def _number(query: Query, name: str, allowed: range) -> int | None:
     """Return the number in an option, or None if it is missing or not in `allowed`."""
-    value = query.get(name, "")
-    if not (value.isascii() and value.isdecimal()) or len(value) > 6:
-        return None
-    return int(value) if int(value) in allowed else None
+    number = integer_in(query.get(name, ""))
+    return number if number is not None and number in allowed else None
 
 
 # The nodes of the selected workload.

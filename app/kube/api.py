@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -351,9 +352,10 @@ def _status_in(body: bytes) -> Object | None:
 def _seconds(value: Any) -> float | None:
     """Return the seconds in a header or a Status, or None for zero, a date, or anything else."""
     try:
-        return float(value) or None
+        seconds = float(value)
     except (TypeError, ValueError):
         return None
+    return seconds if 0 < seconds < math.inf else None
 
 
 PAGE = 500

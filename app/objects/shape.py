@@ -4,8 +4,12 @@ A part of the wrong type is treated as absent. Most functions repeat a check ins
 other, because they are called about fifty times for each object.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+"""An integer that fits into 64 bits. For more than 4,300 digits, `int` raises ValueError."""
 
 Object = dict[str, Any]
 """A Kubernetes object or another JSON object."""
@@ -34,6 +38,11 @@ def maps_of(value: Any) -> list[Object]:
 def int_of(value: Any, default: int = 0) -> int:
     """Return `value` if it is an integer, otherwise `default`. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def integer_in(text: str) -> int | None:
+    """Return the integer in `text`, or None for other text and for more than 18 digits."""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def text_of(value: Any) -> str:

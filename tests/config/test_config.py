@@ -283,7 +283,7 @@ def test_flags_stand_above_the_environment_above_the_file(
     assert (server.host, server.port) == (host, port)
 
 
-@pytest.mark.parametrize("port", ["http", "-1", "70000", ""])
+@pytest.mark.parametrize("port", ["http", "-1", "70000", "", "9" * 5000])
 def test_a_bad_port_in_the_environment(port: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a port number"):
         with_overrides(Configuration(), {"GROVE_ADMISSION_PORT": port}, {})

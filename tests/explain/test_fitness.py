@@ -11,7 +11,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
 
-NODE = Node("n1", {"gpu": "h100", "generation": "9"}, {"pods": 110_000})
+NODE = Node("n1", {"gpu": "h100", "generation": "9", "serial": "1_000"}, {"pods": 110_000})
 DRAIN = Taint("drain", "now", "NoSchedule")
 
 
@@ -32,6 +32,8 @@ DRAIN = Taint("drain", "now", "NoSchedule")
         ((Requirement("generation", "Lt", ("9",)),), False),
         ((Requirement("gpu", "Gt", ("8",)),), False),
         ((Requirement("generation", "Gt"),), False),
+        ((Requirement("serial", "Gt", ("8",)),), False),
+        ((Requirement("generation", "Lt", ("1_0",)),), False),
         ((Requirement("gpu", "Like", ("h",)),), False),
         ((Requirement("metadata.name", "In", ("n1",)),), True),
         ((Requirement("gpu", "Exists"), Requirement("zone", "Exists")), False),

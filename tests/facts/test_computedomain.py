@@ -20,6 +20,7 @@ KEPT = "resource.nvidia.com/computedomain-num-nodes"
         pytest.param({"numNodes": 2}, {KEPT: "4"}, 2, id="the field counts where it is served"),
         pytest.param({}, {}, 0, id="neither"),
         pytest.param({}, {KEPT: "-1"}, 0, id="not a number of nodes"),
+        pytest.param({}, {KEPT: "9" * 5000}, 0, id="more digits than Python reads"),
         pytest.param({}, {KEPT: 4}, 0, id="not a text"),
     ],
 )

@@ -334,6 +334,9 @@ FINE = (200, {"kind": "Node"})
         pytest.param(
             "patch", [(429, b"busy", {"Retry-After": "60"}), FINE], 1, False, id="and that is soon"
         ),
+        pytest.param(
+            "patch", [(429, b"busy", {"Retry-After": "nan"}), FINE], 1, False, id="not a number"
+        ),
     ],
 )
 async def test_retries(verb: str, answers: list[Any], tries: int, works: bool) -> None:

@@ -8,6 +8,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
 from app.facts.labels import MIG_ENABLED, MIG_STRATEGY
+from app.objects.shape import integer_in
 
 NAME_FIELD = "metadata.name"
 
@@ -124,8 +125,7 @@ def _holds(requirement: Requirement, node: Node) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    try:
-        difference = int(value or "") - int(requirement.values[0])
-    except (ValueError, IndexError):
+    number, bound = (integer_in(text) for text in (value or "", "".join(requirement.values[:1])))
+    if number is None or bound is None:
         return False
-    return difference > 0 if requirement.operator == "Gt" else difference < 0
+    return number > bound if requirement.operator == "Gt" else number < bound

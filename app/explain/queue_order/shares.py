@@ -23,7 +23,7 @@ UNITS = (1000, 1, 1000)
 """The number of thousandths in a unit of each resource."""
 _WITHOUT_SHARE = 1000
 """KAI's factor for the usage of a queue that has no share."""
-_MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
+_MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,18})g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):

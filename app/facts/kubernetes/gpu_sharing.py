@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, text_at
+from app.objects.shape import JsonMap, integer_in, text_at
 
 GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"
@@ -21,7 +21,6 @@ MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
 """The memory that KAI assumes for a GPU if its node has no label. Amounts are then percentages."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _MEBIBYTES = 1024 * 1024
 
@@ -58,13 +57,13 @@ class GpuPart(Value):
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
     """Return the request for GPU fractions in the annotations of a pod, or None without one."""
-    memory = _integer(text_at(annotations, GPU_MEMORY))
+    memory = integer_in(text_at(annotations, GPU_MEMORY)) or 0
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):
         return None
-    devices = text_at(annotations, FRACTION_DEVICES)
-    if _INTEGER.fullmatch(devices):
-        return GpuPart(portion, max(0, memory), max(0, int(devices)))
+    devices = integer_in(text_at(annotations, FRACTION_DEVICES))
+    if devices is not None:
+        return GpuPart(portion, max(0, memory), max(0, devices))
     return GpuPart(portion) if portion else GpuPart(0.0, memory)
 
 
@@ -85,17 +84,12 @@ def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
 
     KAI rounds it down to hundreds, and takes very large values for bytes.
     """
-    text = labels.get(MEMORY_LABEL, "")
-    if not _INTEGER.fullmatch(text):
+    memory = integer_in(labels.get(MEMORY_LABEL, ""))
+    if memory is None:
         return None
-    memory = int(text)
     if memory >= _MEBIBYTES:
         memory //= _MEBIBYTES
     return memory - memory % 100
-
-
-def _integer(text: str) -> int:
-    return int(text) if _INTEGER.fullmatch(text) else 0
 
 
 def _portion(text: str) -> float:

@@ -13,6 +13,7 @@ from app.objects.resource import Resource
 from app.objects.shape import (
     JsonMap,
     int_of,
+    integer_in,
     labels_of,
     map_at,
     maps_at,
@@ -72,7 +73,7 @@ def _number(metadata: JsonMap, spec: JsonMap) -> int:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/3fe94879/api/nvidia.com/resource/v1beta2.
     """
     kept = text_at(map_at(metadata, "annotations"), "resource.nvidia.com/computedomain-num-nodes")
-    return int_of(spec.get("numNodes", int(kept) if kept.isdecimal() else 0))
+    return int_of(spec.get("numNodes", max(0, integer_in(kept) or 0)))
 
 
 class DomainClique(Namespaced):

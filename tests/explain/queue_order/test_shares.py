@@ -10,6 +10,7 @@ from app.explain.queue_order.shares import (
     Account,
     Quantities,
     divide,
+    quantities,
     quantities_of,
 )
 from app.facts.kai.queue import Queue
@@ -129,3 +130,11 @@ def test_very_many_pods_with_a_part_of_a_gpu_are_counted() -> None:
     """A minimum may be any number: one by one, this would take ten minutes."""
     part = Shape((("nvidia.com/gpu", 500),), (), (), (), GpuPart(0.5))
     assert quantities_of([(part, 2**31 - 1)])[0] == (2**31 - 1) * 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [("mig-2g.10gb", 2), ("mig-" + "9" * 400 + "g.1gb", 0), ("mig-" + "9" * 5000 + "g.1gb", 0)],
+)
+def test_the_gpus_of_a_mig_device(name: str, gpus: float) -> None:
+    assert quantities({f"nvidia.com/{name}": 1000}) == (gpus, 0, 0)

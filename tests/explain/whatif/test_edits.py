@@ -48,6 +48,8 @@ UNCLEAR = [
     "add -1 like n12",
     "add ٤ like n12",
     "add 99999999999999999999 like n12",
+    "add 000000019999 like n12",
+    f"add 000000001{'9' * 5000} like n12",
     "label n1",
     "label rack=r2",
     "label n1 =r2",

@@ -3,7 +3,7 @@
 import re
 
 from app.base.value import Value
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, integer_in
 
 MOST_ADDED = 10_000
 GRAMMAR = (
@@ -82,9 +82,10 @@ def parse(text: str) -> Supposition:
 
 
 def _count(text: str, count: str) -> int:
-    if not (count.isascii() and count.isdecimal() and 1 <= int(count[:9]) <= MOST_ADDED):
+    number = integer_in(count)
+    if number is None or not 1 <= number <= MOST_ADDED:
         raise UnusableEdit(f"{text!r}: the number of nodes must be from 1 to {MOST_ADDED:,}")
-    return int(count)
+    return number
 
 
 def _labelling(text: str, words: list[str]) -> Labelling:
