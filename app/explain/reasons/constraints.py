@@ -266,9 +266,14 @@ def min_above_replicas(gang: Gang) -> Reasons:
 
 def _never_by_pod_group(gang: Gang) -> Reasons:
     group = gang.pod_group
-    cliques = [member.clique for member in gang.members]
-    possible = sum(clique.replicas for clique in cliques if clique)
-    if group and None not in cliques and group.minimum > possible:
+    possible = needed = 0
+    for member in gang.members:
+        if member.clique is None:
+            return
+        possible += member.clique.replicas
+        needed += max(member.clique.replicas, member.minimum)
+    # between the two, the minimums of the members explain it
+    if group and group.minimum > needed:
         needs = f"The gang needs {counted(group.minimum, 'pod')}"
         yield _never(group.ref, needs, group.minimum, possible, "minMember")
 

@@ -6,6 +6,7 @@ from app.explain.reasons.reason import (
     Reason,
     Reasons,
     Severity,
+    Who,
     about,
     ago,
     counted,
@@ -14,7 +15,7 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.status import LastError
+from app.facts.grove.status import LastError, StatusCondition
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
@@ -159,7 +160,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     refer = counted(pods, "pod refers", "pods refer")
     text = f"PodGang {name} does not exist, but {refer} to it; {state}"
     remedy = _missing_gang_remedy(gang, pcs)
-    if _migrates(pcs):
+    if _migration_of(pcs):
         remedy = "Wait until Grove has replaced the PodGangs of the set"
 
     refs = tuple(sorted(pod.ref for pod in pods))
@@ -171,22 +172,35 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
 
 
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
-    """Report that Grove is replacing the PodGangs of a set after an upgrade."""
+    """Report that Grove replaces the PodGangs of a set after an upgrade."""
     pcs = gang.pcs
-    if not pcs or not _migrates(pcs):
+    migration = _migration_of(pcs) if pcs else None
+    if not pcs or not migration:
         return
 
     text = f"Grove is replacing the PodGangs of {pcs.name} with those of its new release"
+    log = "Ask the platform team to read the log of Grove's operator"
+    remedy = f"Wait: this takes seconds. If it takes longer, {lower_first(log)}"
+    who: Who = "wait"
+    now = gang.facts.now
+    if migration.since is not None and now - migration.since > _LONG_MIGRATION:
+        text += f". That began {ago(now - migration.since)} ago, and usually takes seconds"
+        remedy = log
+        who = "platform"
     evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")
-    remedy = (
-        "Wait: this takes seconds. If it takes longer, ask the platform team to read the log of"
-        " Grove's operator"
+    yield about(evidence, "PodGangMigrationInProgress", text, remedy, who, severity="warning")
+
+
+_LONG_MIGRATION = 300.0
+"""The seconds after which a migration has probably failed."""
+
+
+def _migration_of(pcs: SetWithStatus) -> StatusCondition | None:
+    """Return the condition of a set whose PodGangs Grove is replacing, or None."""
+    return next(
+        (known for known in pcs.conditions if (known.type, known.status) == (MIGRATES, "True")),
+        None,
     )
-    yield about(evidence, "PodGangMigrationInProgress", text, remedy, "wait", severity="warning")
-
-
-def _migrates(pcs: SetWithStatus) -> bool:
-    return any((known.type, known.status) == (MIGRATES, "True") for known in pcs.conditions)
 
 
 def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
+from app.explain.reasons.messages import one_line
 from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain
 from app.explain.reasons.scaling import autoscaler_speaks
@@ -76,6 +77,48 @@ def reservation_evicted(gang: Gang) -> Reasons:
             yield about(
                 evidence, "ReservationEvicted", text, remedy, "platform", commands=(command,)
             )
+
+
+def reservation_refused(gang: Gang) -> Reasons:
+    """Report that a kubelet rejects the pods by which KAI reserves GPUs, so no pod can share them.
+
+    KAI creates another one in its next cycle, because it counts the GPUs of the node as free:
+    https://github.com/kai-scheduler/KAI-Scheduler/issues/848
+    """
+    if not any(pod.shape.part for pod in gang.waiting):
+        return
+    nodes = {node.name: node for node in gang.index.nodes}
+    latest: dict[str, Pod] = {}
+    for pod in gang.facts.pods:
+        if not pod.reserves or not pod.failure or pod.node not in nodes:
+            continue
+        if gang.facts.now - (pod.created or gang.facts.now) > _LATELY:
+            continue
+        if any(_evicting_taints(pod, nodes[pod.node])):
+            continue  # `reservation_evicted` says it
+        if pod.node not in latest or (pod.created or 0) > (latest[pod.node].created or 0):
+            latest[pod.node] = pod
+
+    for name, pod in latest.items():
+        text = (
+            f"The kubelet of {name} rejects the pods by which KAI reserves shared GPUs there, so no"
+            f" pod can share a GPU of {name}. It says: {one_line(pod.failure)}"
+        )
+        remedy = (
+            f"Ask the platform team to find what uses the GPUs of {name} without KAI's knowledge,"
+            " or to cordon the node until that is clear"
+        )
+        quoted = shlex.quote(name)
+        commands = (
+            f"kubectl get pods -A --field-selector spec.nodeName={quoted}",
+            f"kubectl cordon {quoted}",
+        )
+        evidence = Evidence(pod.ref, "status.reason", pod.failure)
+        yield about(evidence, "ReservationRefused", text, remedy, "platform", commands=commands)
+
+
+_LATELY = 600.0
+"""The seconds for which a rejected reservation pod tells the state of its node."""
 
 
 def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:

@@ -209,6 +209,7 @@ RULES: tuple[Rule, ...] = (
     Rule(scaling.nodes_coming, ("pods", "events"), Gang.may_wait),
     Rule(gpu_sharing.gpu_memory_unknown, EMPTY, Gang.may_wait),
     Rule(gpu_sharing.reservation_evicted, ("pods", "nodes"), Gang.may_wait),
+    Rule(gpu_sharing.reservation_refused, ("pods", "nodes"), Gang.may_wait),
     Rule(placement.never_fits, (*EMPTY, "cliques"), Gang.may_wait),
     Rule(queue.queue_limit, ("pod_groups", "queues"), _grouped),
     Rule(queue.lower_priority, QUEUES, _grouped),

@@ -12,6 +12,8 @@ class StatusCondition(Value):
     status: str = ""
     reason: str = ""
     message: str = ""
+    since: float | None = None
+    """When its status last changed, or None if that is not known."""
 
 
 class LastError(Value):
@@ -26,7 +28,10 @@ class LastError(Value):
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
     fields = ("type", "status", "reason", "message")
     return tuple(
-        StatusCondition(*(text_at(item, field) for field in fields))
+        StatusCondition(
+            *(text_at(item, field) for field in fields),
+            since=seconds_since_1970(item.get("lastTransitionTime")),
+        )
         for item in maps_at(status, "conditions")
     )
 

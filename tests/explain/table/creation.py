@@ -126,6 +126,14 @@ MADE = (
         {"sets": (pcs(conditions=(replace(MIGRATES, status="False"),)),)},
     ),
     Row(
+        "PodGangMigrationInProgress",
+        "Grove says so, and has not finished for half an hour",
+        {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 1800),)),)},
+        "Grove is replacing the PodGangs of llm with those of its new release. That began 30 minutes ago, and usually takes seconds",
+        "platform",
+        {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 1800, status="False"),)),)},
+    ),
+    Row(
         "PodGangMissing",
         "there are PodCliques, and no PodGang",
         {"gangs": (), "pods": (), "sets": (pcs(errors=(ERROR,)),)},

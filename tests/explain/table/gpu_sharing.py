@@ -48,6 +48,17 @@ def evicted(*tolerations: Toleration) -> Changes:
     }
 
 
+def refused(created: float = NOW) -> Changes:
+    """The kubelet of a node has rejected KAI's reservation pod."""
+    rejected = occupant(
+        "gpu-00", shape=shape(1), phase="Failed", reserves=True, group="", failure=NO_DEVICE
+    )
+    return {"pods": (*pods(shape=part_of(0.25)), replace(rejected, created=created))}
+
+
+NO_DEVICE = "UnexpectedAdmissionError: Allocate failed: Requested: 1, Available: 0"
+
+
 def ending_in_the_first_rack() -> tuple[Pod, ...]:
     return tuple(replace(pod, deleting=NOW) for pod in fill("rack-a1"))
 
@@ -87,6 +98,14 @@ SHARING = (
         "KAI's pod batch-gpu-00-0, which reserves a shared GPU of gpu-00, does not tolerate the NoExecute taint hpc and is evicted, so no pod can share a GPU there",
         "platform",
         evicted(Toleration("hpc", "Exists", "", "")),
+    ),
+    Row(
+        "ReservationRefused",
+        "the kubelet has no device for the pod that reserves a GPU",
+        refused(),
+        f"The kubelet of gpu-00 rejects the pods by which KAI reserves shared GPUs there, so no pod can share a GPU of gpu-00. It says: {NO_DEVICE}",
+        "platform",
+        refused(NOW - 601),
     ),
     Row(
         "NoDomainFits",
