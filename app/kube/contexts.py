@@ -53,8 +53,8 @@ def current_context(path: Path | None) -> str:
 def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
     """Return the contexts in a kubeconfig by name, and the name of the current one.
 
-    Return ({}, "") if the kubeconfig cannot be read. Files are merged as in kubernetes_asyncio: the
-    first context of a name is used, and the last `current-context`.
+    Return ({}, "") if the kubeconfig cannot be read. Files are merged as in kubectl: the first
+    context of a name is used, and the first `current-context` that is not empty.
     """
     contexts: dict[str, JsonMap] = {}
     current = ""
@@ -63,7 +63,7 @@ def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
             content = map_of(yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")))
             for item in maps_at(content, "contexts"):
                 contexts.setdefault(text_at(item, "name"), map_at(item, "context"))
-            current = text_at(content, "current-context") or current
+            current = current or text_at(content, "current-context")
     except (OSError, ValueError, yaml.YAMLError):
         return {}, ""
     return contexts, current

@@ -229,17 +229,24 @@ def _current(merged: Any) -> str:
 def _merged(path: Path | None) -> Any:
     """Return the kubeconfig as a ConfigNode of kubernetes_asyncio, which merges several files.
 
-    Of entries with the same name, the first one is used, as in kubectl. But the last
-    `current-context` is used, whereas kubectl uses the first one. Empty files are skipped. Raise
-    ConfigException if there is no other file, or if a file is not a kubeconfig.
+    As in kubectl, the first entry of a name is used, and the first `current-context` that is not
+    empty. Empty files are skipped. Raise ConfigException if there is no other file, or if a file is
+    not a kubeconfig.
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
         raise ConfigException(f"{path or usual_files()} is empty")
     try:
-        return reader.KubeConfigMerger(os.pathsep.join(names)).config
+        merger = reader.KubeConfigMerger(os.pathsep.join(names))
     except (AttributeError, LookupError, TypeError):
         raise ConfigException(f"{os.pathsep.join(names)} is not a kubeconfig") from None
+
+    # the library uses the last one, even if it is empty
+    currents = (content.get("current-context") for content in merger.config_files.values())
+    merged: Any = merger.config
+    if current := next(filter(None, currents), None):
+        merged.value["current-context"] = current
+    return merged
 
 
 def renewal_of(path: Path | None, context: str | None) -> str:

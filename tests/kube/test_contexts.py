@@ -37,9 +37,10 @@ def test_what_is_no_kubeconfig_has_no_contexts(content: str, tmp_path: Path) -> 
     assert contexts_in(path)[0] == {}
 
 
-def test_of_several_files_the_first_context_of_a_name_counts_and_the_last_current_one(
+def test_of_several_files_the_first_context_of_a_name_counts_and_the_first_current_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever kubectl does: it was asked for `kubectl config view` of such files."""
     first = written(tmp_path / "first", "a", a="of-first", b="b")
     second = written(tmp_path / "second", "c", a="of-second", c="c")
     missing = tmp_path / "missing"
@@ -50,7 +51,17 @@ def test_of_several_files_the_first_context_of_a_name_counts_and_the_last_curren
         "b": "b",
         "c": "c",
     }
-    assert current == "c"
+    assert current == "a"
+
+
+def test_of_several_files_an_empty_current_context_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = written(tmp_path / "empty", "", a="of-empty")
+    other = written(tmp_path / "other", "b", a="a", b="b")
+    for files in ((empty, other), (other, empty)):
+        monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+        assert current_context(None) == "b"
 
 
 @pytest.mark.parametrize("variable", ["", None])

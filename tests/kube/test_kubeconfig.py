@@ -16,6 +16,7 @@ import yaml
 from app.cluster.command_clients import how_to_renew
 from app.kube import kubeconfig
 from app.kube.api import ClusterError, Unavailable
+from app.kube.contexts import current_context
 from app.kube.kubeconfig import KubeconfigCredentials, renewal_of
 
 AWS = ["eks", "get-token", "--cluster-name", "prod"]
@@ -254,6 +255,27 @@ async def test_a_renewed_kubeconfig_is_used_and_an_unusable_one_is_an_error(tmp_
         await credentials.renew()
     assert raised.value.message == f"credentials: the file {path} does not exist"
     assert raised.value.reason == "Credentials"
+
+
+@pytest.mark.parametrize(
+    ("currents", "host"),
+    [("ab", "http://a"), ("ba", "http://b"), ("a-", "http://a"), ("-b", "http://b")],
+)
+async def test_of_several_files_the_first_current_context_is_used_as_in_kubectl(
+    currents: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "first", tmp_path / "second"]
+    for name, current, path in zip("ab", currents, files, strict=True):
+        content = document({"token": name})
+        content["current-context"] = current.strip("-")
+        content["clusters"][0] = {"name": name, "cluster": {"server": f"http://{name}"}}
+        content["contexts"][0] = {"name": name, "context": {"cluster": name, "user": "u"}}
+        path.write_text(yaml.safe_dump(content))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+    credentials = KubeconfigCredentials(None, None)
+    await credentials.load()
+    assert credentials.host == host
+    assert current_context(None) == credentials.host[-1]
 
 
 def document(user: dict[str, Any]) -> dict[str, Any]:
