@@ -67,7 +67,7 @@ class Discovery:
         self.problem = ""
         """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
-        """The error of the last refresh that failed. It is kept when `problem` is cleared."""
+        """The error that caused `problem`, or None without a problem."""
 
     @property
     def known(self) -> bool:
@@ -211,6 +211,7 @@ class Discovery:
             if unread:
                 raise next(iter(unread.values()))
             self.problem = ""
+            self.error = None
 
     async def _read_lists(
         self, group_versions: Iterable[GroupVersion]

@@ -81,7 +81,7 @@ class WatchStore(Generic[T]):
         self.problem = ""
         """The reason why the store is not up to date, or ""."""
         self.error: ClusterError | None = None
-        """The last error of a list or a watch. It is kept when `problem` is cleared."""
+        """The error that caused `problem`, or None without a problem."""
         self.total: int | None = None
         """The number of objects in the last list that was started.
 
@@ -274,6 +274,7 @@ class WatchStore(Generic[T]):
 
     def end_problem(self) -> None:
         self.problem = ""
+        self.error = None
 
     def mark_not_served(self) -> None:
         """Empty the store, because the cluster does not serve the resource.
@@ -282,7 +283,7 @@ class WatchStore(Generic[T]):
         """
         self._empty()
         self.served = False
-        self.problem = ""
+        self.end_problem()
         self._version = 0
         self._set_synced()
 
@@ -290,9 +291,12 @@ class WatchStore(Generic[T]):
         self.synced = True
         self._has_synced.set()
 
-    def fail(self, problem: str, error: ClusterError) -> None:
-        """Note that the store is not up to date because of an error of a list or a watch."""
-        self.count_restart("error")
+    def fail(self, problem: str, error: ClusterError, *, restart: str = "error") -> None:
+        """Note that the store is not up to date because of an error of a list or a watch.
+
+        `restart` is the reason under which the restart of the watch is counted.
+        """
+        self.count_restart(restart)
         self.problem = problem
         self.error = error
 

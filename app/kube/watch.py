@@ -296,10 +296,12 @@ async def follow(
         except Silent as silence:
             if not version:
                 raise NotStreamed(silence.message) from silence
-            store.count_restart("silent" if probing else "quiet")
             if probing:
-                store.problem = f"{selection.resource}: the watch is silent"
+                problem = f"{selection.resource}: the watch is silent"
+                store.fail(problem, silence, restart="silent")
                 await asyncio.sleep(backoff.next())
+            else:
+                store.count_restart("quiet")
             probing = True
         except ClusterError as error:
             if not version and (answered.is_set() or _refuses_to_stream(error)):

@@ -86,10 +86,7 @@ class PermittedStores:
         )
 
     def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
-        """Yield the reasons why stores or discovery are not up to date, each with its last error.
-
-        The error is None if no call has failed.
-        """
+        """Yield the reasons why stores or discovery are not up to date, each with its error."""
         for store in self.stores.values():
             if store.problem:
                 yield store.problem, store.error

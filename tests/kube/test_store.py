@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from app.base.sample import counter
-from app.kube.api import Key, Object, Unavailable, WatchEvent
+from app.kube.api import Key, Object, Rejected, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 
 
@@ -465,6 +465,14 @@ def test_a_forgotten_store_is_as_new(store: WatchStore[Kept]) -> None:
     assert {(key, after) for key, _, after in heard} == {(("ns", "a"), None), (("ns", "b"), None)}
     listed(store, 2, obj("b", 2, "y"))
     assert list(store.values()) == [Kept("b", "y")]
+
+
+def test_an_error_ends_with_its_problem(store: WatchStore[Kept]) -> None:
+    for ends in (store.sign_of_life, store.end_problem, store.mark_not_served):
+        store.fail("pods: expired", Rejected("expired", code=401))
+        assert (store.problem, getattr(store.error, "code", 0)) == ("pods: expired", 401)
+        ends()
+        assert (store.problem, store.error) == ("", None)
 
 
 def test_restarts_are_counted_by_reason(store: WatchStore[Kept]) -> None:

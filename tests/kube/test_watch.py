@@ -26,7 +26,7 @@ from app.kube.api import (
     every,
 )
 from app.kube.store import WatchStore
-from app.kube.watch import TURN_SECONDS, Pace, list_into, run_store
+from app.kube.watch import TURN_SECONDS, Pace, Silent, list_into, run_store
 from app.objects.resource import NODE
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -419,10 +419,12 @@ async def test_a_server_that_stays_silent_is_told_as_a_problem() -> None:
         for _ in range(60):
             await asyncio.sleep(3)
             assert store.problem == "nodes: the watch is silent"
+            assert isinstance(store.error, Silent)
         assert store.restarts["silent"] >= 2
+        assert "error" not in store.restarts
         client.silent = False
         await asyncio.sleep(120)
-        assert store.problem == ""
+        assert (store.problem, store.error) == ("", None)
 
 
 @in_virtual_time
