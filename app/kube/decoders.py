@@ -35,12 +35,15 @@ class _Event(TypedDict, Generic[Fields], total=False):
     object: Fields
 
 
+_UNFIT = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""The errors of msgspec for content that is of another form, not UTF-8, or nested too deeply."""
+
 _list_of = msgspec.json.Decoder(_List).decode
 
 
 @cache
 def _decoder(form: Form) -> Callable[[Any], Object]:
-    """Return a decoder of `form`. It raises msgspec.DecodeError for an object of another form."""
+    """Return a decoder of `form`. It raises an error in _UNFIT for other content."""
     return msgspec.json.Decoder(form).decode
 
 
@@ -53,10 +56,10 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     """Return the JSON object in `content`, with only the fields of `form`.
 
     An object whose fields have other types than in `form` is decoded in full. Raise Unavailable if
-    `content` is not a JSON object.
+    `content` is not a JSON object, or nested too deeply.
     """
     if form is not None:
-        with suppress(msgspec.DecodeError):
+        with suppress(*_UNFIT):
             return _decoder(form)(content)
     # orjson stores equal keys of up to 64 characters only once, msgspec only those of up to 32.
     # Many label keys of nodes are longer.
@@ -78,7 +81,7 @@ def decoded_list(body: bytes) -> Object:
     """
     try:
         answer: Object = _list_of(body)  # type: ignore[assignment]
-    except (msgspec.DecodeError, RecursionError):
+    except _UNFIT:
         return decoded(body)
     return answer
 

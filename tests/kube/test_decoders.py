@@ -55,6 +55,10 @@ def test_bookmarks_and_errors_are_decoded_as_a_whole(kind: str) -> None:
         pytest.param(b"", "is not JSON", id="nothing"),
         pytest.param(b"[]", "is not a JSON object", id="no object"),
         pytest.param(b"7", "is not a JSON object", id="a number"),
+        pytest.param(b'{"metadata": {"name": "\xff"}}', "is not JSON", id="no UTF-8"),
+        pytest.param(
+            b'{"spec": %s}' % (b"[" * 5000 + b"]" * 5000), "is not JSON", id="nested too deeply"
+        ),
     ],
 )
 @pytest.mark.parametrize("form", [None, Form])
