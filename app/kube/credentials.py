@@ -89,7 +89,8 @@ class PodCredentials:
     _read_at: float = 0.0
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        bundle = read_mounted(self.ca_file).decode()
+        # certificates are ASCII, but comments may not be, and Python rejects such a text
+        bundle = read_mounted(self.ca_file).decode("ascii", "ignore")
         if not bundle.strip():  # otherwise, Python would trust the CAs of the system
             raise OSError(f"{self.ca_file} is empty")
         return trusting(cadata=bundle)

@@ -34,7 +34,7 @@ class ServerTrust(Struct):
     async def context(self) -> ssl.SSLContext | bool:
         """Return the context for the next connection, or True if the credentials have no context.
 
-        Raise OSError or ValueError if the files are unusable and there is no earlier context.
+        Raise Unavailable if the files are unusable and there is no earlier context.
         """
         now = asyncio.get_running_loop().time()
         if self._context is not None and now - self._looked_at >= self.look_seconds:
@@ -76,13 +76,10 @@ class ServerTrust(Struct):
         try:
             self._context = self.credentials.ssl_context() or True
         except (OSError, ValueError) as error:
+            text = "cannot load the CA or the client certificate for the API server"
             if self._context is None:
-                raise
-            logger.warning(
-                "cannot load the CA or the client certificate for the API server,"
-                " still using the previous ones: %s",
-                error,
-            )
+                raise Unavailable(f"{text}: {error}", reason="TLS") from error
+            logger.warning("%s, still using the previous ones: %s", text, error)
             return
         self._content = content
         self._is_stale = False

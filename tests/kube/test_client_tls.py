@@ -158,6 +158,19 @@ async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> 
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
 
 
+@pytest.mark.parametrize("comment", ["é".encode(), b"\xe9"], ids=["UTF-8", "Latin-1"])
+async def test_comments_in_the_ca_file_may_have_any_characters(
+    comment: bytes, tmp_path: Path
+) -> None:
+    ca = issue("ca")
+    written(tmp_path / "token", b"t")
+    written(tmp_path / "ca.crt", b"# %s\n" % comment + ca.pem())
+    async with serving(tmp_path, ca, verify=ssl.CERT_NONE) as url:
+        credentials = PodCredentials(url, tmp_path / "token", tmp_path / "ca.crt")
+        async with HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1)) as client:
+            assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
+
+
 async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
     """The file has the new CA before the client connects again: not even a write fails."""
     former = issue("former")
@@ -194,12 +207,19 @@ async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_us
             assert await client.get(ObjectRef(NODE, "a")) == {"user": "bob"}
 
 
-async def test_an_empty_ca_file_does_not_mean_the_cas_of_the_system(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bundle", "problem"),
+    [
+        pytest.param(b"\n", "is empty", id="does not mean the CAs of the system"),
+        pytest.param(b"a", "does not contain a certificate", id="without certificates"),
+    ],
+)
+async def test_an_unusable_ca_file(bundle: bytes, problem: str, tmp_path: Path) -> None:
     credentials = PodCredentials("https://127.0.0.1:1", tmp_path / "token", tmp_path / "ca.crt")
     written(tmp_path / "token", b"t")
-    written(tmp_path / "ca.crt", b"\n")
+    written(tmp_path / "ca.crt", bundle)
     async with HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1)) as client:
-        with pytest.raises(Unavailable, match="is empty"):
+        with pytest.raises(Unavailable, match=f"cannot load the CA .*{problem}"):
             await client.get(ObjectRef(NODE, "a"))
 
 

@@ -92,8 +92,12 @@ def test_without_a_context_unusable_files_are_an_error(credentials: Files) -> No
     async def main() -> None:
         credentials.path.write_text("bad")
         trust = ServerTrust(credentials, 10.0)
-        with pytest.raises(ValueError, match="no certificate"):
+        with pytest.raises(Unavailable) as raised:
             await trust.context()
+        assert (raised.value.message, raised.value.reason) == (
+            "cannot load the CA or the client certificate for the API server: no certificate",
+            "TLS",
+        )
         credentials.path.write_text("good")
         assert await trust.context() is credentials.made[0]
 
