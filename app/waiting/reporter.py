@@ -96,6 +96,10 @@ class Reporter(Struct):
     _backoffs: dict[Ref, Backoff] = {}
     """The backoff of each workload to which the last write failed."""
 
+    def forget_reports(self) -> None:
+        """Forget the last reports, because another leader may have replaced them."""
+        self._told.clear()
+
     async def tell(
         self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
     ) -> bool:

@@ -95,7 +95,7 @@ class WaitingDuty:
         """The CPU time of the last check."""
 
     async def run(self) -> NoReturn:
-        """Check and report until cancelled. Afterwards, forget the result of the last check."""
+        """Check and report until cancelled. Afterwards, forget the last results and reports."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
                 reader = ReadOnlyClient(own)
@@ -106,6 +106,7 @@ class WaitingDuty:
         finally:
             self._found = Overdue()
             self._unseen = {}
+            self._reporter.forget_reports()
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.config.schema import Configuration
 from app.facts.grove.status import StatusCondition
 from app.facts.identity import Ref
 from app.facts.kinds import POD_CLIQUE_SET
@@ -13,6 +14,7 @@ from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavai
 from app.kube.events import Recorder
 from app.waiting.overdue import NOT_KNOWN, Blocked
 from app.waiting.reporter import PLACEMENT_BLOCKED, Pacing, Reporter
+from app.waiting.watcher import WaitingDuty
 from tests.kube.memory.client import MemoryClient
 
 SET = Ref("PodCliqueSet", "t", "llm")
@@ -211,6 +213,35 @@ async def test_a_workload_gets_events_only() -> None:
     await world.tell()
     assert [reason for reason, _ in world.events()] == ["PlacementBlocked", "PlacementUnblocked"]
     assert world.client.writes() == []
+
+
+async def end_of_term(world: World) -> None:
+    """The duty with this teller ends at its start, because the cluster can't be reached."""
+
+    class Client:
+        def sibling(self, *arguments: object) -> object:
+            raise Unavailable("down")
+
+    client: Any = Client()
+    duty = WaitingDuty(client, world.recorder, Configuration())
+    duty._reporter = world.teller
+    with pytest.raises(Unavailable):
+        await duty.run()
+
+
+async def test_a_second_term_as_leader_tells_what_another_leader_has_revoked() -> None:
+    """The first term told it, then another leader that it no longer waits; now it waits again."""
+    workload = Ref("Workload", "t", "train")
+    world = World(stored(workload), stored())
+    pending = (blocked(ref=workload), blocked())
+    await world.tell(*pending)
+    await end_of_term(world)
+    patch = {"status": {"conditions": [GROVES]}}
+    await world.client.patch(ObjectRef(POD_CLIQUE_SET, "llm", "t"), patch, subresource="status")
+    before = len(world.events())
+    await world.tell(*pending)
+    assert len(world.conditions()) == 2
+    assert len(world.events()) == before + 2
 
 
 @pytest.mark.parametrize(("error", "logged"), [(Conflict("changed"), 0), (Unavailable("down"), 1)])
