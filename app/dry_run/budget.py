@@ -32,7 +32,7 @@ class ReadingLimits(Value):
     size: int
     """The maximum size of their text, in bytes of UTF-8."""
     seconds: float
-    """The maximum time of reading."""
+    """The maximum processor time of reading: a busy machine must not reject a text."""
     depth: int = 200
     """The maximum nesting of maps and lists. Most code that reads them is recursive."""
 
@@ -45,12 +45,13 @@ OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds
 
 
 class Budget:
-    """The part of some limits that is not used up yet. `clock` is monotonic, in seconds.
+    """The part of some limits that is not used up yet.
 
-    Several texts can share a budget. Time counts only inside its `with` block.
+    Several texts can share a budget. Time counts only inside its `with` block, which reads in one
+    thread: `clock` returns the processor time of the calling thread, in seconds.
     """
 
-    def __init__(self, limits: ReadingLimits, clock: Clock = time.monotonic) -> None:
+    def __init__(self, limits: ReadingLimits, clock: Clock = time.thread_time) -> None:
         self.limits = limits
         self._documents = limits.documents
         self._values = limits.values

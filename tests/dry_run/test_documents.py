@@ -3,11 +3,13 @@
 Tests `app/base/unusable.py` and `app/dry_run/budget.py`.
 """
 
+import time
 from collections.abc import Iterator
 from itertools import count
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from app.base.unusable import UnusableInput
 from app.dry_run.budget import MIB, OF_FILE, OF_REQUEST, Budget, ReadingLimits, spend_yaml
@@ -123,6 +125,17 @@ def test_only_the_time_of_reading_counts() -> None:
     with pytest.raises(UnusableInput, match="it takes more than 10 s to read"):
         read_documents("a: b", budget)
     assert list(seconds) == []
+
+
+def test_time_in_which_the_processor_is_not_used_does_not_count() -> None:
+    with Budget(replace(ENOUGH, seconds=0.1)) as budget:
+        time.sleep(0.2)
+        budget.check_time()
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:
+            pass
+        with pytest.raises(UnusableInput, match=r"it takes more than 0\.1 s to read"):
+            budget.check_time()
 
 
 def test_a_long_text_is_looked_at_again_and_again() -> None:

@@ -561,7 +561,7 @@ async def test_calls_for_strangers_leave_turns_and_connections_for_others() -> N
         return web.json_response({})
 
     async with (
-        client_of(answer, CallLimits(total=5.0, qps=1000.0, burst=1, connections=50)) as (
+        client_of(answer, CallLimits(total=240.0, qps=1000.0, burst=1, connections=50)) as (
             client,
             _,
         ),

@@ -130,7 +130,7 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
             tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca)
         )
         async with HttpClient(
-            await from_kubeconfig(shown, None), ALL, CallLimits(total=5.0)
+            await from_kubeconfig(shown, None), ALL, CallLimits(total=240.0)
         ) as client:
             if trusted:
                 assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
@@ -148,7 +148,7 @@ async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> 
     written(ca_file, former.pem())
     async with serving(tmp_path, former, verify=ssl.CERT_NONE) as url:
         credentials = PodCredentials(url, tmp_path / "token", ca_file)
-        client = HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1))
+        client = HttpClient(credentials, ALL, CallLimits(total=240.0, reads=1))
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
     port = int(url.rpartition(":")[2])
     async with client, serving(tmp_path, current, port=port, verify=ssl.CERT_NONE):
@@ -167,7 +167,7 @@ async def test_comments_in_the_ca_file_may_have_any_characters(
     written(tmp_path / "ca.crt", b"# %s\n" % comment + ca.pem())
     async with serving(tmp_path, ca, verify=ssl.CERT_NONE) as url:
         credentials = PodCredentials(url, tmp_path / "token", tmp_path / "ca.crt")
-        async with HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1)) as client:
+        async with HttpClient(credentials, ALL, CallLimits(total=240.0, reads=1)) as client:
             assert await client.get(ObjectRef(NODE, "a")) == {"user": "nobody"}
 
 
@@ -179,7 +179,7 @@ async def test_a_ca_that_is_there_in_time_fails_no_call(tmp_path: Path) -> None:
     async with serving(tmp_path, former) as url:
         kubeconfig(config, url, former, issue("alice", former))
         client = HttpClient(
-            await from_kubeconfig(config, None), ALL, CallLimits(total=5.0, reads=1)
+            await from_kubeconfig(config, None), ALL, CallLimits(total=240.0, reads=1)
         )
         assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
     port = int(url.rpartition(":")[2])
@@ -196,7 +196,7 @@ async def test_files_of_the_identity_are_looked_at_again_and_bad_ones_are_not_us
     config = tmp_path / "config"
     async with serving(tmp_path, ca) as url:
         kubeconfig(config, url, ca, issue("alice", ca))
-        limits = CallLimits(total=5.0, look=0.0)
+        limits = CallLimits(total=240.0, look=0.0)
         async with HttpClient(await from_kubeconfig(config, None), ALL, limits) as client:
             assert await client.get(ObjectRef(NODE, "a")) == {"user": "alice"}
             good = config.read_bytes()
@@ -218,7 +218,7 @@ async def test_an_unusable_ca_file(bundle: bytes, problem: str, tmp_path: Path) 
     credentials = PodCredentials("https://127.0.0.1:1", tmp_path / "token", tmp_path / "ca.crt")
     written(tmp_path / "token", b"t")
     written(tmp_path / "ca.crt", bundle)
-    async with HttpClient(credentials, ALL, CallLimits(total=5.0, reads=1)) as client:
+    async with HttpClient(credentials, ALL, CallLimits(total=240.0, reads=1)) as client:
         with pytest.raises(Unavailable, match=f"cannot load the CA .*{problem}"):
             await client.get(ObjectRef(NODE, "a"))
 
@@ -249,7 +249,9 @@ def test_an_api_server_that_does_not_answer_for_a_while_is_a_problem() -> None:
 
 
 async def test_what_prevents_an_answer_is_kept_for_the_check(tmp_path: Path) -> None:
-    client = HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, CallLimits(total=5.0, reads=1))
+    client = HttpClient(
+        PlainCredentials("http://127.0.0.1:1"), ALL, CallLimits(total=240.0, reads=1)
+    )
     async with client:
         with pytest.raises(Unavailable):
             await client.get(ObjectRef(NODE, "a"))
