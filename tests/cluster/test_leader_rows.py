@@ -243,7 +243,7 @@ def test_the_fields_that_a_podgroup_is_made_from_are_kept_of_a_workload() -> Non
     obj["spec"]["podGroups"].append({"name": "b", "policy": BASIC})
     obj["metadata"] |= {"labels": {"app": "a"}, "generation": 3}
     kept = read_stored_workload({**obj, "status": {"phase": "new"}})
-    assert (kept.namespace, kept.name, kept.basic) == ("ns", "w", {"b"})
+    assert (kept.namespace, kept.name, kept.basic) == ("ns", "w", frozenset("b"))
     assert kept.view() == {
         "apiVersion": "scheduling.k8s.io/v1alpha1",
         "metadata": {"name": "w", "namespace": "ns", "uid": "w", "labels": {"app": "a"}},

@@ -175,9 +175,9 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def running(**options: bool) -> AsyncIterator[World]:
+async def running(*, workloads: bool = True) -> AsyncIterator[World]:
     """A world whose leader has done its first work."""
-    world = World(**options)
+    world = World(workloads=workloads)
     discovery = cast(Any, world.discovery)
     async with asyncio.TaskGroup() as tasks:
         stores = (world.cluster.stores, world.cluster.hints)
