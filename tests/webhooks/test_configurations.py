@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pytest
+import yaml
 
 from app.webhooks.configurations import (
     NAME,
@@ -13,6 +14,7 @@ from app.webhooks.configurations import (
     webhook_configurations,
 )
 from app.webhooks.registry import WEBHOOKS, Webhook
+from tests.rendered import MANIFESTS
 
 URL = UrlTarget("https://127.0.0.1:8443/", b"bundle")
 
@@ -80,3 +82,8 @@ def test_kubernetes_and_the_server_itself_can_always_be_started_again() -> None:
                 "operator": "NotIn",
                 "values": ["elsewhere", "kube-system"],
             }
+
+
+def test_the_manifest_has_the_configurations_for_our_service() -> None:
+    manifest = MANIFESTS / "base" / "webhooks.yaml"
+    assert webhook_configurations(ServiceTarget()) == list(yaml.safe_load_all(manifest.read_text()))
