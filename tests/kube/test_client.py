@@ -38,7 +38,7 @@ from app.kube.api import (
 )
 from app.kube.client import HttpClient
 from app.kube.impersonation import Headers
-from app.kube.transport import STRANGE_CALLS, CallLimits
+from app.kube.transport import STRANGE_CALLS, ApiRequest, CallLimits
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from tests.kube.credentials import PlainCredentials
 
@@ -623,3 +623,31 @@ async def test_a_call_without_an_answer_is_counted_as_an_error() -> None:
         assert client.calls.keys() == {("get", "nodes", "error")}
     assert raised.value.message.endswith((" did not answer in time", "no answer within 0.05 s"))
     assert raised.value.reason == "Timeout"
+
+
+async def test_calls_wait_under_their_namespace() -> None:
+    """Namespaces take turns (`app/kube/transport.py`)."""
+    asked: list[tuple[str, str]] = []
+
+    async def recorded(request: ApiRequest) -> Any:
+        asked.append((request.verb, request.namespace))
+        return {"metadata": {}, "items": []}
+
+    async with client_of(answering((200, {}))) as (client, _):
+        client.call = recorded
+        await client.get(ObjectRef(POD, "a", "ns"))
+        await client.list(Selection(POD, "ns"))
+        await client.list(Selection(POD))
+        await client.create(SECRET, {}, "ns")
+        await client.patch(ObjectRef(POD, "a", "ns"), {})
+        await client.delete(ObjectRef(POD, "a", "ns"))
+        await client.delete(ObjectRef(NODE, "a"))
+    assert asked == [
+        ("get", "ns"),
+        ("list", "ns"),
+        ("list", ""),
+        ("create", "ns"),
+        ("patch", "ns"),
+        ("delete", "ns"),
+        ("delete", ""),
+    ]

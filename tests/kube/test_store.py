@@ -414,6 +414,13 @@ def test_the_objects_of_a_namespace_have_a_bounded_size() -> None:
     store.apply(WatchEvent("MODIFIED", large("c", 5, 2900)))
     assert (names(store), store.too_large) == (["b", "c", "d", "e", "f"], {})
 
+    store.apply(WatchEvent("MODIFIED", large("b", 6, 10)))
+    store.apply(WatchEvent("ADDED", large("g", 7, 2900)))
+    assert (names(store), store.too_large) == (["b", "c", "d", "e", "f", "g"], {})
+    store.apply(WatchEvent("MODIFIED", large("c", 8, 9000)))
+    store.apply(WatchEvent("MODIFIED", large("b", 9, 2900)))
+    assert (names(store), set(store.too_large)) == (["b", "d", "e", "f", "g"], {("ns", "c")})
+
 
 def test_objects_without_a_namespace_have_no_common_limit() -> None:
     """Only administrators create nodes."""

@@ -248,6 +248,8 @@ def test_kais_webhook_has_nothing_to_say_about_the_minima_of_an_example(example:
 def test_an_empty_name_is_missing_and_an_empty_parent_is_invalid(said: Said) -> None:
     reasons = [finding.reason for finding in validate_pod_group(names("", ("a", "")))]
     assert reasons == ["FieldValueRequired", "FieldValueInvalid"]
+    [invalid] = validate_pod_group(names("B"))
+    assert invalid.reason == "FieldValueInvalid"
     said(validate_pod_group(names("", ("a", ""))))
 
 
