@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from app import __version__
 from app.base.value import Value
 from app.cluster.command_clients import how_to_renew, looking_client
+from app.console.connections import MOST_HEAD, connection_class
 from app.console.events import Streams
 from app.console.findings import Examination
 from app.console.listing import WaitingList
@@ -196,6 +197,8 @@ async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> Async
     sock.listen(128)
     config = uvicorn.Config(
         app,
+        http=connection_class(),
+        h11_max_incomplete_event_size=MOST_HEAD,
         lifespan="off",
         log_config=None,
         access_log=False,

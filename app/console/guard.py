@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.base.value import Value
+from app.console.connections import SHOWN_TOKEN
 from app.objects.shape import integer_in
 
 MOST_BODY = 2 * 2**20
@@ -52,6 +53,8 @@ class Guard(Value):
         if refusal:
             await Response(status_code=refusal)(scope, receive, sending)
             return
+        if shown_token := scope.get("state", {}).get(SHOWN_TOKEN):
+            shown_token()
         scope = {**scope, "root_path": f"/{self.token}"}
         await self.app(scope, _Limited(receive), sending)
 
