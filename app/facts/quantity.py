@@ -13,13 +13,19 @@ from app.objects.shape import map_of
 Amounts = Mapping[str, int]
 """Amounts of resources by name, in thousandths: a GPU is 1000, a byte 1000."""
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]i?|Ki))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 _MOST_TEXT = 64
 """The maximum length of a quantity, in characters. Kubernetes writes shorter ones."""
 
-MOST_THOUSANDTHS = (2**63 - 1) * 1000
-"""The largest quantity: Kubernetes reads larger ones as 2^63 - 1. Its negative is the smallest."""
+_MOST_POWER = 99
+"""The largest power of ten that is computed. The results of larger ones would be the same."""
+
+_MOST = 2**63 - 1
+"""The largest integer of Kubernetes."""
+
+MOST_THOUSANDTHS = _MOST * 1000
+"""The largest quantity. Its negative is the smallest, except by an overflow."""
 
 
 def amounts(value: Any) -> dict[str, int]:
@@ -28,7 +34,7 @@ def amounts(value: Any) -> dict[str, int]:
     A text that is not a quantity is 0. A value that is neither a text nor a number is left out.
     """
     return {
-        name: thousandths(quantity)
+        name: thousandths(quantity, unit=1 if name == "cpu" else 1000)
         for name, quantity in map_of(value).items()
         if isinstance(quantity, str | int | float)
     }
@@ -39,41 +45,54 @@ def is_quantity(text: str) -> bool:
     return len(text) <= _MOST_TEXT and _QUANTITY.fullmatch(text) is not None
 
 
-def thousandths(quantity: str | int | float) -> int:
+def thousandths(quantity: str | int | float, *, unit: int = 1000) -> int:
     """Return `quantity` in thousandths, rounded up, or 0 if it is invalid.
 
-    A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
+    Schedulers count in integers of 64 bits: CPUs in thousandths (`unit` 1), other resources in
+    whole units (`unit` 1000). A larger number becomes what it becomes there, which may be 0.
     """
-    if isinstance(quantity, str) and len(quantity) > _MOST_TEXT:
+    text = quantity if isinstance(quantity, str) else repr(quantity)
+    if len(text) > _MOST_TEXT:
         return 0  # a long text must not stay in the cache
-    return _thousandths(quantity)
+    return _thousandths(text, unit)
 
 
 @lru_cache(maxsize=8192)
-def _thousandths(quantity: str | int | float) -> int:
-    try:
-        amount = _read_quantity(quantity)
-    except (ValueError, OverflowError):  # a number that is not finite, or that has two points
-        return 0
-    return max(-MOST_THOUSANDTHS, min(amount, MOST_THOUSANDTHS))
-
-
-def _read_quantity(quantity: str | int | float) -> int:
-    if not isinstance(quantity, str):
-        return -int(-quantity * 1000 // 1)
-    match = _QUANTITY.fullmatch(quantity.strip())
+def _thousandths(text: str, unit: int) -> int:
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return 0
     digits, exponent, suffix = match.groups()
-    return _scaled(digits, int(exponent or 0), suffix or "")
-
-
-def _scaled(digits: str, exponent: int, suffix: str) -> int:
     whole, _, fraction = digits.partition(".")
-    value = int((whole or "0") + fraction)
-    power = exponent + 3 - len(fraction)
-    if suffix.endswith("i"):
+    try:
+        value = int((whole or "0") + fraction)
+    except ValueError:  # a sign without digits, or two points
+        return 0
+
+    if suffix and suffix.endswith("i"):
         value *= 1024 ** ("KMGTPE".index(suffix[0]) + 1)
-    else:
-        power += _POWERS[suffix]
+        amount = _times_power_of_ten(value, 3 - len(fraction))
+        return max(-MOST_THOUSANDTHS, min(amount, MOST_THOUSANDTHS))
+
+    power = int(exponent or 0) + _POWERS[suffix or ""] - len(fraction)
+    power = max(-_MOST_POWER, min(power, _MOST_POWER))
+    amount = _times_power_of_ten(value, power + 3)
+    if abs(amount) <= _MOST * unit:
+        return amount
+    return unit * _overflown(-(-amount // unit), power + (3 if unit == 1 else 0), digits)
+
+
+def _times_power_of_ten(value: int, power: int) -> int:
     return int(value * 10**power) if power >= 0 else int(-(-value // 10**-power))
+
+
+def _overflown(amount: int, power: int, digits: str) -> int:
+    """Return what schedulers read for `amount`, which is larger than an integer of 64 bits.
+
+    The API server accepts it. `power` is the power of ten that it is multiplied by. Kubernetes
+    ignores the overflow: for few digits, the result is 0, except for the powers of the suffixes.
+    Source: `Quantity.ScaledValue` in k8s.io/apimachinery/pkg/api/resource (357557a6).
+    """
+    if len(digits.strip("+-").replace(".", "")) <= 18 and power not in (1, 2, 3, 6, 9):
+        return 0
+    return (amount + 2**63) % 2**64 - 2**63
