@@ -9,7 +9,7 @@ import contextlib
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet, read_bounded_set
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.rows import BINDINGS, NODES, SETS, TOPOLOGIES
@@ -71,9 +71,9 @@ class ConstraintStatusReconciler(Value):
         Raise Conflict if the object has changed since it was read, because the patch replaces the
         whole list of conditions.
         """
-        pcs = read_pod_clique_set(stored)
+        pcs = read_bounded_set(stored)
         desired = self._desired(pcs)
-        if pcs.deleting or pcs.condition == desired:
+        if pcs.deleting or pcs.is_cut or pcs.condition == desired:
             return
 
         patch = condition_patch(stored, CONSTRAINTS_SATISFIED, desired, timestamp(self.now()))
