@@ -399,6 +399,20 @@ async def test_the_set_of_a_stored_podgang(
     assert given == []
 
 
+def test_a_bounded_number_of_resources_is_looked_up_for_a_gang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tenants decide on their number. The one that the name of the gang leads to is always found."""
+    monkeypatch.setattr(owners, "MOST_OF_GANG", 5)
+    labels = {**domain()["metadata"]["labels"], "grove.io/podgang": GANG["metadata"]["name"]}
+    many = [domain(name=f"a-{number}-cd", uid=str(number), labels=labels) for number in range(12)]
+    cluster = OfflineCluster([SET, GANG, *many, domain()])
+    states = cluster.owners.states_of(gang())
+    found = [stored.name for of_state in states.values() for stored in of_state]
+    assert len(found) == 6
+    assert domain()["metadata"]["name"] in found
+
+
 async def test_a_gang_adopts_a_bounded_number_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenants decide on their number, and others wait for the calls meanwhile."""
     monkeypatch.setattr(owners, "IN_A_STEP", 5)
