@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
 
+_MOST_TRANSITIONS = 2**31 - 1
+"""The largest number that an API server accepts. With a larger one, nobody would lead again."""
+
 
 class LeaseTiming(Value):
     """The times of an election, in seconds."""
@@ -149,7 +152,8 @@ class Elector(Struct):
             else:
                 transitions = int(_spec(self._lease).get("leaseTransitions") or 0)
                 transitions += self.holder != self.identity
-                written = await self._write(self._lease, self._acquired_spec(transitions))
+                spec = self._acquired_spec(min(transitions, _MOST_TRANSITIONS))
+                written = await self._write(self._lease, spec)
 
         self._note_renewal(written, begun)
 

@@ -136,6 +136,27 @@ def test_a_leader_that_dies_silently_is_followed_after_its_lease() -> None:
     virtual.run(main())
 
 
+def test_a_lease_that_has_changed_its_holder_too_often_is_taken_all_the_same() -> None:
+    """An API server refuses a larger number, and then nobody would lead again."""
+
+    async def main() -> None:
+        client = MemoryClient()
+        stage = Stage()
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": _lease_name(),
+            "spec": {"holderIdentity": "", "leaseTransitions": 2**31 - 1},
+        }
+        client.load([lease])
+        async with candidates((elector(client, "b"), stage.work("b"))):
+            await asyncio.sleep(1)
+            assert stored(client)["spec"]["holderIdentity"] == "b"
+            assert stored(client)["spec"]["leaseTransitions"] == 2**31 - 1
+
+    virtual.run(main())
+
+
 def _lease_name() -> Object:
     return {"name": "leader", "namespace": "grove-system"}
 
