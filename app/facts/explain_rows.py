@@ -38,17 +38,37 @@ The facts about large gangs list thousands of pods.
 """
 
 
+MOST_OF_MANY = 16 * 2**20
+"""The maximum JSON size of the Pods, PodGangs or PodGroups of a namespace that the leader reads.
+
+The first KiB of each does not count. If a namespace has more, reports about it lack the rest.
+"""
+
+
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 
 
-PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm, most_decoded=MOST_OF_POD)
+PODS = Row(
+    POD,
+    read_pod,
+    name="pods",
+    title="pods",
+    form=PodForm,
+    most_decoded=MOST_OF_POD,
+    most_of_namespace=MOST_OF_MANY,
+)
 
 
 WIDE_SETS = Row(kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets")
 
 
 WIDE_GANGS = Row(
-    kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs", most=MOST_OF_LARGE_GANGS
+    kinds.POD_GANG,
+    read_pod_gang,
+    name="gangs",
+    title="PodGangs",
+    most=MOST_OF_LARGE_GANGS,
+    most_of_namespace=MOST_OF_MANY,
 )
 
 
@@ -61,6 +81,7 @@ KAI_POD_GROUPS = Row(
     name="pod_groups",
     title="KAI's PodGroups",
     most=MOST_OF_LARGE_GANGS,
+    most_of_namespace=MOST_OF_MANY,
 )
 
 

@@ -47,7 +47,8 @@ class PermittedStores:
 
     `discovery` says which kinds the cluster serves. The caller runs it. The facts about an object
     are stored if they have at most `least` bytes, or at most the limit of their row if that is
-    higher. `stores` has a store for each scope that is read, and `denied` has forbidden scopes.
+    higher. With `bounds_namespaces`, all objects of a namespace have the limit of their row too.
+    `stores` has a store for each scope that is read, and `denied` has forbidden scopes.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class PermittedStores:
         namespaces: Namespaces = Namespaces(),
         pace: Pace = LIVELY,
         least: int = MOST_FOR_PEOPLE,
+        bounds_namespaces: bool = False,
     ) -> None:
         self.rows = tuple(rows)
         self.stores: dict[Scope, WatchStore[Any]] = {}
@@ -68,6 +70,7 @@ class PermittedStores:
         self._names = tuple(namespaces.names)
         self._pace = pace
         self._least = least
+        self._bounds_namespaces = bounds_namespaces
         self._subscribers: list[Callable[[str], None]] = []
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
@@ -127,7 +130,10 @@ class PermittedStores:
         """Keep the store of a scope up to date until its list is forbidden."""
         row, namespace = scope
         store: WatchStore[Any] = WatchStore(
-            row.read, most=max(self._least, row.most), most_decoded=row.most_decoded
+            row.read,
+            most=max(self._least, row.most),
+            most_decoded=row.most_decoded,
+            most_of_namespace=row.most_of_namespace if self._bounds_namespaces else None,
         )
         store.subscribe(lambda key, before, after: self._changed(row.name))
         self.stores[scope] = store

@@ -99,7 +99,10 @@ class WaitingDuty:
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
                 reader = ReadOnlyClient(own)
-                live = Live(PermittedStores(reader, ROWS, own.discovery, pace=Pace(), least=0))
+                stores = PermittedStores(
+                    reader, ROWS, own.discovery, pace=Pace(), least=0, bounds_namespaces=True
+                )
+                live = Live(stores)
                 tasks.create_task(live.run(), name="waiting: facts")
                 await live.until_ready()
                 await self._look_again(live)

@@ -5,9 +5,10 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from app.facts.explain_rows import PODS, QUEUES, WIDE_SETS
-from app.facts.kinds import POD_CLIQUE_SET, QUEUE
+from app.facts.explain_rows import PODS, QUEUES, WIDE_GANGS, WIDE_SETS
+from app.facts.kinds import POD_CLIQUE_SET, POD_GANG, QUEUE
 from app.kube.api import NotFound, Object, Page, Rejected, Selection
 from app.objects.resource import NAMESPACE, POD, Resource
 from app.stores.permitted import Namespaces, PermittedStores
@@ -164,3 +165,28 @@ async def test_a_kind_that_is_gone_is_looked_for_again() -> None:
         assert client.discovery.served_version(POD_CLIQUE_SET) is None
         assert (stores.ready, list(stores.problems())) == (True, [])
     discovering.cancel()
+
+
+@pytest.mark.parametrize("bounds_namespaces", [False, True])
+async def test_the_leader_keeps_a_bounded_size_of_a_namespace(bounds_namespaces: bool) -> None:
+    """The leader shares its memory with the webhooks of everybody."""
+    references = [{"namespace": "a", "name": f"p{number:04}"} for number in range(300)]
+    gangs = [
+        {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "metadata": {"name": f"g{number}", "namespace": namespace},
+            "spec": {"podgroups": [{"name": "g", "podReferences": references}]},
+        }
+        for namespace in ("a", "b")
+        for number in range(4)
+    ]
+    row = replace(WIDE_GANGS, most_of_namespace=4_000)
+    client = WatchedMemory(gangs)
+    await client.discovery.refresh()
+    stores = PermittedStores(
+        client, [row], client.discovery, least=0, bounds_namespaces=bounds_namespaces
+    )
+    async with in_background(stores.run()):
+        await until(lambda: stores.ready)
+        assert content(stores) == {(POD_GANG, None): 4 if bounds_namespaces else 8}
