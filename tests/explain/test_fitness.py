@@ -4,12 +4,16 @@ Tests `app/explain/placing/fitness.py` and `app/facts/kubernetes/selectors.py`.
 """
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from app.explain.placing import fitness
 from app.explain.placing.fitness import matches_any, unfit_because
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
+from tests.effort import tries
 
 NODE = Node("n1", {"gpu": "h100", "generation": "9", "serial": "1_000"}, {"pods": 110_000})
 DRAIN = Taint("drain", "now", "NoSchedule")
@@ -88,3 +92,43 @@ def test_a_term_of_a_selector(term: Term, holds: bool) -> None:
 )
 def test_why_a_node_takes_no_pods(node: Node, shape: Shape, why: str) -> None:
     assert unfit_because(shape, node) == why
+
+
+WORDS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+KEYS = ("gpu", "generation", "zone", "metadata.name", "missing")
+VALUES = ("h100", "9", "n1", "1")
+REQUIREMENTS = st.builds(
+    Requirement, st.sampled_from(KEYS), st.sampled_from(WORDS), st.tuples(st.sampled_from(VALUES))
+)
+TERMS = st.lists(st.lists(REQUIREMENTS, max_size=3).map(tuple), min_size=5, max_size=8).map(tuple)
+LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
+
+
+@given(TERMS, LABELS, st.sampled_from(("n1", "n2")))
+@settings(max_examples=tries(100, 2000), deadline=None)
+def test_many_terms_match_the_nodes_that_one_of_them_matches(
+    terms: tuple[Term, ...], labels: dict[str, str], name: str
+) -> None:
+    node = Node(name, labels)
+    assert matches_any(terms, node) is any(matches_any((term,), node) for term in terms)
+
+
+def test_the_work_does_not_grow_with_the_terms_for_each_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tenants decide on the number of terms, and each pod is compared with each node."""
+    evaluated = []
+
+    def counted(requirement: Requirement, value: str | None) -> bool:
+        evaluated.append(requirement)
+        return requirement.operator == "In" and value in requirement.values
+
+    monkeypatch.setattr(fitness, "_holds", counted)
+    terms = tuple(
+        (Requirement("rack", "In", (f"r{number}",)), Requirement("zone", "In", ("z",)))
+        for number in range(50, 100)
+    )
+    nodes = [Node(f"n{number}", {"rack": f"r{number % 10}"}) for number in range(1000)]
+    for _ in range(5):
+        assert not any(matches_any(terms, node) for node in nodes)
+    assert len(evaluated) == 51 + 10 * 50  # without labels, and once for each rack

@@ -1,7 +1,8 @@
 """Say which nodes may take a pod, by its selectors, its GPUs, taints, cordons and readiness."""
 
-from collections.abc import Mapping
+from itertools import chain
 
+from app.base.groups import by_key
 from app.explain.state.amounts import PREFIX, counts_as_gpu
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
@@ -28,12 +29,84 @@ def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
 
     An empty term matches no node, as in Kubernetes.
     """
-    return any(term and all(_holds(requirement, node) for requirement in term) for term in terms)
+    if len(terms) > _FEW_TERMS:
+        return _many_terms(terms).match(node)
+    return any(
+        term and all(_holds(requirement, _value(requirement.key, node)) for requirement in term)
+        for term in terms
+    )
+
+
+_FEW_TERMS = 4
+"""The maximum number of terms that are evaluated for each node."""
+
+_MOST_COMPILED = 16
+"""The maximum number of terms of pods that are kept evaluated."""
+
+_MOST_VALUES = 4096
+"""The maximum number of values of labels for which terms are kept evaluated."""
+
+
+class _ManyTerms:
+    """Terms whose requirements are evaluated once for each value of a label.
+
+    Tenants decide on the number of terms, and each pod is compared with each node several times.
+    Requirements are bits of an integer.
+    """
+
+    def __init__(self, terms: tuple[Term, ...]) -> None:
+        self.terms = terms
+        requirements = dict.fromkeys(chain.from_iterable(terms))
+        bits = {requirement: 1 << number for number, requirement in enumerate(requirements)}
+        self._bits = by_key(
+            (requirement.key, (requirement, bits[requirement])) for requirement in bits
+        )
+        self._of_key = {key: sum(bit for _, bit in pairs) for key, pairs in self._bits.items()}
+        self._needed = [
+            sum(bits[requirement] for requirement in set(term)) for term in terms if term
+        ]
+        self._met: dict[tuple[str, str | None], int] = {}
+        self._met_by_none = sum(self._met_by(key, None) for key in self._bits)
+
+    def match(self, node: Node) -> bool:
+        keys = self._bits.keys() & node.labels.keys()
+        if NAME_FIELD in self._bits:
+            keys.add(NAME_FIELD)
+        met = self._met_by_none
+        for key in keys:
+            met = met & ~self._of_key[key] | self._met_by(key, _value(key, node))
+        return any(needed & met == needed for needed in self._needed)
+
+    def _met_by(self, key: str, value: str | None) -> int:
+        """Return the requirements that a label with this value meets. None is a missing label."""
+        met = self._met.get((key, value))
+        if met is None:
+            met = sum(bit for requirement, bit in self._bits[key] if _holds(requirement, value))
+            if len(self._met) >= _MOST_VALUES:
+                self._met.clear()
+            self._met[key, value] = met
+        return met
+
+
+_compiled: dict[int, _ManyTerms] = {}
+"""The terms of the last pods by their ids. To hash terms would take as long as to evaluate them."""
+
+
+def _many_terms(terms: tuple[Term, ...]) -> _ManyTerms:
+    found = _compiled.get(id(terms))
+    if found is None or found.terms is not terms:
+        found = _ManyTerms(terms)
+        if len(_compiled) >= _MOST_COMPILED:
+            _compiled.clear()
+        _compiled[id(terms)] = found
+    return found
 
 
 def is_selected(shape: Shape, node: Node) -> bool:
     """Return whether the pod's node selector, required affinity and volumes allow this node."""
-    if not all(_holds(requirement, node) for requirement in shape.selector):
+    if not all(
+        _holds(requirement, _value(requirement.key, node)) for requirement in shape.selector
+    ):
         return False
     if shape.affinity and not matches_any(shape.affinity, node):
         return False
@@ -106,9 +179,12 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     )
 
 
-def _holds(requirement: Requirement, node: Node) -> bool:
-    labels: Mapping[str, str] = node.labels
-    value = node.name if requirement.key == NAME_FIELD else labels.get(requirement.key)
+def _value(key: str, node: Node) -> str | None:
+    return node.name if key == NAME_FIELD else node.labels.get(key)
+
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    """Return whether a requirement is met by the value of its label, or None if it is missing."""
     match requirement.operator:
         case "In":
             return value in requirement.values
