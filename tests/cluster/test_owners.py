@@ -404,7 +404,7 @@ def test_a_bounded_number_of_resources_is_looked_up_for_a_gang(
 ) -> None:
     """Tenants decide on their number. The one that the name of the gang leads to is always found."""
     monkeypatch.setattr(owners, "MOST_OF_GANG", 5)
-    labels = {**domain()["metadata"]["labels"], "grove.io/podgang": GANG["metadata"]["name"]}
+    labels = {**domain()["metadata"]["labels"], "grove.io/podgang": gang().name}
     many = [domain(name=f"a-{number}-cd", uid=str(number), labels=labels) for number in range(12)]
     cluster = OfflineCluster([SET, GANG, *many, domain()])
     states = cluster.owners.states_of(gang())
