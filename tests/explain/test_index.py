@@ -235,3 +235,12 @@ def test_an_index_follows_the_time_alone() -> None:
     index.follow(later)
     assert everything(index) == everything(Index(later))
     assert index.soon_free(index.gpu_names) != soon
+
+
+def test_pods_of_a_clique_are_in_order_whether_labelled_or_owned() -> None:
+    first, *others = (fleet.pod(fleet.WORKERS, number) for number in range(3))
+    owned = replace(first, place=replace(first.place, clique=""), owner="uid-workers")
+    stranger = replace(owned, name="stranger", uid="s", owner="uid-other")
+    index = Index(facts(pods=(*others, stranger, owned)))
+    found = index.pods_of_clique(NAMESPACE, fleet.WORKERS)
+    assert [pod.name for pod in found] == [f"{fleet.WORKERS}-{number}" for number in range(3)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from jsonpatch import apply_patch
+from msgspec.structs import replace
 
 from app.admission.review import parse
 from app.admission.verdict import Later
@@ -18,6 +19,8 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.facts.rows import SETS
 from app.kube.api import ClusterError, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
+from app.webhooks.mnnvl import verdict_without_resources
+from tests import builders
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
 
@@ -322,3 +325,15 @@ async def test_beside_the_grove_of_the_designs_a_group_of_todays_grove_excludes_
                 "metadata.annotations[grove.io/mnnvl-group] is ignored by this"
             )
             assert not any("mnnvl-group" in warning for warning in others)
+
+
+def test_a_claim_without_resources_keeps_its_other_warnings() -> None:
+    review = load(WORKER)["request"]
+    injection = replace(builders.injection_into(review["object"], "ns", "shared"), warnings=["w"])
+    assert injection.plan is not None
+    verdict = verdict_without_resources(injection.plan, injection, Unavailable("down", code=503))
+    assert list(verdict.warnings) == [
+        'the MNNVL resources of "distributed-training-0" are not complete yet (down):'
+        " grove-admission creates them as soon as it can",
+        "w",
+    ]

@@ -100,6 +100,12 @@ STATES: Mapping[str, Changes] = {
         ),
         "pods": (*pods(), *fill("rack-a1", "rack-b1", "rack-b2")),
     },
+    "a rack whose nodes are in two zones": {
+        "nodes": tuple(
+            replace(n, labels={**n.labels, RACK: "rack-a1"}) if n.name == "gpu-08" else n
+            for n in nodes()
+        ),
+    },
     "two node pools": {
         "nodes": tuple(
             replace(n, labels={**n.labels, **({KAI_POOL: "h100"} if n.name < "gpu-08" else {})})
