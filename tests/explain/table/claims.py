@@ -229,6 +229,22 @@ CLAIMS = (
     ),
     Row(
         "ClaimHeld",
+        "a pod that is terminating without a finalizer holds it",
+        {
+            "pods": (
+                *claiming(SHARED),
+                occupant(
+                    "gpu-15", namespace=NAMESPACE, name="old-0", uid="uid-old-0", deleting=NOW - 840
+                ),
+            ),
+            "claims": (reserved("old-0"),),
+        },
+        "ResourceClaim llm-0-mnnvl is reserved for old-0, terminating for 14 minutes",
+        "you",
+        {"pods": claiming(SHARED), "claims": (reserved(),)},
+    ),
+    Row(
+        "ClaimHeld",
         "a pod that is gone holds it",
         {"pods": claiming(SHARED), "claims": (reserved("gone-0"),)},
         "ResourceClaim llm-0-mnnvl is reserved for gone-0, which does not exist any more",
