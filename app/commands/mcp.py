@@ -25,7 +25,7 @@ from app.base.value import Value
 from app.commands.options import LIKE_KUBECTL, Command, add_cluster, needs_extra
 from app.commands.schema import SCHEMAS, schema_of
 from app.explain.answers.whatif.edits import is_file
-from app.explain.reasons.table import RULES
+from app.explain.reasons.table import CONDITIONS
 from app.objects.shape import Object
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
 
 def reasons() -> str:
     """Return the table of reasons: their ids, and the condition under which each applies."""
-    return visible_json({rule.id: rule.condition for rule in RULES})
+    return visible_json(CONDITIONS)
 
 
 def schema(name: str) -> str:

@@ -11,7 +11,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import words_of_kai
 from app.explain.reasons.queue_order import ALONE
 from app.explain.reasons.reason import Reason, Who
-from app.explain.reasons.table import EFFECTS, RULES, examine
+from app.explain.reasons.table import EFFECTS, POSITIONS, examine
 from app.explain.state.index import Index
 from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import Pod
@@ -31,8 +31,8 @@ NOT_KNOWN = "NotKnown"
 MOST_MESSAGE = 1000
 """The maximum length of a message, in characters."""
 
-_ORDER = {rule.id: (rule.id in EFFECTS, position) for position, rule in enumerate(RULES)}
-_LAST = (True, len(RULES))
+_ORDER = {id: (id in EFFECTS, position) for id, position in POSITIONS.items()}
+_LAST = (True, max(POSITIONS.values()) + 1)
 _HELPERS: Mapping[Who, str] = {
     "you": "the owner of the workload can do that",
     "platform": "the platform team can do that",

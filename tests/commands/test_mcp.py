@@ -160,6 +160,10 @@ async def test_each_other_tool_answers(tmp_path: Path) -> None:
         resource = await client.read_resource("reasons://table")  # type: ignore[arg-type]
         table = json.loads(resource.contents[0].text)  # type: ignore[union-attr]
         assert {row.id for row in ROWS} <= table.keys()
+        assert table["LevelUnknown"] == (
+            "The set, PodGang or PodGroup names an unknown level or topology. Or: The PodGroup"
+            " names a topology but no level of it, so KAI never places the gang."
+        )
 
 
 async def test_documents_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

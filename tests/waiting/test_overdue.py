@@ -14,7 +14,14 @@ from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
-from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
+from app.waiting.overdue import (
+    NOT_KNOWN,
+    UNEXPLAINED,
+    Blocked,
+    Overdue,
+    _of_workload,
+    overdue,
+)
 from app.waiting.reporter import PLACEMENT_BLOCKED
 from app.waiting.watcher import Looker
 from tests.explain.fleet import (
@@ -75,6 +82,13 @@ def test_a_message_does_not_change_with_time() -> None:
     }
     (message,) = messages
     assert message.endswith("Grove said: quota exceeded (the owner of the workload can do that)")
+
+
+@pytest.mark.parametrize("other", ["WrongScheduler", "GateBaseMissing", "NoDomainFits"])
+def test_a_reason_with_several_rules_is_at_its_first_place_in_the_table(other: str) -> None:
+    gangs = [Blocked(GANG_REF, NOW, id, "", "", "") for id in (other, "LevelUnknown")]
+    first = "WrongScheduler" if other == "WrongScheduler" else "LevelUnknown"
+    assert _of_workload(SET_REF, gangs).reason == first
 
 
 def test_gangs_are_counted_with_their_queue() -> None:

@@ -292,6 +292,18 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+POSITIONS: Mapping[str, int] = {
+    id: min(positions)
+    for id, positions in by_key((rule.id, number) for number, rule in enumerate(RULES)).items()
+}
+"""The position of each reason in the table by id. Of several rules, the first one counts."""
+
+CONDITIONS: Mapping[str, str] = {
+    id: " Or: ".join(dict.fromkeys(conditions))
+    for id, conditions in by_key((rule.id, rule.condition) for rule in RULES).items()
+}
+"""The condition under which each reason holds by id, with those of all its rules."""
+
 NOT_HOLDING = {
     "RequiredViolated",
     "GangUnconstrained",
