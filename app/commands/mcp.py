@@ -262,20 +262,20 @@ def bounded(answer: Object) -> Object:
     if len(visible_json(answer)) <= MOST:
         return answer
     for most in LONGEST:
-        short = _with_short_texts(answer, most)
-        left_out = _shorten_lists(short)
+        short = _with_short_lists(_with_short_texts(answer, most))
         if len(visible_json(short)) <= MOST:
-            return {**short, "leftOut": dict(left_out)} if left_out else short
+            return short
     return {"error": f"the answer has more than {MOST:,} characters: ask for a part of it"}
 
 
-def _shorten_lists(answer: Object) -> Counter[str]:
-    """Cut the longest lists of an answer until it is short enough or no list is left to cut.
+def _with_short_lists(answer: Object) -> Object:
+    """Return an answer with `leftOut`, if that is necessary.
 
-    Return the number of removed entries, by the path of their list.
+    The longest lists of `answer` are cut until it is short enough or no list is left to cut.
     """
     left_out: Counter[str] = Counter()
-    while len(visible_json(answer)) > MOST:
+    short = answer
+    while len(visible_json(short)) > MOST:
         lists = sorted(_lists(answer), key=lambda found: (len(found[1]), found[0]))
         path, longest = lists[-1] if lists else ("", [])
         if len(longest) < SHORT:
@@ -283,7 +283,8 @@ def _shorten_lists(answer: Object) -> Counter[str]:
         half = len(longest) // 2
         left_out[path] += len(longest) - half
         del longest[half:]
-    return left_out
+        short = {**answer, "leftOut": dict(left_out)}
+    return short
 
 
 def _with_short_texts(value: Any, most: int) -> Any:

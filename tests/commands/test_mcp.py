@@ -19,6 +19,7 @@ from pydantic import AnyUrl
 
 from app import __version__
 from app.base.record import record_of
+from app.base.safe_text import visible_json
 from app.cli import main
 from app.cluster.filled import desired_cluster_topology
 from app.commands import mcp as command
@@ -255,6 +256,18 @@ def test_a_long_answer_is_cut_at_its_longest_lists_and_says_so() -> None:
     assert short["few"] == [1, 2]
     many = {"few": [{str(key): "x" * 2_000 for key in range(50)} for _ in range(7)]}
     assert "ask for a part of it" in bounded(many)["error"]
+
+
+@pytest.mark.parametrize("spare", [0, 10, 20, 100])
+def test_what_was_left_out_counts_too(spare: int) -> None:
+    """Without it, the answer would be short enough after the first cut."""
+    rows = ["x" * 98] * 1_000
+    half = {"rows": rows[:500], "texts": dict.fromkeys("abcdefgh", "y" * 1_000)}
+    half["more"] = "z" * (MOST - spare - len(visible_json({**half, "more": ""})))
+    assert len(visible_json(half)) == MOST - spare
+    short = bounded({**half, "rows": rows})
+    assert len(visible_json(short)) <= MOST
+    assert short["leftOut"] == {"rows": 500 if spare == 100 else 750}
 
 
 @pytest.mark.parametrize("letter", ["x", "\u200b", '"'])
