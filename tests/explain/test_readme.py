@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.explain.reasons.table import RULES
+from app.explain.reasons.table import CONDITIONS, RULES
+from tests.explain.table.creation import OF_WORKLOAD
 from tests.explain.test_reasons import ROWS
 
 APP = Path(__file__).parents[2] / "app"
@@ -39,9 +40,11 @@ def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
 
 
 def test_the_docstring_of_a_check_says_its_condition() -> None:
-    docs = {rule.id: rule.check.__doc__ or "" for rule in RULES}
-    assert {id for id, doc in docs.items() if not doc.startswith("Report that ")} == set()
+    docs = {rule.check: rule.check.__doc__ or "" for rule in RULES}
+    assert {of for of, doc in docs.items() if not doc.startswith("Report that ")} == set()
     [opens] = {rule.condition for rule in RULES if rule.id == "GateOpens"}
+    assert CONDITIONS["GateOpens"] == opens
+    assert CONDITIONS["KubeletRefuses"].count(" Or: ") == 1  # two of its three rules are equal
     assert opens == "Pods still have Grove's gate although its conditions are met."
 
 
@@ -100,6 +103,6 @@ def test_needs_are_those_of_the_rules() -> None:
 
 def test_who_can_act_is_what_the_cases_show() -> None:
     who: dict[str, set[str]] = {}
-    for row in ROWS:
+    for row in (*ROWS, OF_WORKLOAD):
         who.setdefault(row.id, set()).add(row.who)
     assert {id: of_id for id, of_id, _ in rows()} == who

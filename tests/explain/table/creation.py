@@ -6,6 +6,7 @@ from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.status import LastError
 from app.facts.identity import Ref
 from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.workload import Workload
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import (
     NAMESPACE,
@@ -30,6 +31,20 @@ OF_JOB = pods(made_for=(JOB,))
 REACHED = "Job has reached the specified backoff limit"
 FAILED = WorkloadStatus(JOB, "Failed", "BackoffLimitExceeded", REACHED, NOW - 600)
 HELD = WorkloadStatus(JOB, suspended="spec.suspend")
+
+OF_WORKLOAD = Row(
+    "NothingMade",
+    "no pod of a Workload exists",
+    {**NOTHING, "sets": (), "workloads": (Workload(NAMESPACE, "train", {"ring": 4}),)},
+    "No pod or PodGroup refers to Workload train",
+    "you",
+    {
+        "sets": (),
+        "pods": pods(workload="train"),
+        "workloads": (Workload(NAMESPACE, "train", {"ring": 4}),),
+    },
+)
+"""The only row about another object than the set: Workload train."""
 
 MADE = (
     Row(
