@@ -538,6 +538,7 @@ def workload(fact: Workload) -> Object:
         "Workload",
         fact.namespace,
         fact.name,
+        fact.uid,
         spec={"podGroupTemplates": groups},
     )
 

@@ -20,6 +20,7 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.facts.kai.podgroup import STALE_SINCE
+from app.facts.kubernetes.workload import Workload
 
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
@@ -83,12 +84,13 @@ def _evicted(
 ) -> Reasons:
     """Yield a reason from the newest event of KAI or our leader whose message has `words`.
 
-    Events about the PodGroup come before events about the PodCliqueSet. KAI's events are deleted
-    after an hour, or with the PodGroup.
+    Events about the PodGroup come before events about the PodCliqueSet or the Workload. KAI's
+    events are deleted after an hour, or with the PodGroup.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang
-    uids = [known.uid for known in (gang.pod_group, gang.pcs) if known]
+    objects = (gang.pod_group, gang.pcs or _workload_of(gang))
+    uids = [known.uid for known in objects if known and known.uid]
     for said in chain.from_iterable(gang.index.events_about(gang.namespace, uid) for uid in uids):
         is_ours = said.source == US and said.message.startswith(begin)
         if words in said.message and (is_ours or is_of_kai(said)):
@@ -97,3 +99,9 @@ def _evicted(
             evidence = Evidence(of.ref, f"event {said.reason}", said.message)
             yield about(evidence, id, told, remedy, "you", severity=severity)
             return
+
+
+def _workload_of(gang: Gang) -> Workload | None:
+    """Return the Workload that the pods of a gang name: our leader's events are about it."""
+    keys = dict.fromkeys(map(gang.index.workload_of, gang.pods))
+    return next(filter(None, map(gang.index.workloads.get, keys)), None)

@@ -43,6 +43,7 @@ class Workload(Namespaced):
 
     The `minCount` is None for a group with the basic policy, whose pods don't wait for each other.
     """
+    uid: str = ""
 
 
 def read_workload(obj: JsonMap) -> Workload:
@@ -56,7 +57,7 @@ def read_workload(obj: JsonMap) -> Workload:
         for entry in maps_of(definitions)
         if isinstance(entry.get("name"), str)
     }
-    return Workload(*read_key(obj), groups=groups)
+    return Workload(*read_key(obj), groups=groups, uid=text_at(obj, "metadata", "uid"))
 
 
 class WorkloadGroup(Namespaced):

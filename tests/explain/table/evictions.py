@@ -19,10 +19,10 @@ def said(message: str, source: str = "kai-scheduler") -> Changes:
     return {"events": (event("uid-group", "Evict", f"Workload {message} ml/x", source),)}
 
 
-def lost(name: str, source: str = "grove-admission") -> Changes:
-    """What our leader says on the set of a gang."""
+def lost(name: str, source: str = "grove-admission", of: str = "uid-set") -> Changes:
+    """What our leader says on the set of a gang, or on another object."""
     words = f"{name} lost its place: Pod x was preempted by workload ml/y."
-    told = event("uid-set", "PlacementLost", words, source)
+    told = event(of, "PlacementLost", words, source)
     return {"events": (told,)}
 
 
