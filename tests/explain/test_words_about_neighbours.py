@@ -18,7 +18,7 @@ from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
-from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
+from tests.explain.fleet import NAMESPACE, NOW, answer, facts, nodes, pod_group, shape
 
 POD = Pod(NAMESPACE, "late-0", "uid-late", shape=shape(1), created=NOW - 900, said_at=NOW - 60)
 
@@ -152,6 +152,21 @@ def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:
     )
     other = replace(pod, unscheduled="0/1 nodes are available: 1 Insufficient cpu.")
     assert "taint" not in asked(other, slices=(part,)).reasons[0].text
+
+
+def test_kai_is_not_restarted_because_of_tainted_devices() -> None:
+    """Our checks don't know about such taints: they may be why KAI can't allocate the claims."""
+    part = ResourceSlice(
+        "gpu.nvidia.com", "n", 1, "n-0", ("gpu-0",), (("gpu-0", "xid=79:NoExecute"),)
+    )
+    said = Said("Other", "cannot allocate all claims", time=NOW - 9)
+    state = {"pod_groups": (pod_group(said=(said,)),)}
+    for slices, is_suspected in (((), True), ((part,), False)):
+        [reason] = answer(facts(**state, slices=slices)).reasons
+        assert ("restart KAI's scheduler" in reason.remedy) == is_suspected
+        assert ("According to our checks it fits" in reason.text) == is_suspected
+        assert ("Devices with a taint: gpu-0" in reason.text) != is_suspected
+        assert reason.who == ("platform" if is_suspected else "you")
 
 
 def test_a_queue_without_a_parent_is_suspected_if_kai_gives_no_cause() -> None:

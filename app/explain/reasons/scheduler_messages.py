@@ -402,7 +402,10 @@ def kai_refuses(gang: Gang) -> Reasons:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         seems = f". According to our checks it fits{f' in {places}' if places else ''}"
     remedy, who = _advice_on(said, gang.namespace)
-    if seems and "cannot allocate all" in said:
+    tainted = _tainted_devices(gang, said)
+    if tainted:  # our checks ignore taints of devices
+        seems = tainted
+    elif seems and "cannot allocate all" in said:
         remedy = (
             f"{remedy} If these devices are free, ask the platform team to restart KAI's"
             " scheduler: its record of claims may be outdated."
@@ -422,7 +425,6 @@ def kai_refuses(gang: Gang) -> Reasons:
     remedy = f"{remedy or NAMED} {again}"
     evidence = Evidence(gang.ref, "KAI's words", one_line(said))
     text = with_age(f"KAI says: {one_line(said)}", time, gang.facts.now)
-    seems = _tainted_devices(gang, said) or seems
     yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, who)
 
 
