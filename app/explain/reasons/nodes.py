@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
-from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected
+from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected, unfit_because
 from app.explain.placing.placements import (
     ANY_POOL,
     EMPTIED,
@@ -210,7 +210,10 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     verb = "is" if len(closed) == 1 else "are"
     number = counted(domain.nodes, "node")
     selection = selection_words(obstacle, obstacle.short)
-    text = f"{len(closed)} of {number} of {domain} {verb} closed: {whys}{selection}"
+    pairs = itertools.product(obstacle.shapes, closed)
+    is_open_to_some = any(not unfit_because(shape, node) for shape, (node, _) in pairs)
+    to = " to some of its pods" if is_open_to_some else ""
+    text = f"{len(closed)} of {number} of {domain} {verb} closed{to}: {whys}{selection}"
 
     cordoned = [node.name for node, why in closed if why == CORDONED]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
