@@ -8,8 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.reasons.table import RULES
+from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart
+from app.facts.identity import Place, Ref
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Taint, Toleration
 from app.facts.kubernetes.workload import Workload, read_workload_group
 from tests.explain import fleet
 from tests.explain.fleet import (
@@ -23,23 +27,23 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
-from tests.explain.table.creation import MADE
+from tests.explain.table.creation import MADE, OF_WORKLOAD
 from tests.explain.table.devices import DEVICES
-from tests.explain.table.evictions import STALE
+from tests.explain.table.evictions import STALE, lost
 from tests.explain.table.gates import GATES
-from tests.explain.table.gpu_sharing import SHARING
+from tests.explain.table.gpu_sharing import SHARING, evicted
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.pod_starts import STARTING
 from tests.explain.table.queue_order import LINE
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.recorded import in_full, read
 from tests.explain.table.rejected_constraints import REFUSED
-from tests.explain.table.row import Changes, Row, changed
+from tests.explain.table.row import Changes, Row, changed, event
 from tests.explain.table.scaling import SCALING
 from tests.explain.table.severities import severity_of
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
-from tests.explain.table.words import WORDS
+from tests.explain.table.words import WAIT_FOR_EACH_OTHER, WORDS
 
 ROWS = (
     *LINE,
@@ -96,6 +100,98 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
 def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
     reasons = answer(facts(**{**start(dialect), **row.miss})).reasons
     assert row.id not in {reason.id for reason in reasons}
+
+
+def test_the_reason_of_a_workload_without_pods() -> None:
+    row, train = OF_WORKLOAD, Ref("Workload", NAMESPACE, "train")
+    [reason] = answer(facts(**row.hit), train).reasons
+    assert (reason.id, reason.text, reason.who) == (row.id, row.text, row.who)
+    assert reason.remedy == (
+        "Find out why the owner of the Workload creates no pods: check its status, and the"
+        " namespace's ResourceQuota"
+    )
+    assert row.id not in {reason.id for reason in answer(facts(**row.miss), train).reasons}
+
+
+@pytest.mark.parametrize(("of", "told"), [("uid-train", True), ("uid-another", False)])
+def test_our_leaders_event_about_a_workload_says_that_its_gang_was_evicted(
+    of: str, told: bool
+) -> None:
+    """Our leader writes it about the Workload, because there is no PodCliqueSet."""
+    snapshot = facts(
+        sets=(),
+        gangs=(),
+        cliques=(),
+        pods=tuple(replace(pod, place=Place(), workload="train") for pod in pods()),
+        pod_groups=(fleet.pod_group(owners=(), uid="uid-new"),),
+        workloads=(Workload(NAMESPACE, "train", {"ring": 4}, uid="uid-train"),),
+        **lost(f"{NAMESPACE}/{GANG}", of=of),
+    )
+    reasons = answer(snapshot, Ref("Workload", NAMESPACE, "train")).reasons
+    assert ("PlacementLost" in {reason.id for reason in reasons}) == told
+
+
+def test_a_deadlock_of_one_compute_domain_hides_no_other_one() -> None:
+    """The first pod waits for another ComputeDomain than the rest of the gang."""
+    state = WAIT_FOR_EACH_OTHER
+    [stored] = state["compute_domains"]
+    other = replace(stored, name="other", uid="uid-other", number=0, template="other", nodes=())
+    first, *rest = state["pods"]
+    template = replace(state["claim_templates"][0], name="other")
+    snapshot = facts(
+        **{
+            **state,
+            "pods": (replace(first, claims=(PodClaim("mnnvl", "made", "other"),)), *rest),
+            "compute_domains": (stored, other),
+            "claims": (*state["claims"], replace(state["claims"][0], name="made")),
+            "claim_templates": (*state["claim_templates"], template),
+        }
+    )
+    texts = {reason.id: reason.text for reason in answer(snapshot).reasons}
+    assert texts["DomainDeadlock"].startswith("Deadlock: ComputeDomain llm-0-cd ")
+    assert texts["DomainNotReady"].startswith("ComputeDomain other: 0 of 1 node is ready")
+
+
+def test_a_reservation_of_a_gpu_that_is_evicted_hides_no_failed_binding_of_other_pods() -> None:
+    state = evicted()
+    whole = replace(state["pods"][0], shape=fleet.shape(1))
+    shares = state["pods"][1]
+    for pod in (whole, shares):
+        failed = event(pod.uid, "BindingError", "no device")
+        changes = {**state, "pods": (whole, *state["pods"][1:]), "events": (failed,)}
+        ids = {reason.id for reason in answer(facts(**changes)).reasons}
+        assert "ReservationEvicted" in ids
+        assert ("BindingFailed" in ids) == (pod is whole)
+
+
+def test_a_minimum_that_is_impossible_hides_no_missing_pod_of_another_part() -> None:
+    router = replace(fleet.cliques()[0], replicas=0)
+    snapshot = facts(cliques=(router, fleet.cliques()[1]), pods=pods()[1:-1])
+    texts = {reason.id: reason.text for reason in answer(snapshot).reasons}
+    assert texts["MinAboveReplicas"].startswith(f"{fleet.ROUTER} needs 1, but at most 0 can exist")
+    assert texts["GangIncomplete"] == f"2 of 4 pods exist; {fleet.WORKERS} lacks 1"
+
+
+def test_nodes_that_only_some_pods_may_use_are_closed_to_some_pods() -> None:
+    """The router tolerates the taint of a free zone, and the workers don't."""
+    taint = Taint("dedicated", "", "NoSchedule")
+    router = Toleration("dedicated", "Exists", "", "")
+    free = ("rack-b1", "rack-b2")
+    names = tuple(node.name for node in fleet.nodes() if node.labels.get(fleet.RACK) in free)
+    told = replace(fleet.gang().groups[0], told=SchedulerConstraint())
+    own = tuple(
+        replace(pod, shape=replace(pod.shape, tolerations=(router,) * (position == 0)))
+        for position, pod in enumerate(pods())
+    )
+    for count, words in ((1, "closed to some of its pods: "), (0, "closed: ")):
+        snapshot = facts(
+            nodes=changed(names, taints=(taint,)),
+            pods=(*own[:count], *pods()[count:], *fleet.fill("rack-a1", "rack-a2")),
+            gangs=(fleet.gang(groups=(told,)),),
+            pod_groups=(),
+        )
+        texts = [reason.text for reason in answer(snapshot).reasons if reason.id == "NodesUnfit"]
+        assert [words in text for text in texts] == [True], texts
 
 
 def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:

@@ -55,6 +55,12 @@ class Standing(Value, dict=True):
         waits = not self.domain.ready and self.domain.number > 0
         return not waits and not self.unready
 
+    @property
+    def is_in_deadlock(self) -> bool:
+        """Do pods wait for the domain while it waits for pods that are gated?"""
+        lacks_nodes = self.domain.number > len(self.nodes)
+        return not self.is_ready and lacks_nodes and bool(self.gated and self.starting)
+
 
 def standing(index: Index, domain: ComputeDomain) -> Standing:
     """Return a ComputeDomain with its pods and the state of their nodes."""
@@ -76,10 +82,10 @@ def domain_deadlock(gang: Gang) -> Reasons:
     """Report that pods wait for their ComputeDomain, which waits for pods that are still gated."""
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
+        if not known.is_in_deadlock:
+            continue
         gated = known.gated
         starting = known.starting
-        if known.is_ready or not gated or not starting or domain.number <= len(known.nodes):
-            continue
         text = (
             f"Deadlock: ComputeDomain {domain.name} requires {counted(domain.number, 'node')}"
             f" (numNodes), but {len(gated)} of its {counted(known.users, 'pod')} are gated until"
@@ -102,7 +108,7 @@ def domain_not_ready(gang: Gang) -> Reasons:
     """
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
-        if known.is_ready or any(domain_deadlock(gang)):
+        if known.is_ready or known.is_in_deadlock:
             continue
         own = [pod for pod in known.starting if pod in gang.pods]
         if own:

@@ -225,10 +225,11 @@ def _short_of_pods(gang: Gang) -> list[Member]:
         return []
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # Grove creates no more pods, for example because the namespace is being deleted.
-    if any(min_above_replicas(gang)):
-        return []  # MinAboveReplicas says why the pods can't exist.
     short = [member for member in gang.members if len(member.pods) < member.minimum]
-    return [member for member in short if member.minimum <= member.replicas] or short
+    possible = [member for member in short if member.minimum <= member.replicas]
+    if any(min_above_replicas(gang)):
+        return possible  # MinAboveReplicas says why the pods of other parts can't exist.
+    return possible or short
 
 
 def _last_errors(members: Iterable[Member], now: float) -> str:

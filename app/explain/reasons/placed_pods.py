@@ -247,9 +247,10 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 def binding_failed(gang: Gang) -> Reasons:
     """Report that KAI chose a node for a pod, but binding it there failed."""
-    if any(reservation_evicted(gang)):
-        return
+    lacks_reservation = any(reservation_evicted(gang))
     for pod in gang.waiting:
+        if lacks_reservation and pod.shape.part:
+            continue  # ReservationEvicted says why pods that share GPUs are not bound
         events = (
             e
             for e in gang.index.events_about(pod.namespace, pod.uid)
