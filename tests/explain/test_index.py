@@ -21,7 +21,13 @@ from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
 from app.explain.state.lookup import GroupedBy, change
 from app.explain.state.snapshot import Snapshot
+from app.facts.grove.podclique import PodClique
+from app.facts.grove.podgang import PodGang
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.event import read_event
+from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
@@ -244,3 +250,41 @@ def test_pods_of_a_clique_are_in_order_whether_labelled_or_owned() -> None:
     index = Index(facts(pods=(*others, stranger, owned)))
     found = index.pods_of_clique(NAMESPACE, fleet.WORKERS)
     assert [pod.name for pod in found] == [f"{fleet.WORKERS}-{number}" for number in range(3)]
+
+
+def test_objects_of_an_owner_are_in_its_namespace() -> None:
+    """Anybody may write the uid of any object into an owner reference."""
+    clique = PodClique(NAMESPACE, "serve-0-decode", uid="c")
+    gang = PodGang(NAMESPACE, "serve-0", uid="g")
+    index = Index(
+        Snapshot(
+            gangs=(gang,),
+            cliques=(clique,),
+            pods=(Pod("attacker", "p", owner="c"), Pod(NAMESPACE, "q", owner="c")),
+            pod_groups=(KaiPodGroup("attacker", "pg", owners=("g",)),),
+            kueue_workloads=(KueueWorkload("attacker", "w", owners=("g",)),),
+        )
+    )
+    assert [pod.name for pod in index.pods_of_clique(*clique.key)] == ["q"]
+    assert index.pod_group_of(gang, ()) is None
+    assert not index.kueue_of_owner.get((NAMESPACE, "g"))
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "counts_for"),
+    [
+        pytest.param("inference", "inference", "inference", id="about an object next to it"),
+        pytest.param("attacker", "inference", "attacker", id="about an object elsewhere"),
+        pytest.param("attacker", None, "attacker", id="about a cluster-scoped object, elsewhere"),
+        pytest.param("default", None, "", id="about a cluster-scoped object"),
+        pytest.param(None, "inference", "inference", id="without a namespace, in a file"),
+    ],
+)
+def test_an_event_counts_only_in_its_namespace(
+    own: str | None, named: str | None, counts_for: str
+) -> None:
+    about = {"kind": "Pod", "namespace": named, "name": "p", "uid": "u"}
+    told = read_event({"metadata": {"namespace": own}, "regarding": about})
+    index = Index(Snapshot(events=(told,)))
+    spaces = ("", "inference", "attacker")
+    assert [space for space in spaces if index.events_about(space, "u")] == [counts_for]

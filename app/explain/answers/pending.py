@@ -68,12 +68,13 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
     They are sorted, and from all namespaces if there are no `namespaces`.
     """
-    gangs = {gang.uid for gang in index.facts.gangs if gang.uid}
+    gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
     refs += [
         group.ref
         for group in index.facts.pod_groups
-        if not gangs.intersection(group.owners) and _stands_alone(index, group)
+        if gangs.isdisjoint((group.namespace, uid) for uid in group.owners)
+        and _stands_alone(index, group)
     ]
     return sorted(ref for ref in refs if not namespaces or ref.namespace in namespaces)
 

@@ -95,10 +95,11 @@ def _waiters(index: Index) -> Iterator[Waiter]:
     They have a PodGroup, and enough pods without scheduling gates for their minimum. Gangs that KAI
     has given up are left out.
     """
-    owners = {gang.uid: gang for gang in index.facts.gangs}
+    owners = {(gang.namespace, gang.uid): gang for gang in index.facts.gangs if gang.uid}
     keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
     for group in filter(None, map(index.pod_groups.get, sorted(keys))):
-        owner = next(filter(None, map(owners.get, filter(None, group.owners))), None)
+        of_group = (owners.get((group.namespace, uid)) for uid in group.owners)
+        owner = next(filter(None, of_group), None)
         gang = gang_of(index, owner) if owner else gang_of_pod_group(index, group)
         gang = replace(gang, whole=_with_nodes(gang.whole, {}))
         if gang.whole.is_ready and gang.demand.count and not group.given_up:

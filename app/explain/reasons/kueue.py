@@ -179,7 +179,7 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
         yield from index.kueue_of_controller.get(gang.ref, ())
     uids = [known.uid for known in (gang.pod_gang, gang.pod_group, gang.pcs) if known]
     for uid in dict.fromkeys([*uids, *(uid for pod in pods for uid in (pod.uid, pod.owner))]):
-        yield from index.kueue_of_owner.get(uid, ()) if uid else ()
+        yield from index.kueue_of_owner.get((gang.namespace, uid), ())
 
     if own := index.kueue_workloads.get(gang.ref.key):
         yield own

@@ -33,7 +33,7 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.facts.grove.topology import HOSTNAME_KEY
-from app.facts.identity import Ref
+from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import RUNS, Pod
 
 MOST_STARTING = 60.0
@@ -247,10 +247,11 @@ def _is_replaced(gang: Gang, failed: Pod) -> bool:
 
 
 def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
-    def look() -> Mapping[str, Sequence[Pod]]:
-        return by_key((pod.owner, pod) for pod in gang.facts.pods)
+    def look() -> Mapping[Key, Sequence[Pod]]:
+        return by_key(((pod.namespace, pod.owner), pod) for pod in gang.facts.pods)
 
-    return gang.index.remembered("pods by owner", look, ["pods"]).get(owner, ())
+    of_owner = gang.index.remembered("pods by owner", look, ["pods"])
+    return of_owner.get((gang.namespace, owner), ())
 
 
 _FAILED_BEFORE = 3600.0

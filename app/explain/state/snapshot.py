@@ -171,8 +171,10 @@ class Belongings:
     _pods_of_clique = GroupedBy[Key, Pod](
         "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
     )
-    _pods_of_owner = GroupedBy[str, Pod](
-        "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
+    _pods_of_owner = GroupedBy[Key, Pod](
+        "pods",
+        lambda pod: _key(pod.namespace, "" if pod.place.clique else pod.owner),
+        key_of,
     )
     pods_of_group = PODS_OF_GROUP
     """The pods by the annotation that names their KAI PodGroup."""
@@ -183,10 +185,12 @@ class Belongings:
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
         key_of,
     )
-    kueue_of_owner = GroupedBy[str, KueueWorkload](
-        "kueue_workloads", lambda workload: workload.owners, key_of
+    kueue_of_owner = GroupedBy[Key, KueueWorkload](
+        "kueue_workloads",
+        lambda workload: [(workload.namespace, uid) for uid in workload.owners if uid],
+        key_of,
     )
-    """Kueue's Workloads by the uid of their owner."""
+    """Kueue's Workloads by the namespace and uid of their owner."""
     kueue_of_controller = GroupedBy[Ref, KueueWorkload](
         "kueue_workloads",
         lambda workload: [workload.controller] if workload.controller else (),
@@ -197,10 +201,10 @@ class Belongings:
     """Kueue's Workloads by the object that they were created for, as far as their names tell."""
     events = GroupedBy[Key, Event](
         "events",
-        lambda event: [(event.about.namespace, event.uid)] if event.uid else (),
+        lambda event: _key(event.namespace or event.about.namespace, event.uid),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
-    """The events by namespace and uid of their object, newest first. See `events_about`."""
+    """The events by their namespace and the uid of their object, newest first."""
     pods_on = PODS_ON
     """The pods by node name, without finished pods."""
     _terminating_on = GroupedBy[str, Pod](
@@ -216,16 +220,17 @@ class Belongings:
     def events_about(self, namespace: str, uid: str) -> Sequence[Event]:
         """Return the events about an object, newest first.
 
-        Events that name another namespace for the object are left out, even if they have its uid.
-        Events that name no namespace count only if there are no others.
+        Events of other namespaces are left out, even if they have its uid. Events about
+        cluster-scoped objects are in the namespace default. Events without a namespace, as in
+        files, count only if there are no others.
         """
-        return self.events.get((namespace, uid)) or self.events.get(("", uid), ())
+        return self.events.get((namespace or "default", uid)) or self.events.get(("", uid), ())
 
     def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
         """Return the pods whose label names the PodClique, and unlabelled pods that it owns."""
         labelled = self._pods_of_clique.get((namespace, name), ())
         clique = self.cliques.get((namespace, name))
-        owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
+        owned = self._pods_of_owner.get((namespace, clique.uid), ()) if clique else ()
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
     def map_of(self, gang: PodGang) -> PodGangMap | None:
@@ -242,10 +247,10 @@ class Belongings:
         return pod.namespace, pod.workload or (group.workload if group else "")
 
     @cached_property
-    def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
-        """The KAI PodGroups by the uids of their owners."""
+    def _group_of_owner(self) -> Mapping[Key, KaiPodGroup]:
+        """The KAI PodGroups by the namespace and uid of their owners."""
         return {
-            uid: group
+            (group.namespace, uid): group
             for group in sorted(self.facts.pod_groups, key=key_of)
             for uid in group.owners
             if uid
@@ -253,7 +258,7 @@ class Belongings:
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
         """Return the KAI PodGroup that a PodGang owns, or else one that its pods name, or None."""
-        owned = self._group_of_owner.get(gang.uid) if gang.uid else None
+        owned = self._group_of_owner.get((gang.namespace, gang.uid))
         named = (
             self.pod_groups.get((gang.namespace, name))
             for name in sorted({pod.group for pod in pods})

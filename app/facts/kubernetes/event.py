@@ -23,6 +23,8 @@ class Event(Value):
     """Is its type Warning?"""
     first: float | None = None
     """When it was first seen."""
+    namespace: str = ""
+    """Its own namespace, or "" in a file that does not say."""
 
 
 def read_event(obj: JsonMap) -> Event:
@@ -48,4 +50,5 @@ def read_event(obj: JsonMap) -> Event:
         ),
         warns=obj.get("type") == "Warning",
         first=next(filter(None, map(seconds_since_1970, begin)), None),
+        namespace=interned(map_at(obj, "metadata").get("namespace")),
     )
