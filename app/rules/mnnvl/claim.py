@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.facts.grove.podcliqueset import (
     NO_ANNOTATIONS,
+    Clique,
     MnnvlAnnotations,
     PodCliqueSet,
     ScalingGroup,
@@ -269,16 +270,19 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
 
 
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
-    """Return the number of pods that may share the claim of `plan`, with or without GPUs.
+    """Return the number of pods that may share the claim of `plan`.
 
-    With scope `replica`, these are the pods of all cliques outside of scaling groups, of the
-    clique's own group, and of the other groups with MNNVL in this scope.
+    Cliques without GPUs have no claim. With scope `replica`, these are the pods of all cliques
+    outside of scaling groups, of the clique's own group, and of the other groups with MNNVL in this
+    scope.
     """
     if plan.scope == "clique":
         return replicas
 
     own_group = plan.member.place.group
-    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
+    replicas_of = {
+        clique.name: clique.replicas for clique in pcs.cliques if _may_share(clique, plan.scope)
+    }
     if plan.scope == "scalingGroupReplica":
         group = pcs.group_of(own_group)
         return 0 if group is None else _pods_in(group, replicas_of)
@@ -294,6 +298,12 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
             pods += _pods_in(group, replicas_of) * group.replicas
 
     return pods + sum(in_no_group.values())
+
+
+def _may_share(clique: Clique, scope: str) -> bool:
+    """Return whether a clique requests GPUs, and its own annotations allow a claim of `scope`."""
+    own = clique.mnnvl
+    return clique.has_gpus and not own.refuses and own.scope in (None, scope)
 
 
 def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:

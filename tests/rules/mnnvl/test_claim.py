@@ -491,15 +491,22 @@ def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations)
     `annotations` are those of the set (`mnnvl`) and of the group (`pool`).
     """
     cliques = (
-        Clique("worker", replicas),
-        Clique("leader", 1),
-        Clique("pooled", replicas),
+        Clique("worker", replicas, requests=GPUS),
+        Clique("leader", 1, requests=GPUS),
+        Clique("pooled", replicas, requests=GPUS),
     )
     mnnvl, of_group = (annotations.get(name, NO_ANNOTATIONS) for name in ("mnnvl", "pool"))
     pool = ScalingGroup("pool", ("pooled",), mnnvl=of_group, replicas=group_replicas)
     return PodCliqueSet("ns", "pcs", "u", 1, cliques=cliques, groups=(pool,), mnnvl=mnnvl)
 
 
+def pcs_with(clique: Clique) -> PodCliqueSet:
+    """A set without groups that also has this clique."""
+    made = pcs(1)
+    return replace(made, groups=(), cliques=(*made.cliques[:1], clique))
+
+
+GPUS = (("nvidia.com/gpu", 8000),)
 ENABLED = MnnvlAnnotations("true")
 NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
 
@@ -577,6 +584,23 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
             "shared",
             None,
             id="a group of a set without groups",
+        ),
+        pytest.param(
+            clique(), pcs_with(Clique("frontend", 300)), "shared", None, id="a clique without GPUs"
+        ),
+        pytest.param(
+            clique(),
+            pcs_with(Clique("other", 300, requests=GPUS, mnnvl=MnnvlAnnotations("false"))),
+            "shared",
+            None,
+            id="a clique that opts out",
+        ),
+        pytest.param(
+            clique(),
+            pcs_with(Clique("other", 300, requests=GPUS, mnnvl=MnnvlAnnotations(scope="clique"))),
+            "shared",
+            None,
+            id="a clique of another scope",
         ),
         pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
     ],
