@@ -29,6 +29,7 @@ from app.objects.resource import JOB, Resource
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_at, text_at
 
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+SET_SUBGROUP = "leaderworkerset.sigs.k8s.io/subgroup-index"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -150,7 +151,7 @@ _LABELLED = (
             UnitScope(
                 "subgroup",
                 "lwssub",
-                (SET_GROUP, "leaderworkerset.sigs.k8s.io/subgroup-index"),
+                (SET_GROUP, SET_SUBGROUP),
             ),
         ),
         _has_group,

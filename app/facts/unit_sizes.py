@@ -4,6 +4,7 @@ Only Pods whose template requests MNNVL and GPUs count, because each of them nee
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 from app.base.value import Value
 from app.facts.kinds import (
@@ -14,7 +15,7 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_ENABLED
-from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, NamedOwner, UnitSize
+from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, SET_SUBGROUP, NamedOwner, UnitSize
 from app.objects.resource import JOB
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, maps_at, text_at
 
@@ -60,14 +61,46 @@ def _asks(template: JsonMap) -> bool:
 
 def _of_groups(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
     inner = map_at(spec, "leaderWorkerTemplate")
-    size = int_of(inner.get("size"), 1)
-    if scope == "subgroup":
-        size = int_of(map_at(inner, "subGroupPolicy").get("subGroupSize"), size)
-    leader = map_at(inner, "leaderTemplate")
-    if leader:
+    workers = map_at(inner, "workerTemplate")
+    leader = map_at(inner, "leaderTemplate") or workers
+    if scope == "group":
         yield PodsOfTemplate(leader, 1)
-        size -= 1
-    yield PodsOfTemplate(map_at(inner, "workerTemplate"), size)
+        yield PodsOfTemplate(workers, int_of(inner.get("size"), 1) - 1)
+        return
+
+    subgroups = _read_subgroups(inner)
+    first = {SET_SUBGROUP: "0"}
+    yield PodsOfTemplate(workers, subgroups.size)
+    if subgroups.leader != "excluded":
+        yield PodsOfTemplate(leader, 1, first)
+    if subgroups.leader == "instead":
+        yield PodsOfTemplate(workers, -1, first)
+
+
+class _Subgroups(Value):
+    """The subgroups of each replica of a LeaderWorkerSet."""
+
+    number: int
+    size: int
+    """The number of Pods in each, without an extra leader."""
+    leader: Literal["instead", "extra", "excluded"]
+    """Whether the leader is in the first one instead of a worker, is an extra Pod there, or not."""
+
+
+def _read_subgroups(inner: JsonMap) -> _Subgroups:
+    """Read the subgroups in `spec.leaderWorkerTemplate`.
+
+    Source: `getSubGroupIndex` in
+    https://github.com/kubernetes-sigs/lws/blob/004be7ed/pkg/webhooks/pod_webhook.go
+    """
+    policy = map_at(inner, "subGroupPolicy")
+    pods = int_of(inner.get("size"), 1)
+    size = max(1, int_of(policy.get("subGroupSize"), pods))
+    if policy.get("subGroupPolicyType") == "LeaderExcluded":
+        return _Subgroups((pods - 1) // size, size, "excluded")
+    if policy and (pods - 1) % size == 0:
+        return _Subgroups((pods - 1) // size, size, "extra")
+    return _Subgroups(pods // size, size, "instead")
 
 
 def _of_job_set(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
@@ -115,7 +148,10 @@ def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
     In the scope `job` of a JobSet, only the units of the same replicatedJob are counted.
     """
     if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
-        return int_of(spec.get("replicas"), 1)
+        number = 1
+        if scope == "subgroup":
+            number = _read_subgroups(map_at(spec, "leaderWorkerTemplate")).number
+        return int_of(spec.get("replicas"), 1) * number
     if JOB_SET.kind in owner.kind.resource_kinds and scope == "job":
         return sum(
             int_of(job.get("replicas"), 1)

@@ -9,6 +9,7 @@ from app.facts.unit_sizes import size_of_unit
 
 BY_TITLE = {kind.title: kind for kind in OWNER_KINDS}
 GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+INDEX_OF_SUB = "leaderworkerset.sigs.k8s.io/subgroup-index"
 JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX = "jobset.sigs.k8s.io/job-index"
 RAY = "ray.io/group"
@@ -30,6 +31,11 @@ CPU = template(gpus=0)
 def lws(size: int, leader: Any = None, **spec: Any) -> dict[str, Any]:
     inner = {"size": size, "workerTemplate": ON, **({"leaderTemplate": leader} if leader else {})}
     return {"leaderWorkerTemplate": {**inner, **spec.pop("inner", {})}, **spec}
+
+
+def subgroups(size: int, of: int, leader: Any = None, **policy: Any) -> dict[str, Any]:
+    """Return two replicas with subgroups of `of` Pods."""
+    return lws(size, leader, replicas=2, inner={"subGroupPolicy": {"subGroupSize": of, **policy}})
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -66,8 +72,22 @@ BERT = {
             "subgroup",
             {GROUP: "0"},
             lws(4, inner={"subGroupPolicy": {"subGroupSize": 2}}),
-            (2, 1),
+            (2, 2),
         ),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "0"}, subgroups(8, 4), (4, 4)),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "1"}, subgroups(8, 4), (4, 4)),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "0"}, subgroups(8, 4, CPU), (3, 4)),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "1"}, subgroups(8, 4, CPU), (4, 4)),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "0"}, subgroups(9, 4), (5, 4)),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "1"}, subgroups(9, 4), (4, 4)),
+        (
+            "LeaderWorkerSet",
+            "subgroup",
+            {INDEX_OF_SUB: "0"},
+            subgroups(9, 4, subGroupPolicyType="LeaderExcluded"),
+            (4, 4),
+        ),
+        ("LeaderWorkerSet", "subgroup", {INDEX_OF_SUB: "0"}, subgroups(8, 0), (2, 14)),
         ("JobSet", "set", {}, JOBS, (7, 1)),
         ("JobSet", "replicatedJob", {JOB: "a"}, JOBS, (6, 1)),
         ("JobSet", "job", {JOB: "a", INDEX: "0"}, JOBS, (3, 2)),
