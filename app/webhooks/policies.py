@@ -21,6 +21,7 @@ import yaml
 
 from app.base.value import Value
 from app.config.schema import Configuration
+from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.shape import Object
 from app.webhooks.configurations import EXEMPT_NAMESPACE, NAME
@@ -72,8 +73,9 @@ _TOO_DEAR = "comparing all pairs would exceed the cost limit of the API server"
 UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
-        "PodCliqueSets with more than 400 cliques and scaling groups",
-        "comparing them would exceed the cost limit of the API server",
+        f"PodCliqueSets with more than {MOST_PARTS} cliques and scaling groups",
+        "this limit protects the server, and comparing more than 400 would exceed the cost limit of"
+        " the API server",
     ),
     Uncovered(
         "/validate/podcliqueset",

@@ -11,6 +11,7 @@ import yaml
 
 from app.cli import main
 from app.config.schema import Configuration
+from app.facts.grove.podcliqueset import MOST_PARTS
 from app.webhooks.policies import PATHS, SUFFIX, UNCOVERED, admission_policies
 from app.webhooks.registry import WEBHOOKS
 from scripts.apiserver.admission.policies import findings_of
@@ -51,6 +52,11 @@ def test_each_policy_has_a_binding_and_every_object_our_labels() -> None:
     assert names[::2] == names[1::2]
     assert len(set(names)) == len(names) / 2
     assert [obj["spec"]["policyName"] for obj in objects[1::2]] == names[::2]
+
+
+def test_the_uncovered_sets_are_those_above_the_limit_of_the_webhook() -> None:
+    above = [row.what for row in UNCOVERED if "cliques and scaling groups" in row.what]
+    assert above == [f"PodCliqueSets with more than {MOST_PARTS} cliques and scaling groups"]
 
 
 def test_every_webhook_has_a_policy_or_the_reason_why_it_has_none() -> None:
