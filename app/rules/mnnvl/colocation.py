@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from app.base.value import Value
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.gpus import gpus_of_pod
-from app.facts.kubernetes.selectors import node_selector, required_affinity
+from app.facts.kubernetes.selectors import Term, node_selector, required_affinity
 from app.facts.labels import NVLINK_DOMAIN, POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 from app.facts.unit_owners import OWNER_KINDS, UnitSize
 from app.objects.names import label_key_problem
@@ -94,9 +94,7 @@ def read_bounds(
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")
     levels = _topology_keys(affinity, "podAffinity")
-    for term in (node_selector(spec), *required_affinity(spec)):
-        chosen = {wish.key for wish in term if wish.operator == "In" and len(wish.values) == 1}
-        levels |= chosen & {NVLINK_DOMAIN, HOSTNAME_KEY}
+    levels |= {key for key, _ in _chosen_values(spec)} & {NVLINK_DOMAIN, HOSTNAME_KEY}
 
     together = {
         key: text_at(annotations_of(obj), key)
@@ -128,6 +126,23 @@ def read_bounds(
         group=group,
         size=size,
     )
+
+
+def _chosen_values(spec: JsonMap) -> set[tuple[str, str]]:
+    """Return the labels, with their values, of all nodes that meet a pod spec.
+
+    A node must meet the nodeSelector and one term of the affinity.
+    """
+    terms = [_in_term(term) for term in required_affinity(spec) if term]
+    return _in_term(node_selector(spec)).union(set.intersection(*terms) if terms else ())
+
+
+def _in_term(term: Term) -> set[tuple[str, str]]:
+    return {
+        (wish.key, wish.values[0])
+        for wish in term
+        if wish.operator == "In" and len(wish.values) == 1
+    }
 
 
 def _topology_keys(affinity: JsonMap, name: str) -> set[str]:

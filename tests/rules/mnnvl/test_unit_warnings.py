@@ -266,3 +266,24 @@ def test_what_no_node_label_can_be_called_keeps_no_pods_together(key: str) -> No
     """An annotation in a review may have megabytes, which would stay in the results about nodes."""
     obj = worker(annotations={REQUIRED: key}, affinity=affinity("podAffinity", key, "k/rack"))
     assert read_bounds(obj, above(obj)).levels == {"k/rack"}
+
+
+A, B = ({"key": CLIQUE, "operator": "In", "values": [name]} for name in ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("terms", "selector", "kept"),
+    [
+        pytest.param([[A]], {}, True, id="one domain"),
+        pytest.param([[A], [B]], {}, False, id="either of two"),
+        pytest.param([[A], [A]], {}, True, id="the same one twice"),
+        pytest.param([[A], [{"key": "gpu", "operator": "Exists"}]], {}, False, id="it or others"),
+        pytest.param([[A], []], {}, True, id="a term without requirements, which no node meets"),
+        pytest.param([[A], [B]], {CLIQUE: "a"}, True, id="the nodeSelector chooses"),
+    ],
+)
+def test_a_selected_domain_keeps_pods_together(terms: Any, selector: Any, kept: bool) -> None:
+    selected = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": selected}
+    obj = worker(affinity={"nodeAffinity": required}, nodeSelector=selector)
+    assert (CLIQUE in read_bounds(obj, above(obj)).levels) is kept
