@@ -217,12 +217,13 @@ class PodCliqueSet(Namespaced, Constrained):
 
     @property
     def names_pack(self) -> bool:
-        """Whether a constraint names a topology, or a level that no packDomain has.
+        """Whether a constraint has a topologyName, or a level in `pack`.
 
-        Only the dialect `bindings` has such fields. Fields that no known dialect has, such as a
-        misspelt packDomain, don't count.
+        The dialect `bindings` was the first with these fields. Fields that no known dialect has,
+        such as a misspelt packDomain, don't count.
         """
-        return bool(self.topology_name or self.levels - self.domains)
+        own = [part.constraint for part in self._parts]
+        return any(each.topology_name or each.pack_required or each.preferred for each in own)
 
     @property
     def topology_name(self) -> str:

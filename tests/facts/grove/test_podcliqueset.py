@@ -78,3 +78,20 @@ def test_a_set_is_read_whole() -> None:
 )
 def test_what_has_another_shape_counts_as_absent(obj: Any) -> None:
     assert read_pod_clique_set(obj) == PodCliqueSet()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "names"),
+    [
+        ({"packDomain": "rack"}, False),
+        ({"packDomian": "rack"}, False),
+        ({"topologyName": "gb200"}, True),
+        ({"pack": {"required": "rack"}}, True),
+        ({"packDomain": "rack", "pack": {"required": "rack"}}, True),
+        ({"packDomain": "rack", "pack": {"preferred": "rack"}}, True),
+    ],
+)
+def test_a_set_with_a_field_of_bindings_is_one_of_theirs(constraint: Any, names: bool) -> None:
+    clique = {"name": "w", "topologyConstraint": constraint}
+    obj = {"metadata": {"name": "a"}, "spec": {"template": {"cliques": [clique]}}}
+    assert read_pod_clique_set(obj).names_pack is names
