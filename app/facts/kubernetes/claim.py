@@ -248,9 +248,14 @@ def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
 
 
 def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the number of GPUs in the slices of one node, without slices of older generations."""
-    latest = max((part.generation for part in slices), default=0)
-    return sum(part.count for part in slices if part.generation == latest)
+    """Return the number of GPUs in the slices of one node.
+
+    Each pool counts with its newest generation.
+    """
+    latest: dict[str, int] = {}
+    for part in slices:
+        latest[part.pool] = max(part.generation, latest.get(part.pool, part.generation))
+    return sum(part.count for part in slices if part.generation == latest[part.pool])
 
 
 def _gpus(spec: JsonMap) -> Iterator[str]:
