@@ -242,7 +242,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
-            'controlled by an object other than PodGang "train-0", which uses it',
+            'owned by an object other than PodGang "train-0", which uses it',
             id="somebody else's",
         ),
     ],

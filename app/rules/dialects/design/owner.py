@@ -85,9 +85,10 @@ class PodGangOwns(OwnerRule):
                 message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
             )
         if state == "foreign":
-            message = f'controlled by an object other than PodGang "{gang.name}", which uses it'
+            message = f'owned by an object other than PodGang "{gang.name}", which uses it'
             return OwnershipProblem(
-                message, "Remove the controller in its ownerReferences that is not its PodGang."
+                message,
+                "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet.",
             )
         return None
 

@@ -23,6 +23,10 @@ OWNED = MnnvlResource(
     PLACE,
     (OwnerRef("PodGang", "train-0", "uid-gang", True),),
 )
+FOREIGN = OwnershipProblem(
+    'owned by an object other than PodGang "train-0", which uses it',
+    "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet.",
+)
 BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
 
 
@@ -47,11 +51,15 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             replace(OWNED, owners=(OwnerRef("Job", "j", "uid-j", True),)),
             GANG,
             True,
-            OwnershipProblem(
-                'controlled by an object other than PodGang "train-0", which uses it',
-                "Remove the controller in its ownerReferences that is not its PodGang.",
-            ),
+            FOREIGN,
             id="foreign",
+        ),
+        pytest.param(
+            replace(OWNED, owners=(OwnerRef("Job", "j", "uid-j"),)),
+            GANG,
+            True,
+            FOREIGN,
+            id="foreign, and not its controller",
         ),
         pytest.param(
             OWNED,
