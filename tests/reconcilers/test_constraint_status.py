@@ -17,7 +17,7 @@ from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Unavailable
 from app.kube.store import WatchStore
 from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.dialects.bindings import BINDINGS
-from app.rules.dialects.design import DESIGN
+from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
 from tests.builders import managed, pod_clique_set
 from tests.kube.memory.client import MemoryClient
@@ -237,3 +237,10 @@ async def test_where_grove_has_its_own_condition_none_is_written_and_a_former_on
     assert system.status() == {"conditions": [THEIRS], "replicas": 3}
     system.relist()
     assert await system.step() == []
+
+
+async def test_without_a_topology_api_the_condition_is_written() -> None:
+    system = System(None, "zone", [THEIRS])
+    system.seen.speaks = UNSERVED
+    assert await system.step() == ["get", "patch"]
+    assert system.status() == {"conditions": [THEIRS, UNTOLD], "replicas": 3}
