@@ -230,7 +230,7 @@ def search_room(
 def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept: int) -> int:
     """Return how many of the pods fit in one domain if it keeps room for `kept` more pods."""
     more = find_room(topology, asked, answer.pods + kept, answer.gpus)
-    return max((room.pods - kept for room in more.rooms), default=0)
+    return max((room.pods - kept for room in more.rooms if room.pods > kept), default=0)
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:

@@ -210,7 +210,7 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
     if search.most is not None and search.most < answer.pods:
         yield (
             f"with {counted(search.spare, 'node')} of a {answer.level} free (mnnvl.spareNodes), at"
-            f" most {max(search.most, 0)} of these pods fit"
+            f" most {search.most} of these pods fit"
         )
     if search.wider:
         yield room_text(search.wider)
