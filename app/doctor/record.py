@@ -209,6 +209,7 @@ _OF_GROVE: _Fields = {
 _METADATA: _Fields = {
     **dict.fromkeys(("name", "namespace", "uid", "generation", "resourceVersion"), ...),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp", "finalizers"), ...),
+    "deletionGracePeriodSeconds": ...,
     **dict.fromkeys(("labels", "ownerReferences"), ...),
     "annotations": _annotations,
 }

@@ -70,8 +70,16 @@ def remedy(holder: Pod, *, on: tuple[Node, ...] = (ONE,), waiting: Pod = WAITING
             "Ask the platform team why research/sweep-0 does not end: terminating for 10 minutes"
             " (kubectl describe pod -n research sweep-0)",
         ),
+        (
+            {"deleting": NOW + 20, "grace": 30},
+            "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 seconds)",
+        ),
+        (
+            {"deleting": NOW - 60, "grace": 540},
+            "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 minutes)",
+        ),
     ],
-    ids=["it runs", "a finalizer keeps it", "it does not end"],
+    ids=["it runs", "a finalizer keeps it", "it does not end", "in its grace period", "late"],
 )
 def test_the_remedy_depends_on_whether_the_pod_ends(changes: dict[str, Any], says: str) -> None:
     assert says in remedy(replace(HOLDER, **changes))

@@ -246,7 +246,7 @@ def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[s
     """Return the remedy if all pods that hold the room are terminating, and who can act."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
-    first = min(pod.deleting or 0.0 for pod in ending)
+    first = min(pod.deleted or 0.0 for pod in ending)
     since = ago(now - first) if now > first else "a moment"
     finalizers = sorted({name for pod in ending for name in pod.finalizers})
     if finalizers:
@@ -254,7 +254,7 @@ def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[s
             f"Ask the owner of the finalizer {listed(finalizers)} to remove it from {names},"
             f" terminating for {since}"
         ], "platform"
-    if now - first > _ENDS_WITHIN:
+    if now - min(pod.deleting or 0.0 for pod in ending) > _ENDS_WITHIN:
         does = "does" if len(ending) == 1 else "do"
         return [
             f"Ask the platform team why {names} {does} not end: terminating for {since}"

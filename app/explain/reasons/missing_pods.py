@@ -202,7 +202,7 @@ def _remedy_for_gone(gang: Gang, gone: Sequence[Pod]) -> str:
 
 def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
     """Return the remedy for pods that stay terminating."""
-    since = ago(gang.facts.now - (pods[0].deleting or 0.0))
+    since = ago(gang.facts.now - (pods[0].deleted or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:

@@ -551,7 +551,7 @@ def _ending(obstacle: Obstacle) -> str:
     leaving = obstacle.gang.index.terminating
     if leaving and obstacle.placements.under(SOON).fits:
         names = listed((f"{pod.namespace}/{pod.name}" for pod in leaving), 2)
-        since = [pod.deleting for pod in leaving if pod.deleting is not None]
+        since = [pod.deleted for pod in leaving if pod.deleted is not None]
         now = obstacle.gang.facts.now
         ages = f", terminating for {ago(now - min(since))}" if since and now else ""
         return f"Wait for {counted(leaving, 'terminating pod')} to end ({names}{ages})"

@@ -174,7 +174,7 @@ def claim_held(gang: Gang) -> Reasons:
                 )
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
-                state = f"terminating for {ago(gang.facts.now - pod.deleting)}{finalizers}"
+                state = f"terminating for {ago(gang.facts.now - (pod.deleted or 0.0))}{finalizers}"
                 remedy = "Find out why that pod does not terminate"
                 if pod.finalizers:
                     remedy = f"Ask the owner of the finalizer {listed(pod.finalizers)} to remove it"

@@ -250,7 +250,7 @@ class Pod(Namespaced):
     """The name of its Kubernetes PodGroup (since 1.36)."""
     priority: int = 0
     deleting: float | None = None
-    """When its deletion was requested."""
+    """When it should end or should have ended: the time of its deletion plus its grace period."""
     finalizers: tuple[str, ...] = ()
     created: float | None = None
     """When it was created."""
@@ -299,6 +299,8 @@ class Pod(Namespaced):
 
     It makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once that pod is placed.
     """
+    grace: int = 0
+    """The seconds of its grace period, if it is being deleted."""
 
     @property
     def is_helper(self) -> bool:
@@ -318,6 +320,11 @@ class Pod(Namespaced):
     def is_alive(self) -> bool:
         """Is it neither finished nor being deleted?"""
         return not self.finished and self.deleting is None
+
+    @property
+    def deleted(self) -> float | None:
+        """When its deletion was requested, or None if it was not."""
+        return None if self.deleting is None else self.deleting - self.grace
 
 
 def read_pod(obj: JsonMap) -> Pod:
@@ -381,6 +388,7 @@ def read_pod(obj: JsonMap) -> Pod:
         failure=_failure(status),
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
         scales_for=_scales_for(text_at(metadata, "namespace"), labels),
+        grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
     )
 
 

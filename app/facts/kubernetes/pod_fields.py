@@ -19,6 +19,7 @@ class MetadataForm(TypedDict, total=False):
     finalizers: Any
     creationTimestamp: Any
     deletionTimestamp: Any
+    deletionGracePeriodSeconds: Any
 
 
 class _Container(TypedDict, total=False):
