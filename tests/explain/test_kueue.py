@@ -17,6 +17,7 @@ from app.facts.kubernetes.kueue import (
 from app.facts.labels import KAI_SCHEDULER
 from tests.explain.fleet import NAMESPACE, NOW, WORKERS, answer, facts, gang, nodes, placed
 from tests.explain.table.words import ADMITTED, LATE, NOT_READY, RESERVED, kueue, opened
+from tests.said import Said
 
 WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
 QUEUES = (
@@ -132,11 +133,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("message", "remedy", "who"), CASES, ids=[case[0][:60] for case in CASES])
-def test_each_message_has_a_remedy_with_its_own_values(message: str, remedy: str, who: str) -> None:
+def test_each_message_has_a_remedy_with_its_own_values(
+    message: str, remedy: str, who: str, said: Said
+) -> None:
     found = help_for(Index(facts(kueue_queues=QUEUES)), WORKLOAD, message)
     assert remedy in found.remedy
     assert found.who == who
     assert "{" not in found.remedy
+    said([found.remedy], found.commands)
 
 
 def test_a_queue_that_cannot_be_read_has_no_cluster_queue_of_a_guessed_name() -> None:

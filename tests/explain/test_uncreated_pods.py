@@ -15,6 +15,7 @@ from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import NAMESPACE, NOW
 from tests.explain.test_read import Cluster
+from tests.said import Said
 
 QUOTA = 'pods "x" is forbidden: exceeded quota: team, limited: requests.cpu=64'
 SPACE = NAMESPACE
@@ -89,8 +90,20 @@ def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "helps"),
+    ("words", "helps"),
     [
+        *(
+            (words, "")
+            for words in (
+                "exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9",
+                "maximum cpu usage per Pod is 8",
+                "cpu max limit to request ratio per Container is 2",
+                "limits: must be equal to nvidia.com/gpu request",
+                "pods is forbidden: User x cannot create resource",
+                'pods "a" already exists',
+                'PodGroup "a" is invalid: spec.x: Invalid value',
+            )
+        ),
         ("failed quota: team: must specify limits.cpu", "Set the requests and limits"),
         ('admission webhook "p" denied the request: no', "Change the pod template so that"),
         ('violates PodSecurity "restricted:latest"', "Change the securityContext"),
@@ -101,10 +114,15 @@ def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> Non
         ("something else", "kubectl describe job sweep -n inference"),
     ],
 )
-def test_the_remedy_is_for_what_the_controller_says(said: str, helps: str) -> None:
-    answer = explain(told(refused(of("Job/sweep"), said)), of("Job/sweep"))
+def test_the_remedy_is_for_what_the_controller_says(words: str, helps: str, said: Said) -> None:
+    answer = explain(told(refused(of("Job/sweep"), words)), of("Job/sweep"))
     assert answer
     assert helps in answer.reasons[0].remedy
+    said(
+        line
+        for reason in answer.reasons
+        for line in (f"{reason.id} ({reason.who}): {reason.remedy}", *reason.commands)
+    )
 
 
 def listed(index: Index) -> str:

@@ -19,6 +19,7 @@ from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from tests.explain.fleet import NAMESPACE, NOW, answer, facts, nodes, pod_group, shape
+from tests.said import Said as Recorded
 
 POD = Pod(NAMESPACE, "late-0", "uid-late", shape=shape(1), created=NOW - 900, said_at=NOW - 60)
 
@@ -132,12 +133,34 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand() -> 
             "Ask the platform team to repair the nodes with the taint node.kubernetes.io/not-ready",
             id="nodes that are not ready",
         ),
+        *(
+            pytest.param(words, "", id=words)
+            for words in (
+                "1 node(s) didn't satisfy existing pods anti-affinity rules",
+                "1 node(s) didn't match pod affinity rules",
+                "1 node(s) didn't match pod anti-affinity rules",
+                "1 node(s) didn't match pod topology spread constraints",
+                "1 node(s) didn't have free ports for the requested pod ports",
+                "1 Too many pods",
+                "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu",
+                "1 node(s) were unschedulable",
+                "1 node(s) had no available volume zone",
+                'persistentvolumeclaim "data" not found',
+                "cannot allocate all claims",
+                "queue resource quota insufficient",
+                "running PreFilter plugin x: failed",
+                "something else",
+            )
+        ),
     ],
 )
-def test_what_helps_is_said_for_messages_of_schedulers(words: str, remedy: str) -> None:
+def test_what_helps_is_said_for_messages_of_schedulers(
+    words: str, remedy: str, said: Recorded
+) -> None:
     reasons = asked(replace(POD, unscheduled=f"0/3 nodes are available: {words}.")).reasons
     [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
     assert refuses.remedy.startswith(remedy)
+    said([refuses.remedy], refuses.commands)
 
 
 def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:
