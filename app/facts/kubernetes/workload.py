@@ -57,7 +57,7 @@ def read_workload(obj: JsonMap) -> Workload:
         for entry in maps_of(definitions)
         if isinstance(entry.get("name"), str)
     }
-    return Workload(*read_key(obj), groups=groups, uid=text_at(obj, "metadata", "uid"))
+    return Workload(*read_key(obj), groups=groups, uid=text_at(map_at(obj, "metadata"), "uid"))
 
 
 class WorkloadGroup(Namespaced):

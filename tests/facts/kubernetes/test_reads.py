@@ -12,7 +12,12 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import read_resource_slice
 from app.facts.kubernetes.node import read_node
 from app.facts.kubernetes.pod import RUNS, Pod, Stalled, read_pod
-from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
+from app.facts.kubernetes.workload import (
+    Workload,
+    WorkloadGroup,
+    read_workload,
+    read_workload_group,
+)
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 SKIP = "kai.scheduler/skip-podgrouper"
@@ -234,3 +239,8 @@ def test_the_pod_for_which_a_scaling_pod_requests_a_node_is_kept(
 ) -> None:
     read = read_pod({"metadata": {"name": "p", "namespace": namespace, "labels": labels}})
     assert read.scales_for == kept
+
+
+def test_a_workload_has_its_uid_because_events_are_about_it() -> None:
+    obj = {"metadata": {"namespace": "t", "name": "train", "uid": "uid-train"}, "spec": {}}
+    assert read_workload(obj) == Workload("t", "train", uid="uid-train")
