@@ -246,7 +246,7 @@ def pod_clique_set(fact: SetWithStatus, today: bool = False) -> Object:
             "status": c.status,
             "reason": c.reason,
             "message": c.message,
-            "lastTransitionTime": SOME_TIME,
+            "lastTransitionTime": SOME_TIME if c.since is None else stamp(c.since),
         }
         for c in fact.conditions
     ]

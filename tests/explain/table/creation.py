@@ -19,7 +19,10 @@ from tests.explain.fleet import (
 from tests.explain.table.row import Row
 
 NOTHING = {"pods": (), "cliques": (), "gangs": (), "pod_groups": ()}
-MIGRATES = condition("PodGangMigrationInProgress", "True", "LegacyPodGangsPendingMigration")
+MIGRATES = replace(
+    condition("PodGangMigrationInProgress", "True", "LegacyPodGangsPendingMigration"),
+    since=NOW - 60,
+)
 STRANDED = tuple(replace(pod, place=replace(pod.place, podgang="llm-0-9")) for pod in pods())
 KAI = frozenset({"pod_groups", "queues", "kai_topologies"})
 ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
