@@ -63,7 +63,7 @@ QUESTIONS = (
     Question(
         "everything is denied by NetworkPolicies: which ports",
         (INSTALL, "networks.md", "#networkpolicies"),
-        "It listens on two ports",
+        "The server listens on two ports",
     ),
     # incident
     Question(

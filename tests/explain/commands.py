@@ -25,7 +25,7 @@ from app.kube.api import ObjectRef
 from app.objects.resource import Resource, built_in
 from tests.explain import fleet
 
-WRITES = ("label", "annotate", "patch", "delete", "taint", "uncordon")
+WRITES = ("label", "annotate", "patch", "delete", "taint", "cordon", "uncordon")
 READS = ("get", "describe", "logs")
 UNREAD = (
     *(
@@ -45,7 +45,7 @@ OTHERS = (*KUEUE, *UNREAD, RESOURCE_QUOTA, RAY_JOB, RAY_SERVICE, VOLUME, VOLUME_
 KINDS = tuple(dict.fromkeys((*ALL, *OTHERS)))
 """What our texts name."""
 _SHORT = {"pv": "persistentvolumes", "pvc": "persistentvolumeclaims"}
-_WITH_VALUE = ("-n", "-p", "-l", "-o", "-c", "--type", "--subresource")
+_WITH_VALUE = ("-n", "-p", "-l", "-o", "-c", "--type", "--subresource", "--field-selector")
 _IN_WORDS = re.compile(r"(?:kubectl|grove-admission) (?:[^'.|,;()`]|'[^']*'|\.(?=\S))+")
 """A command in a sentence: to a pipe, a comma, or the end of the sentence."""
 _IS_COMMAND = re.compile(r"kubectl [a-z]|grove-admission (?:explain|doctor|topology)\b")
@@ -99,7 +99,7 @@ def parsed(text: str) -> Command:
     if program != "kubectl" or verb not in (*WRITES, *READS):
         raise Refused(f"nobody knows {program} {verb}")
     options, rest = _options(words)
-    kind = {"uncordon": "nodes", "logs": "pods"}.get(verb) or rest.pop(0)
+    kind = {"cordon": "nodes", "uncordon": "nodes", "logs": "pods"}.get(verb) or rest.pop(0)
     marks = verb in ("label", "annotate", "taint")
     changes = [word for word in rest if marks and ("=" in word or word.endswith("-"))]
     names = rest[: len(rest) - len(changes)]

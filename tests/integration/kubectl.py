@@ -41,6 +41,8 @@ class ByRequests:
         match command.verb:
             case "delete":
                 await self._client.delete(ref)
+            case "cordon":
+                await self._client.patch(ref, {"spec": {"unschedulable": True}})
             case "uncordon":
                 await self._client.patch(ref, {"spec": {"unschedulable": None}})
             case "taint":

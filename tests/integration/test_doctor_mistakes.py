@@ -109,7 +109,9 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
     assert [finding.message.partition(" webhooks ")[2] for finding in problems] == [
         "is empty: API servers cannot call the server"
     ]
-    assert problems[0].remedy.startswith("If self-managed, see the log of a running replica")
+    assert problems[0].remedy.startswith(
+        "With self-managed certificates, read the log of a running replica"
+    )
 
 
 async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
@@ -131,7 +133,9 @@ async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
         )
     assert [finding.status for finding in findings] == ["problem"]
     assert "webhooks and tls.crt of the Secret: " in findings[0].message
-    assert findings[0].remedy.startswith("If self-managed, see the log of a running replica")
+    assert findings[0].remedy.startswith(
+        "With self-managed certificates, read the log of a running replica"
+    )
 
 
 def encoded(pem: bytes) -> str:

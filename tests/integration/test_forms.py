@@ -28,7 +28,7 @@ kind: ClusterTopology
 metadata: {name: grove-topology}
 spec: {levels: [{domain: zone, key: example.com/zoen}, {domain: host, key: kubernetes.io/hostname}]}
 """
-MEMBERS = ("headline", "text", "remedy", "message", "problems", "commands", "who")
+MEMBERS = ("headline", "text", "remedy", "message", "problems", "commands")
 """The members of JSON whose texts people read too."""
 MEMBERS_OF = {"explain": ("text", "who"), "topology --if": ("edits",)}
 """Likewise of forms in which text is less than JSON: a list has no remedies, and the effects of an

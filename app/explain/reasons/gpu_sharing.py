@@ -7,7 +7,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
 from app.explain.reasons.messages import one_line
 from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain, with_age
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import gpus_of
 from app.explain.state.gpu_sharing import without_shares
@@ -87,38 +87,36 @@ def reservation_refused(gang: Gang) -> Reasons:
     """
     if not any(pod.shape.part for pod in gang.waiting):
         return
-    nodes = {node.name: node for node in gang.index.nodes}
     latest: dict[str, Pod] = {}
     for pod in gang.facts.pods:
-        if not pod.reserves or not pod.failure or pod.node not in nodes:
+        if not pod.reserves:
             continue
-        if gang.facts.now - (pod.created or gang.facts.now) > _LATELY:
-            continue
-        if any(_evicting_taints(pod, nodes[pod.node])):
-            continue  # `reservation_evicted` says it
-        if pod.node not in latest or (pod.created or 0) > (latest[pod.node].created or 0):
+        known = latest.get(pod.node)
+        if not known or (pod.created or 0) >= (known.created or 0):
             latest[pod.node] = pod
 
-    for name, pod in latest.items():
+    for node in gang.index.nodes:
+        last = latest.get(node.name)
+        if not last or not last.failure or not node.takes_pods:
+            continue
+        if any(_evicting_taints(last, node)):
+            continue  # `reservation_evicted` says it
+        failure = with_age(one_line(last.failure), last.created, gang.facts.now)
         text = (
-            f"The kubelet of {name} rejects the pods by which KAI reserves shared GPUs there, so no"
-            f" pod can share a GPU of {name}. It says: {one_line(pod.failure)}"
+            f"The kubelet of {node.name} rejects the pods by which KAI reserves shared GPUs there,"
+            f" so no pod can share a GPU of {node.name}. It says: {failure}"
         )
         remedy = (
-            f"Ask the platform team to find what uses the GPUs of {name} without KAI's knowledge,"
-            " or to cordon the node until that is clear"
+            f"Ask the platform team to cordon {node.name}, and to find which pods or processes use"
+            " its GPUs without being counted by KAI"
         )
-        quoted = shlex.quote(name)
+        name = shlex.quote(node.name)
         commands = (
-            f"kubectl get pods -A --field-selector spec.nodeName={quoted}",
-            f"kubectl cordon {quoted}",
+            f"kubectl cordon {name}",
+            f"kubectl get pods -A --field-selector spec.nodeName={name}",
         )
-        evidence = Evidence(pod.ref, "status.reason", pod.failure)
+        evidence = Evidence(last.ref, "status.reason", last.failure)
         yield about(evidence, "ReservationRefused", text, remedy, "platform", commands=commands)
-
-
-_LATELY = 600.0
-"""The seconds for which a rejected reservation pod tells the state of its node."""
 
 
 def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:

@@ -26,10 +26,12 @@ class LastError(Value):
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
-    fields = ("type", "status", "reason", "message")
     return tuple(
         StatusCondition(
-            *(text_at(item, field) for field in fields),
+            type=text_at(item, "type"),
+            status=text_at(item, "status"),
+            reason=text_at(item, "reason"),
+            message=text_at(item, "message"),
             since=seconds_since_1970(item.get("lastTransitionTime")),
         )
         for item in maps_at(status, "conditions")

@@ -1,5 +1,7 @@
 """Reasons in GPUs that pods share."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
@@ -48,12 +50,15 @@ def evicted(*tolerations: Toleration) -> Changes:
     }
 
 
-def refused(created: float = NOW) -> Changes:
-    """The kubelet of a node has rejected KAI's reservation pod."""
-    rejected = occupant(
-        "gpu-00", shape=shape(1), phase="Failed", reserves=True, group="", failure=NO_DEVICE
-    )
-    return {"pods": (*pods(shape=part_of(0.25)), replace(rejected, created=created))}
+def refused(*later: Pod) -> Changes:
+    """The kubelet of a node has rejected KAI's reservation pod, and accepted `later` ones."""
+    rejected = reservation(phase="Failed", failure=NO_DEVICE)
+    return {"pods": (*pods(shape=part_of(0.25)), rejected, *later)}
+
+
+def reservation(number: int = 0, **fields: Any) -> Pod:
+    pod = occupant("gpu-00", shape=shape(1), reserves=True, group="", **fields)
+    return replace(pod, name=f"{pod.name}-{number}")
 
 
 NO_DEVICE = "UnexpectedAdmissionError: Allocate failed: Requested: 1, Available: 0"
@@ -105,7 +110,7 @@ SHARING = (
         refused(),
         f"The kubelet of gpu-00 rejects the pods by which KAI reserves shared GPUs there, so no pod can share a GPU of gpu-00. It says: {NO_DEVICE}",
         "platform",
-        refused(NOW - 601),
+        refused(reservation(1)),
     ),
     Row(
         "NoDomainFits",
