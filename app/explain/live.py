@@ -8,7 +8,7 @@ read. Kinds that cannot be read there either are noted in `Snapshot.unseen`.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
@@ -198,16 +198,14 @@ class Live:
             await asyncio.sleep(_LOOK)
             problems = sorted(self._watched.problems(), key=lambda problem: problem[0])
             message = problems[0][0] if problems else ""
-            if message != (self.trouble.message if self.trouble else ""):
-                since = self.trouble.since if self.trouble else self._clock()
-                errors = (error for _, error in problems)
-                self.trouble = await self._trouble(message, since, errors) if message else None
+            expired = next((error for _, error in problems if error and is_expired(error)), None)
+            before = self.trouble or Trouble("", self._clock())
+            if (message, expired is not None) != (before.message, before.expired):
+                trouble = await self._trouble(message, before.since, expired)
+                self.trouble = trouble if message else None
                 self.touch()
 
-    async def _trouble(
-        self, message: str, since: float, errors: Iterable[ClusterError | None]
-    ) -> Trouble:
-        expired = next((error for error in errors if error and is_expired(error)), None)
+    async def _trouble(self, message: str, since: float, expired: ClusterError | None) -> Trouble:
         if not expired:
             return Trouble(message, since)
         command = await asyncio.to_thread(self._renewal, expired)

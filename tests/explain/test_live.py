@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.explain import live as live_module
 from app.explain.live import KindProgress, Live, Trouble
 from app.explain.state.index import Index
 from app.facts.explain_rows import PODS, QUEUES, WIDE_NODES
@@ -76,6 +77,23 @@ def test_the_first_problem_is_said_with_the_time_since_when_there_is_any() -> No
     ]
 
 
+async def test_credentials_that_expire_or_are_renewed_change_what_is_said_of_the_first_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The problem that is named stays, and that of other stores changes."""
+    monkeypatch.setattr(live_module, "_LOOK", 0.001)
+    watched = Watched()
+    live = Live(cast(Any, watched), clock=lambda: 0.0, renewal=lambda error: "")
+    looking = asyncio.create_task(live._look_for_trouble())
+    for error in (Unavailable("down"), ClusterError("who?", code=401), Unavailable("down")):
+        seen = live.revision
+        watched.current = [("nodes: down", Unavailable("down")), ("pods: ?", error)]
+        async with asyncio.timeout(30):
+            await live.changes(seen)
+        assert live.trouble == Trouble("nodes: down", 0.0, expired=error.code == 401)
+    looking.cancel()
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -97,7 +115,12 @@ async def test_expired_credentials_come_with_the_command_that_renews_them(
         clock=lambda: 10.0,
         renewal=lambda error: f"log in ({cast(ClusterError, error).code})",
     )
-    assert await live._trouble("pods: down", 10.0, [None, error]) == expected
+    watched.current = [("pods: down", None), ("queues: down", error)]
+    looking = asyncio.create_task(live._look_for_trouble())
+    async with asyncio.timeout(10):
+        await live.changes(live.revision)
+    looking.cancel()
+    assert live.trouble == expected
 
 
 def node(name: str) -> Object:
