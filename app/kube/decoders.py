@@ -6,6 +6,7 @@ nobody here reads, such as images or environment variables. Skipping them takes 
 of decoding them.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -21,6 +22,16 @@ Form = Any
 """A TypedDict with the fields that are decoded, or None for all fields."""
 
 Fields = TypeVar("Fields")
+
+MOST_DEPTH = 500
+"""The number of levels of a JSON document that are read if it is nested too deeply.
+
+The decoders accept about 1,000 levels. API servers store more of them in fields with any content,
+such as the parameters of a ResourceClaim, which nobody here reads.
+"""
+
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+"""A string, or a bracket outside of strings."""
 
 
 class _List(TypedDict, total=False):
@@ -55,8 +66,9 @@ def _event_of(form: Form) -> Any:
 def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     """Return the JSON object in `content`, with only the fields of `form`.
 
-    An object whose fields have other types than in `form` is decoded in full. Raise Unavailable if
-    `content` is not a JSON object, or nested too deeply.
+    An object whose fields have other types than in `form` is decoded in full. If it is nested too
+    deeply, values below MOST_DEPTH levels are null. Raise Unavailable if `content` is not a JSON
+    object.
     """
     if form is not None:
         with suppress(*_UNFIT):
@@ -64,7 +76,7 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     # orjson stores equal keys of up to 64 characters only once, msgspec only those of up to 32.
     # Many label keys of nodes are longer.
     try:
-        answer = orjson.loads(memoryview(content))
+        answer = _any_depth(content)
     except orjson.JSONDecodeError as error:
         raise Unavailable(
             f"the API server's answer is not JSON: {error}", reason="Decode"
@@ -72,6 +84,35 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     if not isinstance(answer, dict):
         raise Unavailable("the API server's answer is not a JSON object", reason="Decode")
     return answer
+
+
+def _any_depth(content: bytes | msgspec.Raw) -> Any:
+    """Return the value in `content`. If it is nested too deeply, the deepest values are null."""
+    try:
+        return orjson.loads(memoryview(content))
+    except orjson.JSONDecodeError:
+        whole = bytes(content)
+        shallow = _shallow(whole)
+        if shallow == whole:
+            raise
+    return orjson.loads(shallow)
+
+
+def _shallow(content: bytes) -> bytes:
+    """Return a JSON document with null instead of each list or map below MOST_DEPTH levels."""
+    kept: list[bytes] = []
+    begin = depth = 0
+    for token in _TOKEN.finditer(content):
+        match token[0]:
+            case b"[" | b"{":
+                depth += 1
+                if depth == MOST_DEPTH + 1:
+                    kept += content[begin : token.start()], b"null"
+            case b"]" | b"}":
+                if depth == MOST_DEPTH + 1:
+                    begin = token.end()
+                depth -= 1
+    return b"".join((*kept, content[begin:]))
 
 
 def decoded_list(body: bytes) -> Object:

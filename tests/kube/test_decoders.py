@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import pytest
 
 from app.kube.api import Unavailable
-from app.kube.decoders import Items, decoded, decoded_event, decoded_list
+from app.kube.decoders import MOST_DEPTH, Items, decoded, decoded_event, decoded_list
 
 
 class Metadata(TypedDict, total=False):
@@ -56,9 +56,7 @@ def test_bookmarks_and_errors_are_decoded_as_a_whole(kind: str) -> None:
         pytest.param(b"[]", "is not a JSON object", id="no object"),
         pytest.param(b"7", "is not a JSON object", id="a number"),
         pytest.param(b'{"metadata": {"name": "\xff"}}', "is not JSON", id="no UTF-8"),
-        pytest.param(
-            b'{"spec": %s}' % (b"[" * 5000 + b"]" * 5000), "is not JSON", id="nested too deeply"
-        ),
+        pytest.param(b'{"spec": %s}' % (b"[" * 5000), "is not JSON", id="deep, and not closed"),
     ],
 )
 @pytest.mark.parametrize("form", [None, Form])
@@ -70,6 +68,25 @@ def test_what_is_no_object_is_an_error_of_the_api_server(
             read(content, form)
     with pytest.raises(Unavailable, match=text):
         decoded_list(content)
+
+
+DEEP = b"[" * 5000 + b'1, "]\\"]", {}' + b"]" * 5000
+
+
+@pytest.mark.parametrize("form", [None, Form])
+def test_an_object_that_is_nested_too_deeply_hides_no_other_one(form: Any) -> None:
+    """Anybody may write such parameters of a ResourceClaim: API servers accept 10,000 levels."""
+    deep = b'{"metadata": {"name": "deep"}, "spec": {"x": %s, "y": "["}}' % DEEP
+    listed = decoded_list(b'{"items": [%s, {"metadata": {"name": "a"}}]}' % deep)
+    items = list(Items(listed["items"], "v1", "Pod", form))
+    assert [item["metadata"]["name"] for item in items] == ["deep", "a"]
+    assert items[0]["spec"]["y"] == "["
+    event = decoded_event(b'{"type": "ADDED", "object": %s}' % deep, form)
+    assert event["object"]["metadata"] == {"name": "deep"}
+    value, levels = decoded(deep, form)["spec"]["x"], 2
+    while value is not None:
+        [value], levels = value, levels + 1
+    assert levels == MOST_DEPTH
 
 
 @pytest.mark.parametrize("form", [None, Form])
