@@ -130,7 +130,7 @@ async def _check_with_cluster(
     asker: Asker,
     arguments: argparse.Namespace,
 ) -> tuple[list[Judgement], list[str]]:
-    """Return verdicts on `objects` among the objects of a cluster.
+    """Return the verdicts on `objects`, judged as if they were stored in the cluster.
 
     Also return the kinds of objects that could not be read.
     """
@@ -185,7 +185,11 @@ def _lines(
 
 
 def _alike(judgement: Judgement) -> object:
-    """Return a value that is equal for documents with the same output, such as many nodes."""
+    """Return the key by which consecutive documents are grouped in the output.
+
+    Documents that no webhook judges share a key if they have the same kind and operation. Every
+    other document has a key of its own.
+    """
     if judgement.verdict or judgement.note:
         return id(judgement)
     return identify(judgement.document)[:2], judgement.operation

@@ -402,11 +402,12 @@ def _print_unknown(facts: Snapshot) -> int:
 
 COMMAND = Command(
     description=(
-        "Show the levels of the topology, the nodes that have their labels, inconsistent labels,"
-        " differences from KAI's Topology, and free GPUs. Nothing is written. Exit code: 0 no"
-        " findings, 1 findings, 2 not everything was readable. With --room: 0 there is room, 1"
-        " there is none, 2 not known. With --if: 0 nothing breaks, 1 something would break or a"
-        " new workload would not fit, 2 not everything was readable."
+        "Show the topology levels, how many nodes have their labels, inconsistent labels,"
+        " differences from KAI's Topology, NVLink channels that are held unnecessarily, and free"
+        " GPUs. Nothing is written. Exit code: 0 no findings, 1 findings, 2 not everything was"
+        " readable. With --room: 0 there is room, 1 there is none, 2 not known. With --if: 0"
+        " nothing breaks, 1 something would break or a new workload would not fit, 2 not everything"
+        " was readable."
     ),
     add_options=add_options,
     run=run,

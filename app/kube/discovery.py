@@ -141,11 +141,11 @@ class Discovery:
         self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Wait until some seconds after a change of the spec of the CRD of `resource`.
+        """Wait for a change to the spec of the resource's CRD, and then for a few seconds more.
 
-        The caller should then start its watch again: an open watch continues with the old schema,
-        so it drops new fields. A change since the last call counts too. Only one task may wait for
-        each resource.
+        By then, API servers serve the new schema. The caller should start its watch again: an open
+        watch keeps the old schema and drops new fields. A change since the last call counts too.
+        Only one task may wait for each resource.
         """
         changed = self._redefined.setdefault(str(resource), asyncio.Event())
         await changed.wait()

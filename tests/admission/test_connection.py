@@ -513,7 +513,7 @@ async def test_what_is_pipelined_behind_a_verdict_that_waits_is_kept_and_pauses_
     assert (delivery.is_paused(), delivery.answers()) == (True, 0)
     assert delivery.connection._holds == len(behind) + len(review("slow"))
     server.release.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(240):
         while delivery.answers() < 4:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     assert (delivery.is_paused(), delivery.connection._holds) == (False, 0)
@@ -721,7 +721,7 @@ async def test_an_awaited_answer_that_fails_ends_its_connection(
     delivery = Pieces(server)
     delivery.connection.data_received(post(review("slow"), path=SLOW))
     server.release.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(240):
         await delivery.wire.lost.wait()
     assert (delivery.answers(), [record.message for record in caplog.records]) == (0, ["no answer"])
     delivery.lose()

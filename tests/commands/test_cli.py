@@ -201,7 +201,7 @@ def test_nothing_is_examined_for_garbage_at_exit() -> None:
     """What is registered last is called first at exit, so that the program has frozen all by then."""
     code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 10_000)); from app import cli; cli.main(['explain', '--help'])"
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240
     )
     assert ended.stdout.splitlines()[-1] == "True", ended.stderr
 

@@ -311,7 +311,7 @@ async def test_a_program_asks_over_standard_input_and_output(tmp_path: Path) -> 
     )
     with (tmp_path / "errors").open("w") as errors:
         async with stdio_client(server, errors) as streams, ClientSession(*streams) as client:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 started = await client.initialize()
                 found = await answer(client, "waiting")
     assert "don't guess" in (started.instructions or "")

@@ -33,7 +33,7 @@ async def answered(scope: Scope, receive: Receive, send: Send) -> None:
 async def port() -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with (
-            asyncio.timeout(60),  # without a limit, it would wait for ever
+            asyncio.timeout(240),  # without a limit, it would wait for ever
             _serving(Guard(answered, TOKEN), listener, NoStreams()),  # type: ignore[arg-type]
         ):
             yield listener.getsockname()[1]

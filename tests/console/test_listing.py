@@ -107,7 +107,7 @@ def test_workloads_stand_in_the_order_of_the_line_before_they_are_examined() -> 
 
 
 def test_the_selection_stays_while_the_order_changes() -> None:
-    listing = WaitingList()
+    listing = WaitingList(clock=lambda: 0.0)
     first, second = (
         WorkloadRow(Ref("PodCliqueSet", "a", name), "waits", None, 0, 1) for name in ("b", "c")
     )

@@ -805,7 +805,7 @@ class Taking(Lists):
 async def test_an_examination_shows_how_much_it_has_looked_at_while_it_runs() -> None:
     lists = Taking(objects())
     counts = [0]
-    async with console(lists) as (_, made), asyncio.timeout(10):
+    async with console(lists) as (_, made), asyncio.timeout(240):
         made.findings.start()
         result = made.findings.result
         while result is not None and result.stage == "the audit":
@@ -879,7 +879,7 @@ async def test_rights_that_come_later_are_taken_up() -> None:
     async with console(lists, rights_again=0.0) as (client, made):
         before = await page(client, "topology")
         lists.denied.clear()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(240):
             while "nodes" in made.live.snapshot().unseen:
                 await made.live.changes(made.live.revision)
         after = await page(client, "topology")

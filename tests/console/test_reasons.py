@@ -32,7 +32,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))
     answer = explain(index, SET_REF)
     assert answer is not None
-    listing = WaitingList()
+    listing = WaitingList(clock=lambda: 0.0)
     listing.follow(index)
     values = {
         "trouble": None,

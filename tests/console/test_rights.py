@@ -149,7 +149,7 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
         opened(settings) as console,
         httpx.AsyncClient(base_url=console.url, timeout=60) as client,
     ):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await console.live.until_ready()
         paths = ("workloads", STUCK, "topology?pods=3&gpus=8&level=rack")
         pages = {path: Parsed((await client.get(path)).text) for path in paths}

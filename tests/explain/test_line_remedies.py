@@ -45,7 +45,7 @@ CASES = [
         12,
         "w1",
         "NoDomainFits",
-        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: it fits there, or wait until PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more end and room for 2 more pods is free; if they run indefinitely, ask their owner',
+        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: it fits there. Or wait until PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more end and room for 2 more pods is free. If they run indefinitely, ask their owner',
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(
@@ -145,7 +145,7 @@ def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
     assert (reason.id, note.id) == ("BoundToDomain", "GangSplit")
     assert (
         reason.remedy
-        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0; if they run indefinitely, ask their owner"
+        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0. If it runs indefinitely, ask its owner"
     )
 
 

@@ -154,7 +154,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "NoDomainFits",
         "another gang of the set holds all but one node of the rack",
         {"pods": (*pods(), *own(*RACKS, but=("gpu-03",)), occupant("gpu-03"))},
-        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1; if they run indefinitely, ask their owner, or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "NoDomainFits",
@@ -172,13 +172,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang: it fits elsewhere, or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Restart the gang: it fits elsewhere. Or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "Restart the gang: it fits elsewhere, or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1; if they run indefinitely, ask their owner, or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Restart the gang: it fits elsewhere. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "ChannelTaken",
@@ -245,7 +245,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
     ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
-     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1; if they run indefinitely, ask their owner"),
+     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
      "Wait until research/held end, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},

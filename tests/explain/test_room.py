@@ -216,7 +216,7 @@ def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
 def test_the_wider_level_that_fits_is_advised() -> None:
     busy = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05"))
     (reason,) = answer(facts(pods=(*pods(), *busy))).reasons
-    assert reason.remedy.startswith('Require "zone" instead of "rack": it would fit now, or wait ')
+    assert reason.remedy.startswith('Require "zone" instead of "rack": it would fit now. Or wait ')
 
 
 def test_nothing_is_said_of_nodes_that_the_pods_do_not_need() -> None:
@@ -245,7 +245,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
 
 
 KAI_EVICTS = "Wait: KAI may evict 14 pods of batch-eval, which can be preempted"
-OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if they run indefinitely, ask their owner"
+OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1. If it runs indefinitely, ask its owner"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,10 @@ def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> Non
                 'PodGroup "a" is invalid: spec.x: Invalid value',
             )
         ),
-        ("failed quota: team: must specify limits.cpu", "Set the requests and limits"),
+        (
+            "failed quota: team: must specify limits.cpu",
+            "In the pod template, set the requests and limits",
+        ),
         ('admission webhook "p" denied the request: no', "Change the pod template so that"),
         ('violates PodSecurity "restricted:latest"', "Change the securityContext"),
         ("maximum memory usage per Container is 8Gi", "kubectl describe limitrange -n inference"),

@@ -268,7 +268,7 @@ def test_something_that_waits_is_never_called_nothing() -> None:
 
 def test_the_console_lists_them_too() -> None:
     index = index_of(pod("a", LWS), pod("b", LWS), pod("c"))
-    kept = WaitingList()
+    kept = WaitingList(clock=lambda: 0.0)
     kept.follow(index)
     kept.follow(index)
     assert [str(row.ref) for row in kept.rows] == ["LeaderWorkerSet w", "Pod c"]

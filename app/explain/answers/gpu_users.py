@@ -68,9 +68,10 @@ def _by_node(index: Index) -> Mapping[str, _Requested]:
 
 
 def _requested(pods: Sequence[Pod]) -> _Requested:
-    """Return the GPUs and the number of the pods on one node, by workload and PodGroup.
+    """Return, by workload and PodGroup, the GPUs that pods of one node request, and their number.
 
-    Also return the pods whose GPUs depend on the node or on claims.
+    GPUs are whole ones, in thousandths. Also return the pods whose GPUs depend on the node or on
+    claims, which are not counted in the first value.
     """
     others = [pod for pod in pods if pod.shape.part or pod.claims]
     gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}

@@ -33,7 +33,7 @@ from app.rules.mnnvl.held_channels import HeldChannels, held_channels
 
 
 class LevelReport(Value):
-    """How many nodes have the label of a level, and how many findings there are about it."""
+    """The coverage of one topology level: its labelled nodes, its domains and its findings."""
 
     level: Level
     nodes: int
@@ -41,7 +41,7 @@ class LevelReport(Value):
     domains: int
     """The number of its domains."""
     findings: int
-    """The number of reasons about it."""
+    """The number of findings about it."""
 
 
 class DomainReport(Value):
@@ -228,7 +228,7 @@ def search_room(
 
 
 def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept: int) -> int:
-    """Return how many of the pods fit in one domain if it keeps room for `kept` more pods."""
+    """Return how many of the pods fit in one domain that keeps room for `kept` more pods."""
     more = find_room(topology, asked, answer.pods + kept, answer.gpus)
     return max((room.pods - kept for room in more.rooms if room.pods > kept), default=0)
 
@@ -259,7 +259,10 @@ def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAns
 
 
 def _shapes(index: Index, gpus: int) -> list[Shape]:
-    """Return the shape of a pod with `gpus` thousandths of a GPU for each resource name of GPUs."""
+    """Return one pod shape for each resource name of whole GPUs, such as nvidia.com/gpu.
+
+    Each requests `gpus` thousandths of a GPU. If `gpus` is 0, return one shape without GPUs.
+    """
     if not gpus:
         return [Shape((("pods", 1000),))]
     tolerated = (Toleration(GPU, "Exists", "", ""),)

@@ -65,7 +65,7 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether each pod of the gang alone fits on a node whose background pods stay."""
+    """Return whether each pod of the gang alone fits on node `name` with its background pods."""
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])
     free = placements.free(placements.domains.positions[name])

@@ -178,12 +178,12 @@ def freeing_remedies(
     if others:
         names = listed((holder.words(gang) for holder in others), MOST)
         ends = "ends" if len(others) == 1 else "end"
-        if all(holder.ends for holder in others):
-            helps.append(f"Wait until {names} {ends} and {room}")
-        else:
-            helps.append(
-                f"Wait until {names} {ends} and {room}; if they run indefinitely, ask their owner"
-            )
+        wait = f"Wait until {names} {ends} and {room}"
+        if not all(holder.ends for holder in others):
+            is_one = len(others) == 1
+            wait += ". If it runs" if is_one else ". If they run"
+            wait += f" indefinitely, ask {'its' if is_one else 'their'} owner"
+        helps.append(wait)
     if lasting:
         names = listed((holder.words(gang) for holder in lasting), MOST)
         helps.append(
@@ -281,6 +281,6 @@ def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
 
 
 def together(*helps: str) -> str:
-    """Return several alternative remedies as one sentence."""
+    """Return several alternative remedies, each as a sentence."""
     first, *others = helps or ("",)
-    return ", or ".join([first, *map(lower_first, others)])
+    return ". Or ".join([first, *map(lower_first, others)])

@@ -26,7 +26,7 @@ _LATE = 900.0
 
 
 def nodes_coming(gang: Gang) -> Reasons:
-    """Report that the newest message of an autoscaler says that it adds nodes for pods.
+    """Report that an autoscaler is adding nodes for pending pods, by its newest message.
 
     If KAI has requested a node with a scaling pod and no autoscaler has answered, yield a note.
     """
@@ -101,7 +101,7 @@ def _unanswered(gang: Gang) -> Reasons:
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
-    """Report that the newest message of an autoscaler says that none of its nodes would help."""
+    """Report that no node group of an autoscaler would help, by its newest message."""
     remedy = (
         "Request resources that a node group offers, or ask the platform team for another node"
         " group or a higher maximum"

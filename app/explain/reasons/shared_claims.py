@@ -101,9 +101,9 @@ def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
 
 
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
-    """Return the remedy for a claim on nodes that lack room, and who can act.
+    """Return the remedy for a claim on nodes that cannot take the pending pods, and who can act.
 
-    `is_gone` says whether none of these nodes exists any more.
+    `is_gone` says whether all of these nodes have been deleted.
     """
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which creates a claim for each pod"

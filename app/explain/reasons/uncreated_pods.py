@@ -24,8 +24,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("failed quota",),
-        "Set the requests and limits that the message names in the pod template: the ResourceQuota"
-        " of namespace {namespace} counts them.",
+        "In the pod template, set the requests and limits that the message names: the ResourceQuota"
+        " of namespace {namespace} requires them.",
         "you",
     ),
     (

@@ -116,10 +116,10 @@ class Index(Belongings):
 
     @cached_property
     def open_for_gpus(self) -> list[bool]:
-        """Whether each node takes pods that request GPUs.
+        """For each node, whether it accepts pods that request GPUs.
 
-        A taint whose key is the name of the GPU resource only keeps other pods away: the admission
-        plugin ExtendedResourceToleration adds the toleration to pods that request GPUs.
+        A taint whose key is the name of the GPU resource is ignored: where it is used, the
+        admission plugin ExtendedResourceToleration lets pods that request GPUs tolerate it.
         """
         return [node.takes_pods and all(t.key == GPU for t in node.taints) for node in self.nodes]
 

@@ -104,7 +104,7 @@ def _packs(holder: Object, name: str, parts: tuple[str, ...]) -> Iterator[Object
 def alternatives(reason: Reason) -> list[str]:
     """Return what a remedy offers, each by itself."""
     return re.split(
-        r", or (?=wait|ask the owner|require|restart|leave|use node pool)", reason.remedy
+        r"(?:, or|\. Or) (?=wait|ask the owner|require|restart|leave|use node pool)", reason.remedy
     )
 
 
@@ -317,7 +317,7 @@ def _nodes_in_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> No
 ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
     (r"KAI may evict (?P<who>.+), which can be preempted", _evict),
     (
-        r"^[Ww]ait until .+ and room for \d+ more pods? is free(?: in (?P<domain>[^\s;]+))?(?:;|$)",
+        r"^[Ww]ait until .+ and room for \d+ more pods? is free(?: in (?P<domain>[^\s;]+?))?(?:;|\. If |$)",
         _others_end,
     ),
     (r"^[Aa]sk the owner of .+ to scale down(?: in (?P<domain>[^\s:]+))?:", _others_end),
