@@ -47,6 +47,7 @@ SAMPLES: dict[str, str] = {
     "objects/resource.py _VERSION": "v1beta12",
     "objects/shape.py _INTEGER": "-1024",
     "kube/impersonation.py _UNSAFE": "a\x00\nb",
+    "kube/decoders.py _TOKEN": '{"a\\"b": [1]}',
     "objects/names.py _LABEL": "ab-c-0",
     "objects/names.py _QUALIFIED": "Ab-c_d.0",
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",

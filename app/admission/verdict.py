@@ -162,7 +162,7 @@ def hindered(message: str) -> Verdict:
 
 
 def inapplicable() -> Verdict:
-    """Return the verdict with code 500 for a patch of ours that can't be applied to the object.
+    """Return the verdict with code 500 for our patch if it can't be applied to the object.
 
     If we sent such a patch, an API server would fail the request even with failurePolicy Ignore.
     """

@@ -355,8 +355,9 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 
     The CA in the directory (ca.crt, ca.key) signs it. A certificate that is valid for 7 more days
     and covers the names is kept. Otherwise, a new one is created, with a new CA if the CA expires
-    within 7 days or is unusable. A name is a DNS name or an IP address. Raise FileExistsError if
-    the directory has other certificates, which are not overwritten.
+    within 7 days or is unusable. A name is a DNS name or an IP address. Raise FileExistsError, and
+    overwrite nothing, if the directory has certificates but no ca.key, which this program always
+    writes first.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):

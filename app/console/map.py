@@ -281,9 +281,9 @@ def _short(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def _shared_words(names: Collection[str], ends: str) -> int:
-    """Return the number of letters in the words that all names begin with.
+    """Return the length of the longest common prefix of the names that ends with one of `ends`.
 
-    A word ends with one of the letters `ends`.
+    Return 0 if there is none.
     """
     # in sorted order, what the first and the last name share is shared by all
     pairs = zip(min(names), max(names), strict=False)

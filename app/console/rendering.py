@@ -1,6 +1,7 @@
-"""Render pages from templates.
+"""Create the Jinja environment that renders the pages.
 
-Every value is escaped, and characters that could disorder or hide text are shown as codes.
+Every value is escaped. Characters that could disorder or hide text are shown as codes, except in
+text that the user has entered (`verbatim`).
 """
 
 from functools import cache

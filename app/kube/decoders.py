@@ -30,8 +30,11 @@ The decoders accept about 1,000 levels. API servers store more of them in fields
 such as the parameters of a ResourceClaim, which nobody here reads.
 """
 
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
-"""A string, or a bracket outside of strings."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A string, or a bracket outside of strings.
+
+A document may be cut off within a string. Otherwise, each quote in it would be tried as a start.
+"""
 
 
 class _List(TypedDict, total=False):

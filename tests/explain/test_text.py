@@ -253,7 +253,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
                 "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
                 ROW,
                 "not checked: SkyFalls and Dark",
-                "missing from the files: events and queues, which some reasons need. Add them, or use a record (--record), which says which kinds are empty and which were not read",
+                "missing from the files: events and queues, which some reasons need. Add them, or use a file written with --record: it says which kinds are empty and which were not read",
             ],
             id="what was not checked",
         ),

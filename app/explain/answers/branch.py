@@ -78,9 +78,9 @@ def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the counts that are known.
+    """Return the sum of the known counts, or None if none is known.
 
-    Return None if none is known, because claims and queues have no pods.
+    A count is unknown if the user may not read Pods, PodCliques or PodGangs.
     """
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -1,6 +1,6 @@
-"""Tell the core of a semi-preemptible PodGroup, which KAI protects, from its surplus.
+"""Separate the core of a semi-preemptible PodGroup from its surplus.
 
-KAI may evict the surplus: the pods beyond the minimums.
+KAI protects the core, and may evict the surplus: the pods beyond the minimums.
 
 Source: `pkg/scheduler/api/podgroup_info/core_info.go` of KAI at 005e7a72, of September 2026.
 """

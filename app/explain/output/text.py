@@ -111,7 +111,8 @@ def _foot(answer: Answer) -> Iterator[str]:
     if kinds and not {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         yield (
             f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add them, or"
-            " use a record (--record), which says which kinds are empty and which were not read"
+            " use a file written with --record: it says which kinds are empty and which were not"
+            " read"
         )
     elif answer.lacks_room:
         ref = answer.ref

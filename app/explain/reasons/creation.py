@@ -156,9 +156,9 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     ]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"
-    state = f"{len(waiting)} of them are pending" if waiting else "they keep running"
+    state = counted(waiting, "is pending", "are pending") if waiting else "none is pending"
     refer = counted(pods, "pod refers", "pods refer")
-    text = f"PodGang {name} does not exist, but {refer} to it; {state}"
+    text = f"PodGang {name} does not exist, but {refer} to it, and {state}"
     remedy = _missing_gang_remedy(gang, pcs)
     if _migration_of(pcs):
         remedy = "Wait until Grove has replaced the PodGangs of the set"

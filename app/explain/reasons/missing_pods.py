@@ -156,9 +156,9 @@ def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:
 
 
 def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
-    """Return the group of the Workload API that a pod is in, and the pods that it needs together.
+    """Return a pod's group of the Workload API, and the minimum number of pods of this group.
 
-    Return None if the pod is in no group, or if its group has no minimum.
+    Return None if the pod is in no known group, or if its group has no minimum.
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))

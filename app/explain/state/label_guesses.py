@@ -13,10 +13,11 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
 
 def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
-    """Return the probable values of missing labels of levels, by node name.
+    """Return the probable values of missing level labels, by node name.
 
-    A value is guessed if a node lacks the label of one level only, and the nearest nodes with all
-    labels before and after it, by name, have this value, its node pool and its other levels.
+    Nodes whose names differ only in a number are compared. A value is guessed for a node that lacks
+    the label of exactly one level. The nearest nodes with all labels on either side must both have
+    this value, and the node's own node pool and other levels.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)

@@ -50,7 +50,7 @@ def is_made_by(ref: Ref, workload: Ref) -> bool:
 
 
 def can_be_made_by(ref: Ref) -> Iterator[Ref]:
-    """Yield the workloads that may have created an object for pods, judging by its name."""
+    """Yield the workloads that may have created `ref` for their pods, judging by its name."""
     name = ref.name
     if len(name) > MAX_SUBDOMAIN:  # an event can name an object that cannot exist
         return

@@ -48,9 +48,10 @@ class GpuPart(Value):
         return self.memory or int(self.portion * of_gpu)
 
     def share_of_each(self, of_gpu: int) -> float:
-        """Return the fraction of each GPU, with `of_gpu` MiB, that KAI counts after placement.
+        """Return the fraction of each GPU that KAI counts for the request after placement.
 
-        If it requests memory, the fraction is rounded up to hundredths.
+        `of_gpu` is the memory of such a GPU in MiB. If the request is for memory, the fraction is
+        rounded up to hundredths.
         """
         return math.ceil(self.memory / of_gpu * 100) / 100 if self.memory else self.portion
 

@@ -163,7 +163,7 @@ MADE = (
         "PodGangMissing",
         "somebody has deleted the only one",
         {"gangs": (), "pods": PLACED},
-        "PodGang llm-0 does not exist, but 4 pods refer to it; they keep running",
+        "PodGang llm-0 does not exist, but 4 pods refer to it, and none is pending",
         "platform",
         {"pods": PLACED},
     ),
@@ -171,7 +171,7 @@ MADE = (
         "PodGangMissing",
         "the label of pods names none that exists",
         {"pods": STRANDED},
-        "PodGang llm-0-9 does not exist, but 4 pods refer to it; 4 of them are pending",
+        "PodGang llm-0-9 does not exist, but 4 pods refer to it, and 4 are pending",
         "platform",
         {"pods": pods()},
     ),
@@ -184,7 +184,7 @@ MADE = (
                 for pod in placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
             )
         },
-        "PodGang llm-0-9 does not exist, but 4 pods refer to it; they keep running",
+        "PodGang llm-0-9 does not exist, but 4 pods refer to it, and none is pending",
         "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),
