@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice, newest_of_pools
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
@@ -41,15 +41,8 @@ def gpu_resource_of(driver: str) -> str:
 
 def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     """Return the slices of nodes, without slices of an older generation of their pool."""
-    slices = list(slices)
-    latest: dict[tuple[str, str], int] = {}
-    for part in slices:
-        latest[part.driver, part.pool] = max(
-            part.generation, latest.get((part.driver, part.pool), 0)
-        )
-    return [
-        part for part in slices if part.node and part.generation == latest[part.driver, part.pool]
-    ]
+    newest = newest_of_pools(list(slices), lambda part: (part.driver, part.pool))
+    return [part for part in newest if part.node]
 
 
 def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterator[Node]:

@@ -1,8 +1,9 @@
 """Read ResourceClaims, their templates, ResourceSlices and DeviceClasses."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from sys import intern
+from typing import TypeVar
 
 from app.base.value import Value, shared
 from app.facts.identity import (
@@ -247,15 +248,21 @@ def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
     return SliceGpus(intern(part.node), intern(part.pool), part.generation, len(part.gpus))
 
 
-def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the number of GPUs in the slices of one node.
+S = TypeVar("S", ResourceSlice, SliceGpus)
 
-    Each pool counts with its newest generation.
-    """
-    latest: dict[str, int] = {}
+
+def newest_of_pools(slices: Sequence[S], pool_of: Callable[[S], Hashable]) -> list[S]:
+    """Return the slices without those of an older generation of their pool."""
+    latest: dict[Hashable, int] = {}
     for part in slices:
-        latest[part.pool] = max(part.generation, latest.get(part.pool, part.generation))
-    return sum(part.count for part in slices if part.generation == latest[part.pool])
+        pool = pool_of(part)
+        latest[pool] = max(part.generation, latest.get(pool, part.generation))
+    return [part for part in slices if part.generation == latest[pool_of(part)]]
+
+
+def gpus_in(slices: Sequence[SliceGpus]) -> int:
+    """Return the number of GPUs in the slices of one node."""
+    return sum(part.count for part in newest_of_pools(slices, lambda part: part.pool))
 
 
 def _gpus(spec: JsonMap) -> Iterator[str]:
