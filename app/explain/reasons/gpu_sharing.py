@@ -11,6 +11,7 @@ from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, p
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import gpus_of
 from app.explain.state.gpu_sharing import without_shares
+from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import (
     FRACTION_DEVICES,
     GPU_MEMORY,
@@ -57,9 +58,9 @@ def reservation_evicted(gang: Gang) -> Reasons:
     if not any(pod.shape.part for pod in gang.waiting):
         return
     nodes = {node.name: node for node in gang.index.nodes}
-    for pod in gang.facts.pods:
+    for pod in _reservations(gang.index):
         node = nodes.get(pod.node)
-        if not node or not pod.reserves or not (pod.finished or pod.deleting is not None):
+        if not node or not (pod.finished or pod.deleting is not None):
             continue
         for key in _evicting_taints(pod, node):
             text = (
@@ -87,14 +88,8 @@ def reservation_refused(gang: Gang) -> Reasons:
     """
     if not any(pod.shape.part for pod in gang.waiting):
         return
-    latest: dict[str, Pod] = {}
-    for pod in gang.facts.pods:
-        if not pod.reserves:
-            continue
-        known = latest.get(pod.node)
-        if not known or (pod.created or 0) >= (known.created or 0):
-            latest[pod.node] = pod
-
+    by_age = sorted(_reservations(gang.index), key=lambda pod: pod.created or 0)
+    latest = {pod.node: pod for pod in by_age}
     for node in gang.index.nodes:
         last = latest.get(node.name)
         if not last or not last.failure or not node.takes_pods:
@@ -117,6 +112,15 @@ def reservation_refused(gang: Gang) -> Reasons:
         )
         evidence = Evidence(last.ref, "status.reason", last.failure)
         yield about(evidence, "ReservationRefused", text, remedy, "platform", commands=commands)
+
+
+def _reservations(index: Index) -> Sequence[Pod]:
+    """Return the pods by which KAI reserves shared GPUs. Most clusters have few."""
+
+    def look() -> Sequence[Pod]:
+        return [pod for pod in index.facts.pods if pod.reserves]
+
+    return index.remembered("reservation pods", look, ["pods"])
 
 
 def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
