@@ -84,7 +84,7 @@ class NodeGroups:
             self._move(old, self._seen(name, labels))
 
     def _seen(self, name: str, labels: NodeLabels | None) -> NodeLabels | None:
-        """Return the labels of the node `name`, as they are counted, or None if it does not exist.
+        """Return the labels of the node `name` for counting, or None if it does not exist.
 
         If the status of the node has no GPUs, the number in its ResourceSlices is added.
         """

@@ -1,4 +1,7 @@
-"""A client of the program `grove-admission mcp`, which it starts, for tests on a loaded machine."""
+"""A client of the program `grove-admission mcp`, which it starts.
+
+Each call has a time limit of its own, because each starts a program.
+"""
 
 import asyncio
 import os
@@ -12,11 +15,9 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.commands.test_mcp import answer
+from tests.integration.system import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0
-"""The time limit of each call. A call starts a program, and may get a tenth of a processor."""
-
 _PATIENT = f"""
 import sys
 from app.cli import main

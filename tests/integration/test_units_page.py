@@ -12,6 +12,7 @@ import pytest_asyncio
 import yaml
 
 from scripts.apiserver.admission_server import ApiServer
+from tests.integration.system import PATIENCE
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served", "workloads")]
 
@@ -43,7 +44,7 @@ async def test_a_new_user_sees_what_the_page_says(api: ApiServer) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(PATIENCE):
         out, _ = await process.communicate()
     shown = out.decode()
     assert "error" not in shown.lower()

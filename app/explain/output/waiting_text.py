@@ -30,7 +30,7 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""If fewer columns are left for the reasons, they are printed on lines of their own."""
+"""If fewer columns are left for the reasons, they are printed on separate lines."""
 
 
 def list_text(

@@ -22,6 +22,7 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
 """Seconds within which Grove creates the first objects of a set, if its operator runs."""
+_READ_LOG = "Ask the platform team to read the log of Grove's operator"
 _WAIT_FIRST = "Wait a minute: Grove usually needs seconds. If nothing changes,"
 _OF_GROVE = {"gangs", "cliques"}
 
@@ -76,7 +77,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
         return
     text = f"Grove has created nothing for {pcs.name} yet"
     evidence = Evidence(pcs.ref, "PodCliques", "0")
-    remedy = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
+    remedy = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     now = gang.facts.now
     is_new = bool(now) and pcs.created is not None and now - pcs.created < SOON
     if is_new and not pcs.errors:
@@ -109,8 +110,8 @@ def set_being_deleted(gang: Gang) -> Reasons:
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
     remedy = (
-        "Wait until Grove has deleted the objects of the set. If it takes long, ask the platform"
-        " team to read the log of Grove's operator"
+        "Wait until Grove has deleted the objects of the set. If it takes long,"
+        f" {lower_first(_READ_LOG)}"
     )
     if foreign:
         remedy = f"Ask the owner of the finalizer {listed(foreign)} why it is still there"
@@ -144,7 +145,7 @@ def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
 
     Grove creates a deleted PodGang again within seconds, unless it reports errors.
     """
-    log = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
+    log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log
     return f"{_WAIT_FIRST} {lower_first(log)}"
@@ -179,13 +180,12 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
         return
 
     text = f"Grove is replacing the PodGangs of {pcs.name} with those of its new release"
-    log = "Ask the platform team to read the log of Grove's operator"
-    remedy = f"Wait: this takes seconds. If it takes longer, {lower_first(log)}"
+    remedy = f"Wait: this takes seconds. If it takes longer, {lower_first(_READ_LOG)}"
     who: Who = "wait"
     now = gang.facts.now
     if migration.since is not None and now - migration.since > _LONG_MIGRATION:
         text += f". That began {ago(now - migration.since)} ago, and usually takes seconds"
-        remedy = log
+        remedy = _READ_LOG
         who = "platform"
     evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")
     yield about(evidence, "PodGangMigrationInProgress", text, remedy, who, severity="warning")

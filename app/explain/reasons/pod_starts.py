@@ -135,7 +135,7 @@ def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key that is equal for messages that differ only in the names of their own pods."""
+    """Return a key that is equal for messages of pods that differ only in the pods' own names."""
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
         text = text.replace(own, "") if own else text
