@@ -20,6 +20,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CONSTRAINTS = (ROOT / "scripts" / "constraints.txt").read_text()
 BUILD_CONSTRAINTS = (ROOT / "scripts" / "build-constraints.txt").read_text()
 TRACING_CONSTRAINTS = (ROOT / "scripts" / "tracing-constraints.txt").read_text()
+DEV_CONSTRAINTS = (ROOT / "scripts" / "dev-constraints.txt").read_text()
 INSTALL = (ROOT / "scripts" / "install").read_text()
 READMES = "".join(path.read_text() for path in PAGES)
 TIMED = bytes(4)
@@ -28,8 +29,8 @@ BY_HASH = bytes([1, 0, 0, 0])
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .+?)? \\$", re.MULTILINE)
 
 
-def pinned() -> dict[str, str]:
-    return {canonicalize_name(name): version for name, version in PIN.findall(CONSTRAINTS)}
+def pinned(constraints: str = CONSTRAINTS) -> dict[str, str]:
+    return {canonicalize_name(name): version for name, version in PIN.findall(constraints)}
 
 
 def test_every_dependency_is_pinned_within_its_range() -> None:
@@ -44,6 +45,27 @@ def test_every_dependency_is_pinned_within_its_range() -> None:
         )
     ]
     assert outside == []
+
+
+def test_the_tests_run_with_the_versions_of_the_image() -> None:
+    versions = dict(re.findall(r"^([a-z0-9._-]+)==([^ \n]+)", DEV_CONSTRAINTS, re.MULTILINE))
+    image = pinned() | pinned(TRACING_CONSTRAINTS)
+    assert {name: versions[name] for name in image} == image
+    assert "://" not in DEV_CONSTRAINTS
+
+
+def test_everything_that_the_tests_install_has_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {
+        canonicalize_name(Requirement(text).name)
+        for extra in ("dev", "console", "mcp", "sandbox", "tracing")
+        for text in project["optional-dependencies"][extra]
+    } - {"grove-admission"}
+    assert names <= {
+        canonicalize_name(name)
+        for name in re.findall(r"^([A-Za-z0-9._-]+)==", DEV_CONSTRAINTS, re.MULTILINE)
+    }
+    assert '--constraint "$versions"' in (ROOT / "scripts" / "setup").read_text()
 
 
 @pytest.mark.parametrize("constraints", [CONSTRAINTS, BUILD_CONSTRAINTS, TRACING_CONSTRAINTS])
