@@ -164,6 +164,7 @@ RING = tuple(
         group="",
         workload_group="ring",
         controller=Ref("StatefulSet", NAMESPACE, "ring"),
+        made_for=(Ref("StatefulSet", NAMESPACE, "ring"),),
     )
     for number in range(3)
 )
@@ -175,8 +176,35 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
     assert reason.text == (
         "PodGroup ring needs 5 pods together (minCount), but only 3 pods of it exist"
     )
-    assert "run 5 pods (replicas or parallelism of StatefulSet ring)" in reason.remedy
-    assert "minCount: 3" in reason.remedy
+    assert reason.remedy == (
+        "Make the numbers agree: run 5 pods (spec.replicas of StatefulSet ring), or create PodGroup"
+        " ring again with minCount: 3. Waiting does not help."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("LeaderWorkerSet", "spec.leaderWorkerTemplate.size of LeaderWorkerSet ring"),
+        ("LeaderWorkerSet", "If its startupPolicy is LeaderReady, use LeaderCreated instead"),
+        ("JobSet", "replicas and parallelism of JobSet ring"),
+        ("JobSet", "startupPolicyOrder: InOrder or dependsOn, create it again without"),
+        ("RayCluster", "replicas or parallelism of RayCluster ring"),
+    ],
+)
+def test_the_outermost_workload_is_what_users_can_change(kind: str, words: str) -> None:
+    outermost = Ref(kind, NAMESPACE, "ring")
+    pods = tuple(replace(pod, made_for=(outermost, *pod.made_for)) for pod in RING)
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=5)
+    reason = incomplete(facts(pods=pods, pod_groups=(), workload_groups=(group,)), "ring-0")
+    assert words in reason.remedy
+
+
+def test_a_group_of_bare_pods_lacks_pods_and_no_workload_is_named() -> None:
+    pods = tuple(replace(pod, made_for=(), controller=None) for pod in RING)
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=5)
+    reason = incomplete(facts(pods=pods, pod_groups=(), workload_groups=(group,)), "ring-0")
+    assert "run 5 pods, or create" in reason.remedy
 
 
 def test_a_group_of_a_workload_of_kubernetes_1_35_is_told_its_numbers() -> None:

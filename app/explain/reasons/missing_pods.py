@@ -136,16 +136,34 @@ def group_incomplete(gang: Gang) -> Reasons:
         told = next(maker_words(gang.index, gang.namespace, [pod.owner for pod in pods]), None)
         if told:
             text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"
-        owner = next((pod.controller for pod in pods if pod.controller), None)
-        more = f"run {minimum} pods"
-        if owner:
-            more = f"run {minimum} pods (replicas or parallelism of {owner})"
+        workload = next((pod.made_for[0] for pod in pods if pod.made_for), None)
+        number, in_steps = _SIZES.get(workload.kind if workload else "", _ANY_SIZE)
+        more = f"run {minimum} pods" + (f" ({number} of {workload})" if workload else "")
         remedy = (
             f"Make the numbers agree: {more}, or create {group} again with minCount: {len(alive)}."
-            " Waiting does not help."
+            f" Waiting does not help.{in_steps}"
         )
         evidence = Evidence(group, "minCount", str(minimum))
         yield about(evidence, "GangIncomplete", text, remedy, "you", objects=refs(pods))
+
+
+_ANY_SIZE = ("replicas or parallelism", "")
+_SIZES = {
+    "LeaderWorkerSet": (
+        "spec.leaderWorkerTemplate.size",
+        " If its startupPolicy is LeaderReady, use LeaderCreated instead: the workers are created"
+        " only once the leader is ready, but the leader is placed only together with them.",
+    ),
+    "JobSet": (
+        "replicas and parallelism",
+        " If it has startupPolicyOrder: InOrder or dependsOn, create it again without: some pods"
+        " are created only once others run, but those are placed only together with them.",
+    ),
+    "Job": ("spec.parallelism", ""),
+    "StatefulSet": ("spec.replicas", ""),
+    "Deployment": ("spec.replicas", ""),
+}
+"""By kind of a workload: (what sets the number of its pods, advice if it creates them in steps)."""
 
 
 def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:

@@ -236,14 +236,20 @@ def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[
 
     `whys` are the different causes for which nodes in `closed` are closed.
     """
-    named = (why if why in _STEPS else why.partition(" ")[0] for why in whys)
-    tolerate = _tolerations(closed)
-    steps = (tolerate if why == _TAINTED else _STEPS.get(why, "repair the nodes") for why in named)
-    remedy = listed(dict.fromkeys(steps))
+    steps = dict.fromkeys(_step(why, closed) for why in whys)
+    remedy = listed(steps)
     remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:
         return f"{remedy}{_deleted_there(obstacle, closed)}"
     return f"{remedy}. Then room still has to become free there"
+
+
+def _step(why: str, closed: Sequence[tuple[Node, str]]) -> str:
+    """Return how to open the nodes that are closed because of `why`."""
+    if why.partition(" ")[0] == _TAINTED:
+        return _tolerations(closed)
+    names = (node.name for node, cause in closed if cause == why)
+    return _STEPS.get(why) or f"repair {listed(names, 3)}"
 
 
 def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:

@@ -331,7 +331,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"remove (?:the constraint of|(?P<all>all constraints))", _drop_all),
     (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
     (
-        r"(?i)uncordon the nodes|repair the nodes|add the tolerations? .+ to the pod template",
+        r"(?i)uncordon the nodes|repair [a-z0-9]|add the tolerations? .+ to the pod template",
         _open_nodes,
     ),
     (r"open the closed nodes there", _open_all),
