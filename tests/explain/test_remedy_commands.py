@@ -68,6 +68,7 @@ WORDS = {
     "PreemptionDelay": "it ends by itself",
     "AfterOthers": "it ends by itself, or another workload must be corrected",
     "GateBaseGang": "`explain` of the gang that it waits for",
+    "OtherResource": "the template of a workload, or its owner",
     "WorkloadMissing": "what is missing has no manifest here",
     "LevelUnknown": "the level is chosen by who asks for it",
     "MinAboveReplicas": "the number is chosen by who asks for it, in a list of cliques",

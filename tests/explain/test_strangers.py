@@ -12,9 +12,10 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
+from app.facts.kubernetes.claim import Device, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
@@ -132,6 +133,69 @@ def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
     first = told(Ref("Deployment", NAMESPACE, "llm"), *held, waits).reasons[0]
     assert (first.id, first.remedy[: len(remedy)]) == ("NoDomainFits", remedy)
     assert "as one gang" not in first.remedy
+
+
+# Pods that hold other resources than devices.
+
+
+def holding(name: str, node: str, kind: str = "Job", namespace: str = NAMESPACE, **of: int) -> Pod:
+    """A pod without GPUs that runs on a node."""
+    pod = made(kind, name, 0, **on(node), shape=shape(0, **of))
+    ref = Ref(kind, namespace, name)
+    return replace(pod, namespace=namespace, controller=ref, made_for=(ref,))
+
+
+def test_the_pods_that_hold_the_cpus_of_free_gpus_are_named() -> None:
+    """The smallest set of pods that is enough, and no daemon."""
+    held = [
+        holding("etl", "gpu-00", cpu=56),
+        holding("proxy", "gpu-00", "DaemonSet", "kube-system", cpu=1),
+        *(holding(f"small-{at}", "gpu-01", cpu=8) for at in range(7)),
+        *(holding("full", node, cpu=64) for node in ("gpu-02", "gpu-03")),
+    ]
+    pod = made("Job", "j", 0, shape=shape(8, cpu=60))
+    first = told(pod.ref, pod, *held).reasons[0]
+    assert first.id == "OtherResource"
+    assert first.remedy == (
+        "Request less CPU per pod: at most 8 CPUs are free. Or wait until Job etl (1 pod, there for"
+        " 30 minutes) ends and room for 1 more pod is free"
+    )
+
+
+def test_daemons_are_not_scaled_down_for_pods_without_gpus() -> None:
+    daemons = [holding("proxy", node.name, "DaemonSet", "kube-system", cpu=1) for node in FOUR]
+    held = [holding(f"etl-{node.name}", node.name, cpu=60) for node in FOUR]
+    pod = made("Job", "j", 0, shape=shape(0, cpu=8))
+    first = told(pod.ref, pod, *daemons, *held).reasons[0]
+    assert first.id == "NoDomainFits"
+    assert first.remedy.startswith("Wait until Job etl-gpu-00 (1 pod, there for 30 minutes)")
+    assert "DaemonSet" not in first.remedy
+
+    pod = made("Job", "j", 0, shape=shape(0, cpu=64))
+    first = told(pod.ref, pod, *daemons).reasons[0]
+    assert first.remedy == (
+        "Request less per pod, or ask the platform team for larger nodes: DaemonSet proxy holds the"
+        " rest of these nodes"
+    )
+
+
+def test_the_pod_that_holds_gpus_by_a_claim_is_named() -> None:
+    part = ResourceSlice("gpu.nvidia.com", "gpu-00", 1, "gpu-00", ("gpu-0", "gpu-1"))
+    user = made("Job", "first", 0, **on("gpu-00"), shape=shape(0), claims=(PodClaim("gpu", "g"),))
+    claim = ResourceClaim(
+        NAMESPACE, "g", devices=(Device("gpu.nvidia.com", "gpu-00", "gpu-0"),), allocated=True
+    )
+    asked = ResourceClaim(NAMESPACE, "two", classes=("gpu.nvidia.com",) * 2)
+    pod = made("Job", "j", 0, shape=shape(0), claims=(PodClaim("gpu", "two"),))
+    more = {
+        "slices": (part,),
+        "claims": (claim, asked),
+        "device_classes": (DeviceClass("gpu.nvidia.com", "gpu.nvidia.com"),),
+        "nodes": FOUR[:1],
+    }
+    first = told(pod.ref, pod, user, **more).reasons[0]
+    assert first.id == "NoDomainFits"
+    assert first.remedy.startswith("Wait until Job first (1 pod, there for 30 minutes) ends")
 
 
 # A device plugin that does not run.

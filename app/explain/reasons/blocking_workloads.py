@@ -28,7 +28,6 @@ _LASTING = {
     "Deployment",
     "ReplicaSet",
     "StatefulSet",
-    "DaemonSet",
     "LeaderWorkerSet",
     "PodClique",
     "PodCliqueSet",
@@ -37,6 +36,8 @@ _LASTING = {
     "ReplicationController",
 }
 """The controllers that replace a pod that ends."""
+_OF_NODES = {"DaemonSet", "Node"}
+"""The controllers of pods that belong to a node; Node is that of static pods."""
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
@@ -146,6 +147,16 @@ def freeing_remedies(
     pods = [pod for pod in pods if pod.key not in own] or pods
     # KAI's helper pods don't count: the pods that share a GPU hold it, and scaling pods end soon.
     pods = [pod for pod in pods if not pod.is_helper] or pods
+    # Pods of DaemonSets and static pods belong to their node: nobody scales them down.
+    scalable = [pod for pod in pods if not pod.controller or pod.controller.kind not in _OF_NODES]
+    if pods and not scalable:
+        daemons = holders_of(gang, pods)
+        names = listed((str(holder.ref) for holder in daemons), MOST)
+        return [
+            "Request less per pod, or ask the platform team for larger nodes:"
+            f" {names} {'holds' if len(daemons) == 1 else 'hold'} the rest of these nodes"
+        ], "you"
+    pods = scalable
     holders = holders_of(gang, pods)
     if not holders:
         # Claims hold the devices, and their pods can't be read.

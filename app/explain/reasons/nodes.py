@@ -3,7 +3,7 @@
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement, Taint
 from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
@@ -297,7 +297,8 @@ def other_resource(gang: Gang) -> Reasons:
     if name == "pods":
         yield _too_many_pods(obstacle)
         return
-    asks, most = _asked_and_free(gang.placements, short, name)
+    asks, free = _asked_and_free(gang.placements, short, name)
+    most = max(free.values(), default=0)
     only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
@@ -309,8 +310,10 @@ def other_resource(gang: Gang) -> Reasons:
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
-    if obstacle.placements.under(EMPTIED).fits:
-        helps, _ = freeing_remedies(gang, list(obstacle.holding(obstacle.open)), short.count)
+    in_the_way = _in_the_way(gang, name, asks, free)[: short.count]
+    if in_the_way and obstacle.placements.under(EMPTIED).fits:
+        pods = list(itertools.chain.from_iterable(in_the_way))
+        helps, _ = freeing_remedies(gang, pods, short.count)
         remedy = together(remedy, *helps)
 
     yield about(evidence, "OtherResource", text, remedy, "you", parts=parts(gang.demand, short))
@@ -348,22 +351,45 @@ def _called(resource: str) -> str:
     return resource.upper() if resource == "cpu" else resource
 
 
-def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[int, int]:
-    """Return how much of a resource the largest pod requests, and the most that a node has free.
+def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> list[list[Pod]]:
+    """Return, for each node, the pods that must end so that `asks` of a resource are free there.
 
-    Only open nodes with room for the pod's devices count. Both amounts are in thousandths.
+    The largest pods of a node are chosen, and the nodes with the fewest of them come first. `free`
+    is what each node has free of the resource; amounts are in thousandths.
+    """
+    found = []
+    for node, left in free.items():
+        used = [(dict(pod.shape.requests).get(name, 0), pod) for pod in gang.index.pods_on[node]]
+        pods = []
+        for size, pod in sorted(used, key=lambda pair: (-pair[0], pair[1].key)):
+            if left >= asks or not size:
+                break
+            pods.append(pod)
+            left += size
+        if pods and left >= asks:
+            found.append(pods)
+    return sorted(found, key=len)
+
+
+def _asked_and_free(
+    placements: Placements, short: Demand, name: str
+) -> tuple[int, Mapping[str, int]]:
+    """Return how much of a resource the largest pod requests, and what each node has free of it.
+
+    Only open nodes with room for the pod's devices count. All amounts are in thousandths.
     """
     sizes = {shape: dict(shape.requests).get(name, 0) for shape, _ in short.shapes}
     largest = max(sizes, key=lambda shape: sizes[shape])
     devices = {key: ask for key, ask in largest.requests if is_device(key)}
 
     open_to_it = (position for position, ok in enumerate(placements.fit()[largest]) if ok)
-    fitting = [
-        free.get(name, 0)
-        for free in map(placements.free, open_to_it)
+    fitting = {
+        placements.domains.nodes[position].name: free.get(name, 0)
+        for position in open_to_it
+        if (free := placements.free(position))
         if all(free.get(key, 0) >= ask for key, ask in devices.items())
-    ]
-    return sizes[largest], max(fitting, default=0)
+    }
+    return sizes[largest], fitting
 
 
 def pool_not_chosen(gang: Gang) -> Reasons:

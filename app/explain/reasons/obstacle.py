@@ -23,7 +23,8 @@ from app.explain.placing.placements import (
 from app.explain.placing.room import DomainRoom
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.reason import counted, listed
-from app.explain.state.amounts import is_device, resources_of
+from app.explain.state.amounts import gpu_resource_of, is_device, resources_of
+from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
@@ -95,13 +96,20 @@ class Obstacle(Value, dict=True):
 
         Yield all pods there if `short` requests no devices. `positions` are those of the nodes.
         """
+        index = self.gang.index
         devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
-            name = nodes[position].name
-            for pod in self.gang.index.pods_on.get(name, ()):
-                if not devices or devices & dict(pod.shape.requests).keys():
+            for pod in index.pods_on.get(nodes[position].name, ()):
+                uses = dict(pod.shape.requests).keys()
+                if not devices or devices & uses or devices & _allocated_to(index, pod):
                     yield pod
+
+
+def _allocated_to(index: Index, pod: Pod) -> set[str]:
+    """Return the resources, such as gpu.nvidia.com/gpu, of the devices in a pod's claims."""
+    claims = (index.claims.get((pod.namespace, claim.claim)) for claim in pod.claims)
+    return {gpu_resource_of(device.driver) for claim in claims if claim for device in claim.devices}
 
 
 def obstacle_of(gang: Gang) -> Obstacle | None:

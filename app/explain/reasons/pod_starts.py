@@ -190,6 +190,11 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     elif container.restarts:
         log += " --previous"
         remedy += ", of the run that ended"
+    if container.ended == "OOMKilled":
+        remedy = (
+            f"Raise limits.memory of container {container.name}: it was killed because memory ran"
+            " out. The log of that run shows what it did last"
+        )
     evidence = Evidence(first.ref, f"status, container {container.name}", container.reason)
     return about(
         evidence, id, text, remedy, "you", objects=refs(pods), commands=(log,), severity=severity
