@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, patched
+from app.admission.verdict import ALLOWED, Verdict, bad_request, patched
 from app.base.json import to_json
 from app.base.safe_text import visible
 from app.base.spelling import nearest
@@ -180,6 +180,9 @@ async def judge(
     `facts` are needed for the Pod templates of workloads. Without them, the templates are judged by
     the document alone.
     """
+    unquoted = _not_text(document)
+    if unquoted:
+        return Judgement(document, verdict=bad_request(unquoted))
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
     if on_templates.verdict is not None:
@@ -193,6 +196,27 @@ async def judge(
         warnings = unknown_field_warnings(request.object)
         judgement = replace(judgement, verdict=judgement.verdict.with_warnings(warnings))
     return replace(judgement, note=on_templates.note)
+
+
+def _not_text(document: Object) -> str:
+    """Return which label or annotation of an object or Pod template is not a string, or "".
+
+    An API server rejects the object. In YAML, `true`, `yes` and numbers need quotes there.
+    """
+    waiting: list[tuple[FieldPath, object]] = [(FieldPath(""), document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(path.index(at), item) for at, item in enumerate(value)]
+        if not isinstance(value, dict):
+            continue
+        waiting += [(path.child(name), item) for name, item in value.items()]
+        for field in ("labels", "annotations"):
+            for key, text in map_at(value, "metadata", field).items():
+                if isinstance(text, bool | int | float):
+                    at = path.child("metadata").child(field).key(key)
+                    return f"{at}: must be a string: put {to_json(text).decode()} in quotes"
+    return ""
 
 
 async def judge_workload(
