@@ -53,7 +53,7 @@ from app.explain.output.topology_text import (
 from app.explain.output.whatif_text import effects_document, effects_text
 from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
-from app.explain.state.levels import Topology, topology_of, value_of_level
+from app.explain.state.levels import Topology, shown_first, topology_of, value_of_level
 from app.explain.state.read import read_all
 from app.explain.state.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.facts.grove.topology import (
@@ -83,7 +83,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_reading_options(parser)
     parser.add_argument(
-        "--name", default="", metavar="NAME", help="name of the topology (default: grove-topology)"
+        "--name",
+        default="",
+        metavar="NAME",
+        help="name of the topology (default: grove-topology, or else the first one)",
     )
     parser.add_argument(
         "--room",
@@ -129,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:
         return unreadable("can't read the topology", problem, arguments)
+    arguments.name = arguments.name or shown_first(facts)
     if edits:
         return _report_effects(facts, edits, levels, arguments)
     return _report(Index(facts), levels, arguments)

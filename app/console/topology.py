@@ -15,7 +15,7 @@ from app.explain.reasons.reason import amount, counted, listed, plain
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Path
 from app.explain.state.index import Index
-from app.explain.state.levels import Topology, topology_of
+from app.explain.state.levels import Topology, shown_first, topology_of
 from app.explain.state.snapshot import TITLES
 from app.facts.identity import Ref
 from app.facts.kubernetes.gpus import GPU
@@ -48,11 +48,12 @@ def surveyed(index: Index, name: str = "") -> Survey:
 
     It is kept until a node or a topology changes.
     """
+    name = name or shown_first(index.facts)
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
 def _read(index: Index, query: Query) -> Values:
-    name = query.get("name", "")
+    name = query.get("name", "") or shown_first(index.facts)
     topology = topology_of(index, name)
     examined = surveyed(index, name)
     at = _path(topology, query.get("at", ""))

@@ -7,10 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from app.cli import main
+from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.selectors import Taint
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
-from tests.explain.fleet import facts
+from tests.explain.fleet import RACK, ZONE, facts
 from tests.explain.table.devices import WITHOUT_PLUGIN, gpus, taken
 from tests.explain.table.row import without
 
@@ -349,3 +350,16 @@ def test_nodes_have_the_keys_of_another_release_of_topograph(
         "for every gang with a constraint;"
         f" nodes have {tier} (tier-0 is the switch closest to a node)"
     ) in printed
+
+
+@pytest.mark.parametrize("options", [[], ["--if", "cordon gpu-00"]])
+def test_the_topology_of_kai_is_shown_without_its_name_if_grove_has_none(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kais = (KaiTopology("net", (RACK,)), KaiTopology("other", (ZONE,)))
+    path = written(tmp_path, facts(topologies=(), kai_topologies=kais))
+    main(["topology", "rack=rack-a1", "--offline", path, *options])
+    out = capsys.readouterr().out
+    assert "rack-a1  " in out
+    if not options:
+        assert out.startswith("KAI Topology net: 16 nodes in 4 racks\n")

@@ -19,6 +19,7 @@ from app.explain.reasons.reason import amount, counted, listed, plain, pods_of_s
 from app.explain.state.amounts import gpus_of
 from app.explain.state.levels import Topology
 from app.explain.state.snapshot import Snapshot
+from app.facts.grove.topology import HOSTNAME_KEY
 
 MOST_DOMAINS = 40
 MOST_INSIDE = 3
@@ -80,7 +81,9 @@ def _title(survey: Survey, facts: Snapshot) -> str:
         return f"{nodes}; {'topology unknown' if unseen else 'no topology is defined'}"
 
     levels = [
-        counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]
+        counted(report.domains, report.level.domain) if known else report.level.domain
+        for report in survey.levels
+        if report.level.key != HOSTNAME_KEY or len(survey.levels) == 1
     ]
     if survey.cluster:
         name = f"{survey.cluster.kind} {survey.cluster.name}"

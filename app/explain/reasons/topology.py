@@ -334,12 +334,15 @@ def topology_differs(gang: Gang) -> Reasons:
         return
 
     levels = listed(level.domain for level in cluster.levels_for_kai)
+    keys = tuple(level.key for level in cluster.levels_for_kai)
     if not kai:
         text = f"KAI has no Topology {cluster.kai}, so it cannot place gangs by {levels}"
         yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
-    elif kai.keys != tuple(level.key for level in cluster.levels_for_kai):
-        known = listed(gang.topology.name_of(key) for key in kai.keys)
-        text = f"KAI's Topology has the levels {known}, but the {cluster.kind} has {levels}"
+    elif kai.keys != keys:
+        text = (
+            f"KAI's Topology has the levels {listed(kai.keys)}, but the {cluster.kind} has"
+            f" {listed(keys)}"
+        )
         yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))
     elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
         yield _other_owner(kai, cluster)

@@ -5,6 +5,7 @@ from functools import cached_property
 from app.base.value import Value
 from app.explain.state.domains import Domains
 from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
@@ -106,6 +107,16 @@ def topology_of(index: Index, name: str = "") -> Topology:
     """
     made_of = ["topologies", "kai_topologies"]
     return index.remembered(("topology", name), lambda: _called(index, name), made_of)
+
+
+def shown_first(facts: Snapshot) -> str:
+    """Return the name of KAI's first Topology in a cluster without topologies of Grove, or "".
+
+    Gangs that name no topology do not use it, but people who name none want to see it.
+    """
+    if facts.topologies:
+        return ""
+    return min((kai.name for kai in facts.kai_topologies), default="")
 
 
 def _called(index: Index, name: str) -> Topology:
