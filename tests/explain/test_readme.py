@@ -44,7 +44,7 @@ def test_the_docstring_of_a_check_says_its_condition() -> None:
     assert {of for of, doc in docs.items() if not doc.startswith("Report that ")} == set()
     [opens] = {rule.condition for rule in RULES if rule.id == "GateOpens"}
     assert CONDITIONS["GateOpens"] == opens
-    assert CONDITIONS["KubeletRefuses"].count(" Or: ") == 1  # two of its three rules are equal
+    assert CONDITIONS["KubeletRefuses"].count(" Or: ") == 1  # three of its four rules are equal
     assert opens == "Pods still have Grove's gate although its conditions are met."
 
 

@@ -15,7 +15,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Device, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
-from app.facts.kubernetes.pod import Pod, PodClaim
+from app.facts.kubernetes.pod import Pod, PodClaim, Stalled
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
@@ -296,6 +296,25 @@ def test_followers_without_a_leader_follow_from_why_the_leader_has_no_node(words
     last = answer.reasons[-1]
     assert last.follows
     assert last.text.endswith("JobSet creates the followers once their leader has a node")
+
+
+# What the kubelet says without events.
+
+
+@pytest.mark.parametrize("more", [{"skipped": frozenset({"events"})}, {"unseen": {"events": "x"}}])
+def test_the_message_of_a_container_needs_no_events(more: dict[str, Any]) -> None:
+    """Files of `kubectl get pods,nodes -o yaml` have no events."""
+    stalled = (Stalled("main", "ErrImagePull", "manifest unknown"),)
+    pod = made("Job", "j", 0, node="gpu-00", bound=NOW - 600, stalled=stalled)
+    answer = told(pod.ref, pod, **more)
+    assert [(reason.id, reason.text) for reason in answer.reasons] == [
+        (
+            "KubeletRefuses",
+            "kubelet says: container main, ErrImagePull: manifest unknown. 1 pod has had a node for"
+            " 10 minutes and did not start",
+        )
+    ]
+    assert "KubeletRefuses" not in answer.skipped
 
 
 # Pods that the kubelet has rejected.

@@ -63,6 +63,11 @@ def _grouped(gang: Gang) -> bool:
     return gang.may_wait() and ("pod_groups" in gang.facts.unseen or gang.pod_group is not None)
 
 
+def _without_events(gang: Gang) -> bool:
+    """Return whether events are not known, so that only the state of containers has messages."""
+    return "events" in gang.facts.unseen.keys() | gang.facts.skipped
+
+
 def _of_set(gang: Gang) -> bool:
     return gang.pcs is not None
 
@@ -258,6 +263,7 @@ RULES: tuple[Rule, ...] = (
     Rule(claims.claim_not_injected, ("sets", "cliques", "pods"), _of_set),
     Rule(claims.claim_not_in_pods, ("cliques", "pods")),
     Rule(pod_starts.kubelet_refuses, ("pods", "nodes", "events"), together=True),
+    Rule(pod_starts.kubelet_refuses, ("pods", "nodes"), _without_events, together=True),
     Rule(compute_domains.domain_deadlock, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
@@ -394,9 +400,9 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
     in_order = sorted(_causes_first(_without_superseded(_merged(reasons))), key=_severity)
 
-    return Examined(
-        tuple(in_order), tuple(unknown.values()), tuple(skipped), tuple(sorted(lacking))
-    )
+    # Another rule of the same reason may have found it without these facts.
+    unchecked = tuple(id for id in skipped if all(id != reason.id for reason in in_order))
+    return Examined(tuple(in_order), tuple(unknown.values()), unchecked, tuple(sorted(lacking)))
 
 
 def _joined(gangs: Sequence[Gang]) -> list[Gang]:
