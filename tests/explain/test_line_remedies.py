@@ -45,7 +45,7 @@ CASES = [
         12,
         "w1",
         "NoDomainFits",
-        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: it fits there. Or wait until PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more end and room for 2 more pods is free. If they run indefinitely, ask their owner',
+        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: it fits there. Or wait until room for 2 more pods is free: PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more hold it. If they run indefinitely, ask their owners',
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(

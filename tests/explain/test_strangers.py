@@ -168,8 +168,10 @@ def test_daemons_are_not_scaled_down_for_pods_without_gpus() -> None:
     pod = made("Job", "j", 0, shape=shape(0, cpu=8))
     first = told(pod.ref, pod, *daemons, *held).reasons[0]
     assert first.id == "NoDomainFits"
-    assert first.remedy.startswith("Wait until Job etl-gpu-00 (1 pod, there for 30 minutes)")
-    assert "DaemonSet" not in first.remedy
+    assert first.remedy == (
+        "Wait until room for 1 more pod is free: Job etl-gpu-00 (1 pod, there for 30 minutes), Job"
+        " etl-gpu-01 (1 pod, there for 30 minutes) and 2 more hold it"
+    )
 
     pod = made("Job", "j", 0, shape=shape(0, cpu=64))
     first = told(pod.ref, pod, *daemons).reasons[0]

@@ -188,12 +188,13 @@ def freeing_remedies(
     helps: list[str] = []
     if others:
         names = listed((holder.words(gang) for holder in others), MOST)
-        ends = "ends" if len(others) == 1 else "end"
-        wait = f"Wait until {names} {ends} and {room}"
+        is_one = len(others) == 1
+        wait = f"Wait until {names} ends and {room}"
+        if not is_one:  # not all of them have to end
+            wait = f"Wait until {room}: {names} hold it"
         if not all(holder.ends for holder in others):
-            is_one = len(others) == 1
             wait += ". If it runs" if is_one else ". If they run"
-            wait += f" indefinitely, ask {'its' if is_one else 'their'} owner"
+            wait += f" indefinitely, ask {'its owner' if is_one else 'their owners'}"
         helps.append(wait)
     if lasting:
         names = listed((holder.words(gang) for holder in lasting), MOST)

@@ -317,7 +317,8 @@ def _nodes_in_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> No
 ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
     (r"KAI may evict (?P<who>.+), which can be preempted", _evict),
     (
-        r"^[Ww]ait until .+ and room for \d+ more pods? is free(?: in (?P<domain>[^\s;]+?))?(?:;|\. If |$)",
+        r"^[Ww]ait until (?:.+ and )?room for \d+ more pods? is free(?: in (?P<domain>[^\s;:]+?))?"
+        r"(?:;|: |\. If |$)",
         _others_end,
     ),
     (r"^[Aa]sk the owner of .+ to scale down(?: in (?P<domain>[^\s:]+))?:", _others_end),
