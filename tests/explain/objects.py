@@ -597,8 +597,10 @@ def claim(fact: ResourceClaim) -> Object:
 
 
 def device_class(fact: DeviceClass) -> Object:
-    expression = f"device.driver == '{fact.gpus}' && device.attributes['{fact.gpus}'].type == 'gpu'"
-    spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if fact.gpus else {}
+    driver = fact.gpus or fact.driver
+    of_type = "gpu" if fact.gpus else "channel"
+    expression = f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{of_type}'"
+    spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if driver else {}
     return made("resource.k8s.io/v1", "DeviceClass", "", fact.name, spec=spec)
 
 

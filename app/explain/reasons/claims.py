@@ -166,6 +166,32 @@ def device_class_missing(gang: Gang) -> Reasons:
         yield about(evidence, "DeviceClassMissing", text, remedy, "platform", objects=objects)
 
 
+def devices_not_offered(gang: Gang) -> Reasons:
+    """Report that no node offers devices of the driver that a claim's DeviceClass names.
+
+    GPUs count as a resource of nodes, so NeverFits reports them.
+    """
+    offered = {part.driver for part in gang.facts.slices}
+    for claim, _ in _claims(gang):
+        stored = gang.index.claims.get((gang.namespace, claim.claim))
+        if stored and stored.allocated:
+            continue
+        ref, names = _classes(gang, claim)
+        for name in names:
+            known = gang.index.device_classes.get(name)
+            if known and known.driver and not known.gpus and known.driver not in offered:
+                text = (
+                    f"No node offers devices of DeviceClass {name}: there is no ResourceSlice of"
+                    f" driver {known.driver}, so {ref} cannot be allocated"
+                )
+                evidence = Evidence(ref, "spec.devices.requests[].deviceClassName", name)
+                remedy = (
+                    f"Ask the platform team whether the kubelet plugin of {known.driver} runs on"
+                    " the nodes: it publishes their ResourceSlices"
+                )
+                yield about(evidence, "DeviceClassMissing", text, remedy, "platform")
+
+
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     """Return the object that names the DeviceClasses of a claim, and their names.
 

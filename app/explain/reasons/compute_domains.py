@@ -304,9 +304,9 @@ def hosts_run_imex(index: Index) -> bool:
 
 
 def domain_deleted(gang: Gang) -> Reasons:
-    """Report that a ComputeDomain of Grove is being deleted, and Grove's finalizer blocks that.
+    """Report that a ComputeDomain is being deleted, and a finalizer keeps it.
 
-    Grove does not create another one while it exists.
+    Grove does not create another one while its own finalizer keeps one.
     """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
@@ -326,6 +326,34 @@ def domain_deleted(gang: Gang) -> Reasons:
                 f"kubectl patch {named} -n {domain.namespace} --type merge -p {shlex.quote(patch)}"
             )
             yield about(evidence, "DomainDeleted", text, remedy, "platform", commands=(command,))
+        elif domain.held_by:
+            yield _being_deleted(gang, domain)
+
+
+def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
+    """Return the reason that NVIDIA's driver or somebody else has not let go of a domain yet."""
+    users = standing(gang.index, domain).users
+    use = "uses" if len(users) == 1 else "use"
+    text = (
+        f"ComputeDomain {domain.name} is being deleted, and {listed(domain.held_by)} keeps it."
+        f" {listed(pod.name for pod in users)} still {use} it"
+    )
+    remedy = (
+        "Create a ComputeDomain with another name for new pods, and delete the pods that use this"
+        " one once they are no longer needed. If it stays after that, ask the platform team to read"
+        " the log of NVIDIA's compute-domain controller"
+    )
+    evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
+    waits = any(not pod.node for pod in users if pod in gang.pods)
+    return about(
+        evidence,
+        "DomainDeleted",
+        text,
+        remedy,
+        "you",
+        objects=(domain.ref, *refs(users)),
+        severity="problem" if waits else "warning",
+    )
 
 
 def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:

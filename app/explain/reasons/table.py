@@ -234,6 +234,12 @@ RULES: tuple[Rule, ...] = (
         together=True,
     ),
     Rule(claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
+    Rule(
+        claims.devices_not_offered,
+        ("claims", "device_classes", SLICES),
+        _claims_and_waits,
+        "DeviceClassMissing",
+    ),
     Rule(shared_claims.claim_queue, ("pods", "claims", "pod_groups"), _claims_and_waits),
     Rule(shared_claims.claim_elsewhere, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
     Rule(shared_claims.claim_being_deleted, ("pods", "claims"), claims.uses_claims),
@@ -488,7 +494,13 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
     """Return the kinds of facts that a rule needs for these gangs."""
-    needs = [need for need in rule.needs if need not in ONLY_FOR or any(map(ONLY_FOR[need], gangs))]
+    # Where pods fit depends on ResourceSlices only if they claim GPUs.
+    always = SLICES if "nodes" not in rule.needs else ""
+    needs = [
+        need
+        for need in rule.needs
+        if need == always or need not in ONLY_FOR or any(map(ONLY_FOR[need], gangs))
+    ]
     claim_gpus = ROOM in needs and any(map(ONLY_FOR[SLICES], gangs))
     return [*needs, CHANNELS] if claim_gpus else needs
 

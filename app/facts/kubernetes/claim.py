@@ -163,6 +163,8 @@ class DeviceClass(ClusterScoped):
 
     gpus: str = ""
     """The driver whose GPUs it selects, or "" if it selects other devices or parts of GPUs."""
+    driver: str = ""
+    """The driver whose devices it selects, or "" if its selectors do not compare it."""
 
 
 def read_device_class(obj: JsonMap) -> DeviceClass:
@@ -176,7 +178,8 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
     driver = _DRIVER.search(expressions)
     of_type = _TYPE.search(expressions)
     is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
-    return DeviceClass(read_name(obj), driver[1] if driver is not None and is_gpu else "")
+    name = driver[1] if driver is not None else ""
+    return DeviceClass(read_name(obj), name if is_gpu else "", name)
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:

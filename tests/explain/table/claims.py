@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.unit_member import Unclaimed
-from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceSlice
 from app.facts.kubernetes.pod import PodClaim
 from app.rules.mnnvl.missing_claims import read_clique
 from app.rules.mnnvl.sets import GROVE_FINALIZER
@@ -18,6 +18,7 @@ from tests.explain.fleet import (
     placed,
 )
 from tests.explain.table.row import (
+    CHANNEL,
     CLAIM,
     ONE_NODE,
     ONE_RACK,
@@ -173,6 +174,23 @@ CLAIMS = (
         {"pods": claiming(SHARED), "claims": (CLAIM,)},
     ),
     Row(
+        "DeviceClassMissing",
+        "no node offers devices of the driver",
+        {
+            "pods": claiming(SHARED),
+            "claims": (replace(CLAIM, classes=(CHANNEL,), allocated=False),),
+            "device_classes": (DeviceClass(CHANNEL, driver="compute-domain.nvidia.com"),),
+        },
+        f"No node offers devices of DeviceClass {CHANNEL}: there is no ResourceSlice of driver compute-domain.nvidia.com, so ResourceClaim llm-0-mnnvl cannot be allocated",
+        "platform",
+        {
+            "pods": claiming(SHARED),
+            "claims": (replace(CLAIM, classes=(CHANNEL,), allocated=False),),
+            "device_classes": (DeviceClass(CHANNEL, driver="compute-domain.nvidia.com"),),
+            "slices": (ResourceSlice("compute-domain.nvidia.com", "gpu-00", 1, "gpu-00", ()),),
+        },
+    ),
+    Row(
         "ClaimQueue",
         "a claim of GPUs that pods share has the label of another queue",
         {
@@ -291,7 +309,16 @@ CLAIMS = (
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=(GROVE_FINALIZER,)),
         "ComputeDomain llm-0-cd is being deleted, but Grove's finalizer keeps it, and Grove does not create another one",
         "platform",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "DomainDeleted",
+        "somebody else's finalizer keeps it, and pods use it",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/other",)),
+        "ComputeDomain llm-0-cd is being deleted, and example.com/other keeps it. llm-0-pool-0-workers-0, llm-0-pool-0-workers-1, llm-0-pool-0-workers-2 and llm-0-router-0 still use it",
+        "you",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
         also=("NotAsPreferred",),
     ),
     Row(

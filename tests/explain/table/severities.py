@@ -25,6 +25,7 @@ SEVERITIES: dict[str, Severity] = {
 """Of the reasons that are no problem: the pods run, or start without anybody's help."""
 
 OF_ROWS: dict[tuple[str, str], Severity] = {
+    ("DomainDeleted", "somebody else's finalizer keeps it, and pods use it"): "warning",
     ("DomainNotReady", "two of four nodes are ready, and all pods run"): "warning",
     ("KueueMayEvict", "Kueue has never evicted it"): "note",
     ("LevelLabelMissing", "the gang has a place without the node: a note"): "note",
