@@ -177,7 +177,7 @@ def devices_not_offered(gang: Gang) -> Reasons:
         if stored and stored.allocated:
             continue
         ref, names = _classes(gang, claim)
-        for name in names:
+        for name in dict.fromkeys(names):
             known = gang.index.device_classes.get(name)
             if known and known.driver and not known.gpus and known.driver not in offered:
                 text = (

@@ -6,7 +6,7 @@ a clique takes precedence over its scaling group's, and the scaling group's over
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.base.value import Value
@@ -296,7 +296,6 @@ def _read_clique(
         if groups_read and part.group is not None:
             mnnvl_group = part.group
 
-    claims_at = "spec.podSpec.resourceClaims"
     claims = list_of(pod_spec.get("resourceClaims"))[:MOST_ITEMS]
     return CliqueTemplate(
         name=own.owner[1],
@@ -307,13 +306,16 @@ def _read_clique(
         parts=parts,
         group=group,
         mnnvl_group=mnnvl_group,
-        claims=tuple(
-            (
-                own.path.child(claims_at).index(position).child("name"),
-                str(map_of(claim).get("name") or ""),
-            )
-            for position, claim in enumerate(claims)
-        ),
+        claims=_paths_and_names(own.path, claims) if claims else (),
         scheduler=text_at(pod_spec, "schedulerName"),
         enabling=enabling,
+    )
+
+
+def _paths_and_names(clique: FieldPath, claims: Sequence[Any]) -> tuple[tuple[FieldPath, str], ...]:
+    """Return the path and the name of each entry in the resourceClaims of a clique's pods."""
+    path = clique.child("spec.podSpec.resourceClaims")
+    return tuple(
+        (path.index(position).child("name"), str(map_of(claim).get("name") or ""))
+        for position, claim in enumerate(claims)
     )

@@ -5,6 +5,8 @@ Each must be equal to or stricter than the enclosing constraints.
 Source: `rules/README.md`. Grove's own webhook checks that scaling groups name existing cliques.
 """
 
+from collections.abc import Mapping, Sequence
+
 from app.base.value import Value
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, ClusterTopology
@@ -137,9 +139,9 @@ def _added(
 
 def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
     """Return a warning for each constraint on a level that KAI cannot use."""
-    usable = [level.domain for level in topology.levels_for_kai]
-    if len(usable) == len(topology.levels):
+    if len(topology.levels_for_kai) == len(topology.levels):
         return []
+    usable = [level.domain for level in topology.levels_for_kai]
     below = topology.domains.difference(usable)
     return [
         f'{constraint.path}: KAI cannot use level "{constraint.domain}", which is below'
@@ -200,10 +202,7 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
     }
     # The owner of the narrowest enclosing constraint. Computed once per owner, because an invalid
     # set can have many parts with the same name and many enclosing groups.
-    narrowest = {
-        owner: max((SET, *constraints.template.above(owner)), key=lambda each: ranks.get(each, 0))
-        for owner in ranks
-    }
+    narrowest = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
 
     existing = topology.domains
     problems: list[_Problem] = []
@@ -234,6 +233,15 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             problems.append(_Problem(constraint, finding, is_too_broad=True))
 
     return problems
+
+
+def _narrowest(owners: Sequence[Owner], ranks: Mapping[Owner, int]) -> Owner:
+    """Return the owner of the narrowest constraint, or the set if there is none."""
+    narrowest = SET
+    for owner in owners:
+        if ranks.get(owner, 0) > ranks.get(narrowest, 0):
+            narrowest = owner
+    return narrowest
 
 
 def allowed_below(domain: str, topology: ClusterTopology) -> str:
