@@ -256,6 +256,26 @@ async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster)
     assert replica.failures == 1
 
 
+async def test_after_a_theft_the_steps_of_the_guide_leave_no_trust_in_the_old_ca(
+    cluster: Cluster,
+) -> None:
+    """All replicas have stopped. The configurations that are applied again have no caBundle."""
+    applied = [
+        *cluster.client.objects(MUTATING_WEBHOOKS),
+        *cluster.client.objects(VALIDATING_WEBHOOKS),
+    ]
+    await running(cluster)
+    stolen = cluster.holdings()
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        await cluster.client.delete(ObjectRef(resource, WANTED.webhook_configurations))
+    await cluster.client.delete(ObjectRef(SECRET, WANTED.secret_name, WANTED.namespace))
+    (replica,) = await running(cluster)
+    cluster.client.load(applied)
+    await settle(replica)
+    assert stolen.ca.cert_pem not in split_bundle(cluster.holdings().bundle_pem)
+    assert (cluster.is_published(), cluster.accepts(replica)) == (True, True)
+
+
 @pytest.mark.parametrize(
     "data",
     [
