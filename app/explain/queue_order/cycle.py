@@ -1,11 +1,12 @@
-"""Predict what KAI places in its next cycle, one gang after the other.
+"""Predict which gangs KAI places in its next cycle, one gang after the other.
 
 See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang without a place reserves nothing,
 and KAI still tries the gangs behind it. Once the minimum of a gang is placed, its further pods are
 placed one by one, in turn with other gangs. A gang that fits only once terminating pods are gone
 starts in a later cycle, and takes nothing that is free now.
 
-KAI evicts pods only after that. The reasons say for which gangs it does.
+KAI evicts pods only after it has tried all gangs. `Turn.above` has the queues from which it may
+then reclaim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +40,11 @@ class Turn(Value):
     """The turn of a pending gang in KAI's next cycle, and its outcome."""
 
     gang: Ref
+    """The object that the gang represents."""
     pool: str
     """Its node pool."""
     queue: str
+    """The name of its queue."""
     number: int
     """Its position among the pending gangs of its queue, from 1."""
     count: int
@@ -51,26 +54,26 @@ class Turn(Value):
     after: int
     """If it gets no place, the position up to which other gangs have taken the room.
 
-    It is its own position, or the position of the first equal gang without a place. It is 0 if its
-    queue was already full before the cycle.
+    It is its own position, or the position of the first equal gang without a place. It is 0 if a
+    limit or quota already kept it out before the cycle.
     """
     used: frozenset[int]
     """The positions of the nodes that it gets.
 
-    There are none if it has no place, or has to wait there for pods to terminate.
+    Empty if it has no place, or has to wait there for pods to terminate.
     """
     full: str
-    """The queue whose limit or quota keeps it out, or "" if there is none."""
+    """The queue whose limit or quota keeps it out at its turn, or "" if there is none."""
     above: Mapping[Queue, tuple[str, int]] = {}
-    """The queues from which KAI may reclaim for it.
+    """The queues from which KAI may reclaim for it, if it gets no nodes.
 
-    Each has a resource that the queue uses beyond its fair share, and how much beyond, in
-    thousandths.
+    Each has the first resource of which the queue uses more than it may, and the excess in
+    thousandths (see `Account.above`).
     """
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
-    """Return the turn of each gang that is pending in KAI, in KAI's order.
+    """Return the turn of each pending gang that KAI considers: pool by pool, in KAI's order.
 
     The result is empty if facts that decide the order were not read.
     """
@@ -93,7 +96,7 @@ def _waiters(index: Index) -> Iterator[Waiter]:
     """Yield the pending gangs that KAI considers.
 
     They have a PodGroup, and enough pods without scheduling gates for their minimum. Gangs that KAI
-    has given up are left out.
+    has given up are omitted.
     """
     owners = {(gang.namespace, gang.uid): gang for gang in index.facts.gangs if gang.uid}
     keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
@@ -107,7 +110,7 @@ def _waiters(index: Index) -> Iterator[Waiter]:
 
 
 def _names(demand: Demand) -> Iterator[str]:
-    """Yield for each pod the name of its part, in the order in which KAI places the pods."""
+    """Yield the name of each pod's part, in the order in which KAI places the pods."""
     yield from repeat(demand.name, sum(count for _, count in demand.pods))
     for part in demand.parts:
         yield from _names(part)
@@ -162,10 +165,10 @@ class _Cycle:
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
         """Place a gang, and return the positions of its nodes.
 
-        There are none if it has no place, or must wait there for pods to terminate.
+        The result is empty if it has no place, or must wait there for pods to terminate.
         """
         demand = own.gang.demand
-        # If an equal gang had no place before, this one has none: there is only less room now.
+        # If an equal gang had no place before, this one has none: room only shrinks in a cycle.
         if demand.profile in self._failed:
             return frozenset()
         if not self._packer.places(demand) or not self._take(own):
@@ -181,8 +184,8 @@ class _Cycle:
     def _take(self, own: Waiter) -> bool:
         """Add the resources of a placed gang to the usage of its queues, and return True.
 
-        A pod that requests GPU memory counts by the memory of the GPUs that it gets. If a limit or
-        quota would be exceeded because of that, add nothing and return False.
+        A pod that requests GPU memory counts by the memory of the GPUs that it gets. If the gang
+        then exceeds a limit or quota, add nothing and return False.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
@@ -210,9 +213,10 @@ class _Cycle:
 
 
 def _with_nodes(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
-    """Return a part of a gang as KAI sees it once the next pods of its members are on these nodes.
+    """Return a part of a gang as KAI sees it once its members' next pods are on these nodes.
 
-    KAI ignores pods that have scheduling gates or do not exist yet.
+    `nodes` has the names of the nodes by the name of the member. KAI ignores pods that have
+    scheduling gates or do not exist yet.
     """
     members = tuple(
         _member_with_nodes(member, nodes.get(member.name, ())) for member in unit.members

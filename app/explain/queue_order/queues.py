@@ -1,9 +1,9 @@
-"""Put the pending gangs in the queues of a node pool in the order in which KAI considers them.
+"""Sort the pending gangs of a node pool in the order in which KAI considers them.
 
 See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
 `plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
-KAI sorts in only the first queue of a heap again, and only when it next uses that heap. Until then,
-a parent queue is compared by the gang that was best in it before.
+KAI moves only the first queue of a heap to its new position, and only when it next uses that heap.
+Until then, a parent queue is compared by the best gang of the child queue that was first before.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,9 @@ class Waiter(Value, dict=True):
     """A pending gang, with the pods that KAI places next."""
 
     gang: Gang
+    """The gang, only with pods that exist and have no scheduling gates."""
     group: KaiPodGroup
+    """Its PodGroup."""
     rank: Rank
     """Its sort key in its queue."""
     asked: Quantities
@@ -46,7 +48,7 @@ class Waiter(Value, dict=True):
     This differs from `asked` only for pods that request GPU memory.
     """
     preemptible: bool
-    """May KAI evict the pods that it places next? They then need not fit in a quota."""
+    """May KAI evict the pods that it places next? If so, they need not fit in a quota."""
 
     def __lt__(self, other: "Waiter") -> bool:
         return self.rank < other.rank
@@ -55,8 +57,8 @@ class Waiter(Value, dict=True):
 def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     """Return a pending gang with its rank in its queue.
 
-    The rank is by priority, then by state (gangs below their minimum, gangs at their minimum, other
-    gangs), then by age, oldest first.
+    The rank is by priority, highest first, then by state (gangs below their minimum, gangs at their
+    minimum, other gangs), then by age, oldest first, and then by name.
     """
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]
@@ -73,8 +75,9 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
 class Heap(Generic[T]):
     """A binary heap that moves its items exactly as Go's `container/heap` does.
 
-    The result of `less` for two items may change over time. Items stay where they are until
-    `put_first_right`. Python's heapq keeps another order between equal or changed items.
+    The result of `less` for two items may change over time. If it does, the items stay where they
+    are until they are next compared, for example by `put_first_right`. Python's heapq keeps another
+    order between equal or changed items.
     """
 
     def __init__(self, less: Callable[[T, T], bool]) -> None:
@@ -118,7 +121,7 @@ class Heap(Generic[T]):
 
 
 class _Place:
-    """A queue with pending gangs, in it or in queues below it."""
+    """A queue with pending gangs, in itself or in queues below it."""
 
     def __init__(self, account: Account, before: "Callable[[_Place, _Place], bool]") -> None:
         self.account = account
@@ -158,7 +161,7 @@ class Queues:
             for name in {own.group.queue for own in usable}
         }
         self.waiting = by_key((own.group.queue, own) for own in sorted(usable))
-        """The pending gangs of each queue, in order."""
+        """The pending gangs before the cycle by queue name, each list in order."""
         self._siblings = by_key(
             (account.queue.parent, account) for account in self._accounts.values()
         )
@@ -193,7 +196,10 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove a queue and its parents as far as they are empty. Mark the rest as changed."""
+        """Remove a queue and its parents while they are empty. Mark the remaining ones as changed.
+
+        Each removed queue must be the first of its heap.
+        """
         while place.is_empty:
             siblings = place.above.below if place.above else self._top
             siblings.pop()
@@ -223,7 +229,7 @@ class Queues:
         return place
 
     def _link(self, place: _Place, above: Iterable[Account]) -> None:
-        """Put a new queue below its parents. Add the parents too if they are new."""
+        """Put a new queue below its parent, and each parent that is new too below its own."""
         for account in above:
             known = self._places.get(account.queue.name)
             place.above = known or self._new_place(account)
@@ -234,7 +240,7 @@ class Queues:
         self._top.push(place)
 
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
-        """Return the queue whose limit or quota keeps a gang out, or "" if there is none.
+        """Return the name of the queue whose limit or quota keeps a gang out, or "" if none does.
 
         `evicted` is the usage that KAI would first evict from other queues below the same limits.
         """
@@ -246,10 +252,10 @@ class Queues:
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
         """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
 
-        They are siblings of the gang's queue and of its parents. They use more than their fair
-        share, and have pods that KAI may evict. The search goes up from the gang's queue and ends
-        at the first one that would exceed its fair share with the gang. The result is empty if a
-        limit would be exceeded even after all preemptible pods of these siblings were evicted. See
+        They are siblings of the gang's queue and of its parents. They use more than they may, and
+        have pods that KAI may evict. The search goes up from the gang's queue and ends at the first
+        queue that would exceed its fair share with the gang. The result is empty if a limit or
+        quota would be exceeded even without the preemptible pods of all siblings on the way. See
         `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Compute the usage and fair shares of queues, and compare queues, as KAI does.
+"""Keep the usage of queues, compute their fair shares, and compare queues, as KAI does.
 
 See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_division` and
 `resource_share`. KAI can be configured to take past usage into account, which is not known here.
@@ -20,16 +20,17 @@ Quantities = tuple[float, float, float]
 
 NOTHING: Quantities = (0.0, 0.0, 0.0)
 UNITS = (1000, 1, 1000)
-"""The number of thousandths in a unit of each resource."""
+"""The factors that turn `Quantities` into thousandths of GPUs, CPUs and bytes."""
 _WITHOUT_SHARE = 1000
-"""KAI's factor for the usage of a queue that has no share."""
+"""KAI's factor for usage of a resource of which a queue may use nothing."""
 _MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,18})g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):
-    """The range of the memory of GPUs on the nodes of a pool, in MiB, or None if not known.
+    """The range of the memory of GPUs on the nodes of a pool, in MiB.
 
-    See `capacity_policy.go` and `allocation_info.go` of KAI for how it is used.
+    Both values are None if the memory is not known. See `capacity_policy.go` and
+    `allocation_info.go` of KAI for their use.
     """
 
     least: int | None = None
@@ -95,7 +96,10 @@ def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quant
 
 
 class Account:
-    """The quota, limit, usage, requests and fair share of a queue, each as `Quantities`."""
+    """The quota, limit, usage, requests and fair share of a queue.
+
+    Each has the resources and units of `Quantities`.
+    """
 
     def __init__(self, queue: Queue) -> None:
         shares = queue.shares.values()
@@ -103,18 +107,20 @@ class Account:
         self.quota = _bounds(share.quota for share in shares)
         self.limit = _bounds(share.limit for share in shares)
         self.weights = [share.weight for share in shares]
+        """The weights by which resources beyond all quotas are divided."""
         self.allocated = NOTHING
+        """The usage of its pods and of the pods in queues below it."""
         self.fixed = NOTHING
         """The part of `allocated` that is not preemptible."""
         self.evictable = NOTHING
         """The part of `allocated` that is preemptible."""
         self.requested = NOTHING
-        """The requests of its placed and pending pods."""
+        """The usage and the requests of pending pods."""
         self.fair = [0.0, 0.0, 0.0]
         """Its fair share, which `divide` computes."""
 
     def take_from_status(self) -> None:
-        """Take the usage from the status of the queue, because its pods are not known."""
+        """Take the usage from the status of the queue. No requests of pending pods are known."""
         shares = self.queue.shares.values()
         self.allocated = _status(share.allocated for share in shares)
         self.fixed = _status(share.allocated_fixed for share in shares)
@@ -131,7 +137,7 @@ class Account:
     def over_limit(self, asked: Quantities, evicted: Quantities = NOTHING) -> list[int]:
         """Return the positions of the resources whose limit would be exceeded.
 
-        `evicted` is usage that would be evicted first.
+        `evicted` is the usage of pods that KAI would evict first.
         """
         left = [max(0.0, has) for has in added(self.allocated, evicted, -1)]
         return _exceeded(self.limit, left, asked)
@@ -155,14 +161,20 @@ class Account:
 
     @property
     def above(self) -> tuple[str, int] | None:
-        """The first resource of which it uses more than it may: (name, excess in thousandths)."""
+        """The first resource of which it uses more than it may, or None if there is none.
+
+        It is a pair of its name and the excess in thousandths.
+        """
         rows = zip(self.queue.shares, self.allocated, self.may_have, UNITS, strict=True)
         over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
         return next(over, None)
 
     @property
     def may_have(self) -> list[float]:
-        """The amounts that it may use even if other queues request more."""
+        """The amounts that it may use even if other queues request more.
+
+        They are its quota or its fair share, the larger one, up to its limit.
+        """
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
 
@@ -231,7 +243,10 @@ def _bounds(bounds: Iterable[int | None]) -> list[float]:
 
 
 def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> float:
-    """Return the dominant share: the largest used fraction of any resource of the queue."""
+    """Return the dominant share: the largest fraction of any resource that a queue uses.
+
+    Fractions are of the amounts that the queue may use, or of `total` if they are unlimited.
+    """
     parts = []
     for amount, most, of_all in zip(has, may_have, total, strict=True):
         known = of_all if most == math.inf else most
@@ -257,7 +272,10 @@ def divide(accounts: Iterable[Account], total: Quantities) -> None:
 
 
 def _promise(account: Account, resource: int, total: float) -> float:
-    """Give a queue its request, up to its quota, and return that amount."""
+    """Give a queue its request, up to its quota and limit, and return that amount.
+
+    `total` is the amount that an unlimited quota stands for.
+    """
     quota = account.quota[resource]
     promised = min(total if quota == math.inf else quota, account.requestable(resource))
     account.fair[resource] += promised
@@ -265,10 +283,11 @@ def _promise(account: Account, resource: int, total: float) -> float:
 
 
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
-    """Divide what is left of a resource after all quotas, by priority and then by weight.
+    """Divide the rest of a resource after all quotas, by priority and then by weight.
 
     Shares are rounded down to whole numbers. In the end, the queues that lost most by rounding get
-    up to one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
+    up to one more, higher priorities first. See `divideOverQuotaResource` in
+    `plugins/proportion/resource_division` of KAI.
     """
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
     rounded: list[dict[str, float]] = []

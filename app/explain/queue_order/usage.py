@@ -1,6 +1,6 @@
 """Compute the usage and requests of the queues of a node pool.
 
-As in KAI, they are the sums of pods. The status of a queue counts only if pods are not known.
+As in KAI, they are sums over pods. The status of a queue counts only if pods are not known.
 
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """
@@ -50,7 +50,7 @@ def accounts_of(index: Index, pool: str) -> Accounts:
 def new_accounts(index: Index, pool: str) -> Accounts:
     """Return new accounts of the queues of a pool, with their usage and requests.
 
-    If the pods of all namespaces are not known, the usage is taken from the status of each queue.
+    Unless `pods_are_known`, the usage is taken from the status of each queue.
     """
     names = [name for name, queue in index.queues.items() if name and queue.pool == pool]
     accounts = {name: Account(index.queues[name]) for name in names}
@@ -85,7 +85,7 @@ def _counted(index: Index, group: KaiPodGroup) -> list[Pod]:
     """Return the pods of a PodGroup that KAI counts in its queue.
 
     Terminating and finished pods don't count, and neither do background pods with a node: KAI
-    evicts these at the start of each cycle, and gives them the remaining resources at its end.
+    plans as if they were gone.
     """
     pods = index.pods_of_group.get(group.key, ())
     return [pod for pod in pods if pod.is_alive and not (pod.background and pod.node)]
@@ -99,8 +99,8 @@ def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
 def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
     """Return the capacity of `nodes` that take pods, minus the usage of other schedulers' pods.
 
-    Nodes that are cordoned, not ready or under pressure do not count. See `getNodeResources` in
-    `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+    Nodes that are cordoned, not ready or under pressure do not count. KAI's helper pods are not
+    subtracted. See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
     total = NOTHING
     kinds: Counter[int] = Counter()
@@ -127,7 +127,7 @@ def memory_in_pool(index: Index, pool: str) -> GpuMemory:
 
 
 def memory_in(nodes: Iterable[Node]) -> GpuMemory:
-    """Return the minimum and maximum memory of a GPU on some nodes, if labels tell it."""
+    """Return the minimum and maximum memory of a GPU on some nodes, by the labels of the nodes."""
     known = {memory_of_gpus(node.labels) or 0 for node in nodes}
     sizes = [memory for memory in known if memory > WITHOUT_LABEL]
     return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY
@@ -142,7 +142,7 @@ def _placed_and_waiting(
 ) -> tuple[Quantities, Quantities]:
     """Return the usage of the pods on nodes of the pool, and the requests of the pending ones.
 
-    Gated pods do not count. `of_shape` keeps converted requests by the id of the shape, for shapes
+    Gated pods do not count. `of_shape` caches converted requests by the id of the shape, for shapes
     without GPU fractions.
     """
     placed, waiting = NOTHING, NOTHING
