@@ -87,6 +87,7 @@ def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantit
 
 
 def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quantities:
+    """Return `some` plus `more` multiplied by `times`."""
     # Written out by position, because this is called for each pod.
     return (
         some[0] + times * more[0],
@@ -216,6 +217,7 @@ class Account:
         )
 
     def requestable(self, resource: int) -> float:
+        """Return its requests, up to its limit."""
         return min(self.limit[resource], self.requested[resource])
 
     def wants(self, resource: int) -> float:
@@ -223,6 +225,7 @@ class Account:
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
     def is_satisfied(self, resource: int) -> bool:
+        """Return whether its fair share covers its requests, or reaches its limit."""
         fair = self.fair[resource]
         return self.requested[resource] <= fair or self.limit[resource] <= fair
 

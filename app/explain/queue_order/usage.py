@@ -121,6 +121,7 @@ def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -
 
 
 def memory_in_pool(index: Index, pool: str) -> GpuMemory:
+    """Return the minimum and maximum memory of a GPU on the nodes of a pool."""
     return index.remembered(
         ("GPU memory", pool), lambda: memory_in(nodes_of_pool(index, pool)), of=["nodes"]
     )

@@ -1,1 +1,1 @@
-"""Find the reasons why a gang is pending or not placed as requested: each has a function."""
+"""Find the reasons why a gang is pending or not placed as requested, each with a function."""

@@ -50,7 +50,7 @@ def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
     ]
     others = frozenset(range(len(placements.domains.nodes))) - full
     if pods and placements.under(Assumption(only=others)).fits:
-        return ()  # KAI prefers nodes from which it has to evict nothing
+        return ()  # KAI prefers nodes on which it need not evict any pod.
     return pods
 
 
@@ -65,7 +65,10 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether each pod of the gang alone fits on node `name` with its background pods."""
+    """Return whether each pod of a gang would fit on the node by itself, next to background pods.
+
+    `name` is the name of a node with background pods.
+    """
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])
     free = placements.free(placements.domains.positions[name])

@@ -50,12 +50,14 @@ class Holder(Value):
     """A workload whose pods hold room that a gang needs."""
 
     ref: Ref
+    """The workload, or one of its pods if no workload is known."""
     pods: tuple[Pod, ...]
+    """The pods that hold the room."""
 
     def words(self, gang: Gang) -> str:
         """Return a text such as `Job research/sweep (4 pods, there for 3 hours)`.
 
-        The namespace is omitted if it is that of the gang.
+        The namespace is omitted if it is also the gang's.
         """
         name = f"{self.ref.namespace}/{self.ref.name}"
         if self.ref.namespace == gang.namespace:
@@ -101,9 +103,9 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    It does if it has the same PodCliqueSet or owner. In a LeaderWorkerSet, the StatefulSet of a
-    group's workers is named after the leader. The name of the leaders' StatefulSet is the beginning
-    of the leader's name.
+    It does if it has the same PodCliqueSet, owner or workload. Pods of a LeaderWorkerSet are
+    recognized by names: the StatefulSet of a group's workers is named after the leader, and the
+    leader's name begins with the name of the leaders' StatefulSet.
     """
     if pod.namespace != gang.namespace:
         return False
@@ -277,12 +279,12 @@ def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[s
 
 
 def _is_stuck(gang: Gang, pod: Pod) -> bool:
-    """Return whether a pod has had a node for a while and has not started."""
+    """Return whether a pod has had a node for longer than `_STUCK` and has not started."""
     return pod.bound is not None and gang.facts.now - pod.bound > _STUCK
 
 
 def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
-    """Return the remedy if pods that have a node and do not start hold the room."""
+    """Return the remedy if the room is held by pods that have a node but do not start."""
     first = min(stuck, key=lambda pod: pod.bound or 0.0)
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (
@@ -293,6 +295,6 @@ def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
 
 
 def together(*helps: str) -> str:
-    """Return several alternative remedies, each as a sentence."""
+    """Return alternative remedies as one text, joined by "Or", or "" if there are none."""
     first, *others = helps or ("",)
     return ". Or ".join([first, *map(lower_first, others)])

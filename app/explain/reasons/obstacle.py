@@ -34,7 +34,7 @@ from app.facts.kubernetes.selectors import Requirement, Term
 class Barrier(Enum):
     """Something that keeps a gang from fitting now. A gang may have several barriers."""
 
-    NO_NODE_MATCHES = "no node matches the selectors of its pods"
+    NO_NODE_MATCHES = "no node matches the selector of some of its pods"
     GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has a label with it"
     OTHER_POOL = "it would fit only outside its node pool"
     SHARED_DOMAIN = "it would fit without a defect of KAI: all nodes share a narrower domain"
@@ -42,31 +42,33 @@ class Barrier(Enum):
     TOO_LARGE = "no domain is large enough, even without other pods and with all nodes open"
     REST = "its minimum runs, and its other pods would not fit even without other workloads"
     BOUND = "some of its pods run in a domain that its other pods must join"
-    CLOSED_NODES = "it would fit if closed nodes were opened, and possibly only then"
+    CLOSED_NODES = "it would fit if closed nodes were opened, or cannot fit unless they are"
     OTHER_RESOURCE = "the requested devices are free, but another resource is not"
     ENDING = "KAI has chosen nodes for it, and waits for terminating pods there"
     OTHER_PODS = "pods of other workloads hold the room"
 
 
 class Obstacle(Value, dict=True):
-    """The reasons why one gang does not fit now."""
+    """The barriers of one gang that does not fit now, and the parts that have no place."""
 
     gang: Gang
+    """The gang that does not fit."""
     placements: Placements
     """The placements of the gang, which equal gangs may share."""
     barriers: frozenset[Barrier]
+    """The barriers that were found, possibly none."""
     short: Demand
     """The innermost part that does not fit now."""
     lacking: Demand
     """The innermost part that would not fit in an empty cluster, or else `short`."""
     unmatched: Shape | None
-    """The first shape whose selector matches no node."""
+    """The first shape whose selector matches no node, or None if each matches one."""
     missing: str
     """The resource that is missing although the requested devices are free, or ""."""
 
     @property
     def demand(self) -> Demand:
-        """The pending pods of the gang."""
+        """The pods of the gang that KAI places next."""
         return self.gang.demand
 
     @property
@@ -92,9 +94,9 @@ class Obstacle(Value, dict=True):
         return [position for position in self.open if position in inside]
 
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
-        """Yield the pods on some nodes that use devices which the pods of `short` request.
+        """Yield the pods on the nodes at `positions` that use devices which `short` also requests.
 
-        Yield all pods there if `short` requests no devices. `positions` are those of the nodes.
+        If `short` requests no devices, yield all pods there.
         """
         index = self.gang.index
         devices = set(filter(is_device, resources_of(self.shapes)))
@@ -177,7 +179,7 @@ def _decide(gang: Gang) -> Obstacle:
 def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
     """Yield the barriers of a gang that would not fit even without other pods.
 
-    They are in addition to the `known` barriers.
+    The `known` barriers are not repeated.
     """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
@@ -221,7 +223,7 @@ def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
 
 
 def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
-    """Return whether pods request GPU memory while no selected node has a label with its memory."""
+    """Return whether pods request GPU memory, and no node that they select has a label with it."""
     asking = [shape for shape in shapes if shape.part and shape.part.memory]
     return bool(asking) and not any(
         MEMORY_LABEL in node.labels
@@ -232,7 +234,7 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
 
 
 def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
-    """Return whether a gang would never fit in its node pool, but would outside of it.
+    """Return whether a gang would never fit in its node pool, but would if it could use all nodes.
 
     Return True also if the node pool has no nodes.
     """
@@ -259,7 +261,10 @@ def _is_bound_for_ever(gang: Gang, short: Demand) -> bool:
 
 
 def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
-    """Return the resource that is missing although the requested devices are free, or ""."""
+    """Return the resource that is missing although the requested devices are free, or "".
+
+    If no single resource is the cause, return the first one that is not a device.
+    """
     names = resources_of(shapes)
     if not any(map(is_device, names)) or not placements.under(Assumption(devices=True)).fits:
         return ""
@@ -307,7 +312,7 @@ def _requirement_words(requirement: Requirement) -> str:
 
 
 def selection_words(obstacle: Obstacle, demand: Demand) -> str:
-    """Return how many nodes match selectors, such as ` (3 of 16 nodes match pool=h100)`, or ""."""
+    """Return a text such as ` (3 of 16 nodes match pool=h100)`, or "" if no pod selects nodes."""
     matches = []
     for shape, _ in demand.shapes:
         if shape.selects:

@@ -1,4 +1,4 @@
-"""Define what a reason is, and put numbers, amounts, lists and times into words for its text."""
+"""Define reasons, and put numbers, amounts, lists and times into words for their texts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
@@ -17,11 +17,14 @@ Severity = Literal["problem", "warning", "note"]
 
 
 class Evidence(Value):
-    """A value that was read from a field of an object, or a note that the field is absent."""
+    """A value from which a reason was found, such as the value of a field of an object."""
 
     object: Ref
+    """The object that has the field."""
     field: str
+    """The field, such as `spec.schedulingGates`, or a name for another source of the value."""
     value: str
+    """The value, or a note such as `absent`."""
 
 
 class Reason(Value):
@@ -32,7 +35,7 @@ class Reason(Value):
     objects: tuple[Ref, ...]
     """The objects that the reason is about, usually pods or a gang."""
     text: str
-    """The finding, in one sentence."""
+    """The finding, in one or more sentences, without a period at the end."""
     remedy: str
     """The remedy, as an instruction to a person."""
     who: Who
@@ -89,7 +92,7 @@ class Rule(Value):
 
     @property
     def condition(self) -> str:
-        """The condition under which the reason holds, as a sentence."""
+        """The condition under which the reason holds: a sentence from the docstring of `check`."""
         summary = " ".join((self.check.__doc__ or "").partition("\n\n")[0].split())
         condition = summary.removeprefix("Report that ")
         return condition[:1].upper() + condition[1:]
