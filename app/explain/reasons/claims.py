@@ -69,7 +69,7 @@ def claim_missing(gang: Gang) -> Reasons:
 
 
 def claim_not_created(gang: Gang) -> Reasons:
-    """Report that Kubernetes says why it can't create the claims of pods from a template."""
+    """Report that Kubernetes can't create the claims of pods from a template, and says why."""
     told = [
         (event, pod)
         for pod in gang.waiting
@@ -99,7 +99,7 @@ def _lacks(gang: Gang, claim: PodClaim) -> bool:
 
 
 _NOT_CREATED = "FailedResourceClaimCreation"
-"""The event of kube-controller-manager: `pkg/controller/resourceclaim/controller.go`."""
+"""The reason of an event of Kubernetes (`pkg/controller/resourceclaim/controller.go`)."""
 
 
 def _creator_remedy(
@@ -212,7 +212,7 @@ def only_on(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
 
 
 def not_in_pods_of_units(gang: Gang) -> Reasons:
-    """Report that pods that belong to no PodClique request MNNVL but have no claim."""
+    """Report that pods without a PodClique request MNNVL but have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
@@ -257,7 +257,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
 
 
 def claim_not_in_pods(gang: Gang) -> Reasons:
-    """Report that pods run without their PodClique's claim, because the pods are older."""
+    """Report that pods run without their PodClique's claim, because they are older than it."""
     for member in gang.members:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
@@ -272,7 +272,7 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 
 
 def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you") -> Reason:
-    """Return a reason about pods without a claim, which their replacements get.
+    """Return a reason about pods without a claim that their replacements would get.
 
     The last of `objects` is one of these pods.
     """
@@ -331,7 +331,10 @@ def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
-    """Return how to free channels for a gang. `takers` has the claim that holds each, by node."""
+    """Return the remedy that frees channels for a gang.
+
+    `takers` has the claim that holds the channel of each node, by node name.
+    """
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
@@ -349,7 +352,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
 
 
 def _waits_for_channel(gang: Gang) -> bool:
-    """Return whether a pending pod has a claim for a channel that is not allocated."""
+    """Return whether a pending pod has an unallocated claim for a channel."""
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
         if not stored or not stored.allocated:

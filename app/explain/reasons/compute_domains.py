@@ -22,9 +22,10 @@ _IMMUTABLE = "the spec of a ComputeDomain can't be changed"
 
 
 class Standing(Value, dict=True):
-    """A ComputeDomain with the pods that use it, of any gang."""
+    """A ComputeDomain with the pods of all gangs that use it."""
 
     domain: ComputeDomain
+    """The ComputeDomain."""
     users: tuple[Pod, ...]
     """The pods that use it, sorted by namespace and name."""
     nodes: tuple[str, ...]
@@ -32,7 +33,7 @@ class Standing(Value, dict=True):
     unready: tuple[str, ...]
     """The nodes of these pods that are not ready."""
     ready: frozenset[str]
-    """The nodes that the driver reports as ready, or all nodes if the hosts run IMEX."""
+    """The nodes that the driver reports as ready, or all of `nodes` if the hosts run IMEX."""
 
     @property
     def total(self) -> int:
@@ -41,7 +42,7 @@ class Standing(Value, dict=True):
 
     @property
     def starting(self) -> list[Pod]:
-        """The pods that have a node but whose containers were not started."""
+        """The pods that have a node, and whose containers have not been created yet."""
         return [pod for pod in self.users if pod.node and is_being_created(pod)]
 
     @property
@@ -51,7 +52,7 @@ class Standing(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Are the domain and the nodes of its pods ready?"""
+        """Are the nodes of its pods ready, and the domain too if it requires a number of nodes?"""
         waits = not self.domain.ready and self.domain.number > 0
         return not waits and not self.unready
 
@@ -135,7 +136,7 @@ def _nothing_waits(known: Standing) -> Reason:
 
 
 def _ready_words(known: Standing) -> str:
-    """Return the nodes that are ready as text, such as `1 of 3 nodes is ready, not n1 and n2`."""
+    """Return a text about ready nodes, such as `1 of 3 nodes is ready, not n1 and n2`."""
     lacking = list(known.unready)
     unseen = known.total - len(known.nodes)
     well = min(len(known.ready), known.total - len(lacking))
@@ -151,7 +152,7 @@ def _are(well: int, total: int) -> str:
 
 
 def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
-    """Return the reason that pods of a gang (`own`) wait for their ComputeDomain."""
+    """Return the reason why pods of a gang (`own`) still wait for their ComputeDomain."""
     domain = known.domain
     evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
     if domain.number > len(known.users):
@@ -192,9 +193,10 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 
 
 def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
-    """Return the state of the daemon pods on nodes that are not ready, the remedy, and who can act.
+    """Return why nodes are not ready, the remedy, and who can act.
 
-    The state is a text to add, or "" if the daemon pods can't be read.
+    The cause is a text to append, usually about the daemon pods there. It is "" if these pods can't
+    be read.
     """
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
@@ -280,7 +282,7 @@ def is_being_created(pod: Pod) -> bool:
 
 
 def waits_for_domain(gang: Gang, pod: Pod) -> bool:
-    """Return whether the ComputeDomain of a placed pod is not ready, as a whole or on its node."""
+    """Return whether a placed pod's ComputeDomain is not ready, as a whole or on the pod's node."""
     for domain in gang.facts.compute_domains:
         if _uses(gang.index, pod, domain):
             known = standing(gang.index, domain)
@@ -292,8 +294,8 @@ def waits_for_domain(gang: Gang, pod: Pod) -> bool:
 def host_managed(index: Index, domain: ComputeDomain) -> bool:
     """Return whether IMEX is a service of the hosts. NVIDIA's driver then has no class for daemons.
 
-    ComputeDomains are then ready at once, and list no nodes (mode hostManaged, in 95932046). If a
-    ComputeDomain says that it isn't ready, it is not in that mode: only the class is missing.
+    ComputeDomains are then ready at once, and list no nodes (mode hostManaged, in 95932046 of the
+    driver). If a ComputeDomain isn't ready, the driver is not in this mode: the class is missing.
     """
     return domain.ready and hosts_run_imex(index)
 
@@ -306,7 +308,7 @@ def hosts_run_imex(index: Index) -> bool:
 def domain_deleted(gang: Gang) -> Reasons:
     """Report that a ComputeDomain is being deleted, and a finalizer keeps it.
 
-    Grove does not create another one while its own finalizer keeps one.
+    Grove does not create another ComputeDomain while its own finalizer keeps this one.
     """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
@@ -363,9 +365,10 @@ def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
 
 
 def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
-    """Return whether a claim is for a ComputeDomain, by its configuration or else by its name.
+    """Return whether a claim is for a ComputeDomain.
 
-    The shared claim that Grove's designs describe does not name its ComputeDomain.
+    Its configuration decides, or else its template, or else its name: the shared claim that Grove's
+    designs describe does not name its ComputeDomain.
     """
     stored = index.claims.get((domain.namespace, claim.claim))
     if stored and stored.domain:

@@ -272,7 +272,7 @@ def _never_by_pod_group(gang: Gang) -> Reasons:
             return
         possible += member.clique.replicas
         needed += max(member.clique.replicas, member.minimum)
-    # between the two, the minimums of the members explain it
+    # A minimum between `possible` and `needed` is explained by the minimums of the members.
     if group and group.minimum > needed:
         needs = f"The gang needs {counted(group.minimum, 'pod')}"
         yield _never(group.ref, needs, group.minimum, possible, "minMember")

@@ -120,7 +120,7 @@ def set_being_deleted(gang: Gang) -> Reasons:
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:
-    """Report that pods name a PodGang that does not exist, or the set has PodCliques but none."""
+    """Report that pods name a missing PodGang, or that the set has PodCliques but no PodGang."""
     pcs = gang.pcs
     if not pcs:
         return
@@ -143,7 +143,7 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
     """Return the remedy for a missing PodGang.
 
-    Grove creates a deleted PodGang again within seconds, unless it reports errors.
+    Without errors, it is to wait first: Grove creates a deleted PodGang again within seconds.
     """
     log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:

@@ -1,8 +1,8 @@
 """Report gangs that KAI evicts, for other gangs or because they stay below their minimum.
 
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
-since when the gang is below its minimum, even if it evicts nothing. Its grace period is an argument
-of the scheduler, which users can't read. Since 0.17, a PodGroup may have its own.
+since when the gang is below its minimum, even if it evicts nothing. The default grace period is an
+argument of the scheduler, which users can't read. From KAI 0.17 on, a PodGroup may set its own.
 """
 
 from itertools import chain
@@ -71,7 +71,7 @@ def gang_evicted(gang: Gang) -> Reasons:
 
 
 def placement_lost(gang: Gang) -> Reasons:
-    """Report that KAI has evicted pods of a gang for another one, or to move them."""
+    """Report that KAI has evicted pods of a gang for another workload, or to move them."""
     text = "KAI evicted it: {}"
     remedy = "Fix the reasons that keep it from being placed again"
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))

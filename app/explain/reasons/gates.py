@@ -1,4 +1,4 @@
-"""Report pods that KAI does not get: they have gates, no PodGroup or another scheduler."""
+"""Report pods that KAI cannot consider: they have gates, no PodGroup or another scheduler."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ _WAIT = (
 )
 """The remedy if Grove has to act.
 
-Its time is long enough for pods that are added to a replica of a scaling group:
+Three minutes are enough even for pods that are added to a replica of a scaling group:
 https://github.com/ai-dynamo/grove/issues/847.
 """
 K = TypeVar("K", str, tuple[str, str, str])
@@ -34,6 +34,7 @@ V = TypeVar("V")
 
 
 def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
+    """Return references to pods, sorted."""
     return tuple(sorted(pod.ref for pod in pods))
 
 
@@ -90,7 +91,7 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield why Grove does not consider the gang of `base` scheduled, with evidence.
+    """Yield the causes why Grove does not consider the gang of `base` scheduled, with evidence.
 
     Yield nothing if Grove considers it scheduled.
     """
@@ -130,7 +131,7 @@ def gate_opens(gang: Gang) -> Reasons:
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods with Grove's gate: those that the PodGang refers to, and the others.
+    """Return the pods with Grove's gate that the PodGang refers to, and the others with the gate.
 
     Both lists are empty if there is no PodGang.
     """
@@ -171,7 +172,7 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """Report that pods name a Workload, or a group of a Workload, that does not exist.
+    """Report that pods need a Workload, a group of it, or a Kubernetes PodGroup that doesn't exist.
 
     Pods in an existing KAI PodGroup are not reported, because they no longer need the Workload.
     """
@@ -198,7 +199,8 @@ def pod_group_missing(gang: Gang) -> Reasons:
 def opt_out_without_effect(gang: Gang) -> Reasons:
     """Report that pods opt out of the Workload API, but an annotation keeps KAI from grouping them.
 
-    Our leader removes the annotation within a second. Pods in an existing PodGroup need it.
+    Our leader removes the annotation within a second. Pods in an existing PodGroup are not
+    reported, because they need the annotation.
     """
     skipped = [
         pod
@@ -240,10 +242,10 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """Return (kind, name, field) of a missing object that a pod needs, or None if it has all.
+    """Return (kind, name, field) of a missing object that a pod needs, or None if all exist.
 
     `field` is the field that names the object. A PodGroup needs its Workload, but not the template
-    in it from which it was created: the template may have been changed or be nested.
+    in the Workload: the template may have changed since, or be nested.
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))

@@ -1,4 +1,4 @@
-"""Report unknown GPU memory and evicted reservation pods, which keep pods from sharing GPUs."""
+"""Report unknown GPU memory, and evicted or rejected reservation pods, which block GPU sharing."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
 def reservation_evicted(gang: Gang) -> Reasons:
     """Report that a taint evicts the pod by which KAI reserves a shared GPU.
 
-    No pod that shares the GPU can be bound without that pod.
+    Without the reservation pod, no pod that shares the GPU can be bound.
     """
     if not any(pod.shape.part for pod in gang.waiting):
         return
@@ -81,9 +81,9 @@ def reservation_evicted(gang: Gang) -> Reasons:
 
 
 def reservation_refused(gang: Gang) -> Reasons:
-    """Report that a kubelet rejects the pods by which KAI reserves GPUs, so no pod can share them.
+    """Report that a kubelet rejects the pods by which KAI reserves GPUs, so no pod can share GPUs.
 
-    KAI creates another one in its next cycle, because it counts the GPUs of the node as free:
+    KAI creates another such pod in its next cycle, because it counts the node's GPUs as free:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/848
     """
     if not any(pod.shape.part for pod in gang.waiting):
@@ -95,7 +95,7 @@ def reservation_refused(gang: Gang) -> Reasons:
         if not last or not last.failure or not node.takes_pods:
             continue
         if any(_evicting_taints(last, node)):
-            continue  # `reservation_evicted` says it
+            continue  # `reservation_evicted` reports it.
         failure = with_age(one_line(last.failure), last.created, gang.facts.now)
         text = (
             f"The kubelet of {node.name} rejects the pods by which KAI reserves shared GPUs there,"
@@ -152,9 +152,9 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return (text, remedy, who can act) if no GPU is large enough for a part, or None.
+    """Return (text, remedy, who can act) if no node can provide a requested part of GPUs, or None.
 
-    The text also covers a pod that requests parts of more GPUs than any node has.
+    No GPU has enough memory then, or no node has enough GPUs.
     """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:

@@ -41,7 +41,7 @@ _NOT_YET = "pending evaluation"
 _PREVIOUSLY = "Previously: "
 """The start of Kueue's message about a past eviction."""
 _DEACTIVATED = "Deactivated"
-"""The start of Kueue's reasons for evicting inactive Workloads: DeactivatedDueToCAUSE, or alone."""
+"""The start of Kueue's reasons for evicting inactive Workloads, such as `DeactivatedDueTo...`."""
 
 
 def in_kueue(gang: Gang) -> bool:
@@ -112,7 +112,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
 
 
 def waits_for_checks(gang: Gang) -> bool:
-    """Return whether Kueue has reserved quota for a gang, which still waits for AdmissionChecks.
+    """Return whether Kueue has reserved quota for a gang that still waits for AdmissionChecks.
 
     One of the checks may ask an autoscaler for nodes.
     """
@@ -167,7 +167,7 @@ def _workload_of(gang: Gang) -> KueueWorkload | None:
 
 
 def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
-    """Yield Kueue's Workloads of a gang, the surest first. One may occur more than once.
+    """Yield Kueue's Workloads of a gang, the surest match first, possibly more than once.
 
     They are found by their owner, by the name of the gang, and by the names of the pods' owners.
     """
@@ -199,7 +199,7 @@ def state_of(
 ) -> tuple[str, Help] | None:
     """Return Kueue's message about a Workload and the remedy, or None if Kueue lets it run.
 
-    `held` are its pods with a gate of Kueue.
+    `held` are the Workload's pods with a gate of Kueue.
     """
     evicted = workload.condition("Evicted")
     if not workload.active:
@@ -264,7 +264,7 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 def _why_evicted(
     index: Index, workload: KueueWorkload, evicted: KueueCondition
 ) -> tuple[str, Help]:
-    """Return the cause of an eviction and the remedy. The cause names a preempting Workload."""
+    """Return the cause of an eviction, with the preempting Workload if known, and the remedy."""
     if evicted.reason.endswith("Stopped") and workload.holds("Requeued"):
         # The queue has been started again.
         return evicted.reason, help_for(index, workload, "Evicted ")
@@ -282,7 +282,7 @@ def _is_named_in(evicted: KueueCondition, other: KueueWorkload) -> bool:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the earliest time of Kueue's next attempt to admit a Workload, or "" if unknown."""
+    """Return the time before which Kueue does not try a Workload again, or "" if there is none."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 
@@ -376,7 +376,7 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 def _queue_of(index: Index, workload: KueueWorkload) -> str:
     """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`.
 
-    What is not known is omitted. Flavors are those of an admitted Workload.
+    Unknown names are omitted. Flavors are shown only for an admitted Workload.
     """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     behind = workload.cluster_queue or (queue.cluster_queue if queue else "")

@@ -20,6 +20,7 @@ class Help(Value):
     """The remedy for a message of Kueue."""
 
     remedy: str
+    """The remedy, as an instruction to a person."""
     who: Who
     """The party that can act."""
     commands: tuple[str, ...] = ()
@@ -36,8 +37,9 @@ class _Row(Value):
     remedy: str
     """The remedy. It may have placeholders in braces:
 
-    `queue` and `namespace` of the Workload, the names of its ClusterQueue (`cluster`, `behind`),
-    `others` (other LocalQueues of the namespace), and the groups of `values`.
+    `queue` and `namespace` of the Workload, `cluster` (the name of its ClusterQueue), `behind` (its
+    ClusterQueue in words), `others` (other LocalQueues of the namespace, in words), and the groups
+    of `values`.
     """
     who: Who
     """The party that can act."""
@@ -345,7 +347,7 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
     ),
     "Terminating": ("create it again: it is being deleted", "kubectl describe clusterqueue {}"),
 }
-"""The remedy for an inactive ClusterQueue, by the reason of its condition, with a command."""
+"""The remedy for an inactive ClusterQueue and a command, by the reason of its condition."""
 _CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")
 
 

@@ -1,6 +1,6 @@
 """Find messages about pods, written by KAI, other schedulers, kubelets and controllers.
 
-This module also says what KAI's silence means.
+This module also explains KAI's silence.
 """
 
 import difflib
@@ -32,7 +32,7 @@ _SOON = 60.0
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
-    """Return what KAI's silence about pending gangs means.
+    """Return a text that explains KAI's silence about pending gangs.
 
     `asked` is when their workload was created, in seconds since 1970. It is the start of the
     silence if no pending pod has a known age.
@@ -61,7 +61,8 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
     """Return the age of the oldest pending pod in seconds, or 0 if no age is known.
 
-    Without such a pod, count from `asked`. Running pods of the gang may be much older.
+    If no pending pod has a known age, count from `asked`. Running pods do not count, because they
+    may be much older.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -90,14 +91,14 @@ def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""The reasons of KAI events that report a failure. Others report placements and evictions."""
+"""The reasons of KAI events that report a failure. Other events report placements and evictions."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
     """Return KAI's newest message that it can't place a gang, with its time, or None.
 
-    If the PodGroup has no message, and KAI's newest event about it or a pending pod reports
-    something else than a failure, older messages no longer apply.
+    Return None also if the PodGroup has no message, and KAI's newest event about it or about a
+    pending pod does not report a failure. Older messages then no longer apply.
     """
     uids = {pod.uid for pod in gang.waiting}
     if gang.pod_group:
@@ -172,7 +173,7 @@ def words_of(event: Event, source: str = "") -> Words:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without a period at its end."""
+    """Return a text on one line, without periods at its end."""
     return " ".join(text.split()).rstrip(".")
 
 
@@ -189,10 +190,10 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> Mapping[str, int]:
-    """Return the schedulers by name, with the number of pods that they have judged.
+    """Return the schedulers by name, each with the number of pods on which it has acted.
 
-    These pods have a node, or a message about why they have none. The schedulers of Kubernetes and
-    KAI are always listed.
+    Such a pod has a node, or a message about why it has none. The schedulers of Kubernetes and KAI
+    are always included.
     """
 
     def look() -> Counter[str]:
@@ -207,8 +208,8 @@ def schedulers(index: Index) -> Mapping[str, int]:
 def usual_schedulers(index: Index) -> list[str]:
     """Return the names of the schedulers with the most pods, in alphabetical order.
 
-    Anybody can create a pod on a node that names any scheduler, so there may be as many schedulers
-    as pods.
+    Anybody can create a pod that has a node and names any scheduler, so there may be as many names
+    as pods. The schedulers of Kubernetes and KAI are always included.
     """
 
     def look() -> list[str]:
@@ -228,8 +229,8 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it got its node, or None.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
-    container counts only if the pod has no such state. Without a warning that counts, return the
-    message in the state of a container.
+    container counts only if no container of the pod is in such a state. Without a warning that
+    counts, return the message in the state of a container.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):
@@ -261,9 +262,9 @@ CRASHES = "CrashLoopBackOff"
 
 
 def stalled_words(container: Stalled, now: float) -> str:
-    """Return in words the state of a container that does not run, or of a running init container.
+    """Return a text such as `Container main is in CrashLoopBackOff (3 restarts)`.
 
-    An example is `Container main is in CrashLoopBackOff (3 restarts)`.
+    The container does not run, or it is a running init container.
     """
     kind = "Init container" if container.init else "Container"
     if container.reason == RUNS:
@@ -281,7 +282,7 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return why another component's pod does not run, or "" if that is not known.
+    """Return a text that says why another component's pod does not run, or "" if not known.
 
     It is the newest message about the pod, or else the state of its containers.
     """
@@ -304,9 +305,9 @@ def is_about_a_domain(words: Words) -> bool:
 
 
 def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
-    """Yield each object that creates pods with the newest warning about it, newest first.
+    """Yield (object, newest warning about it) for objects that create pods, newest warning first.
 
-    `uids` are the uids of these objects, which are in `namespace`.
+    `uids` are the uids of these objects in `namespace`. Objects without warnings are skipped.
     """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):

@@ -208,7 +208,7 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
 
 
 def _remedy_for_gone(gang: Gang, gone: Sequence[Pod]) -> str:
-    """Return how to get finished and terminating pods replaced, or "" if there are none."""
+    """Return the remedy that replaces terminating or finished pods, or "" if there are none."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
         return _ending_remedy(gang, terminating)
@@ -237,7 +237,8 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
 def _short_of_pods(gang: Gang) -> list[Member]:
     """Return the parts with fewer pods than their minimum, or [] if another reason explains that.
 
-    Parts whose minimum exceeds their replicas are omitted, unless there are no others.
+    Parts whose minimum exceeds their replicas are omitted if MinAboveReplicas is reported. Without
+    it, they are omitted unless there are no others.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
