@@ -32,8 +32,11 @@ class _Help(Value):
     """The remedy for a gang whose queue cannot be used."""
 
     words: str
+    """The remedy, as an instruction to a person."""
     who: Who
+    """The party that can act."""
     commands: tuple[str, ...] = ()
+    """Shell commands that help."""
 
 
 def queue_missing(gang: Gang) -> Reasons:
@@ -90,7 +93,8 @@ def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
 def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
     """Return the usable queue for which `name` is probably a typo, or "".
 
-    Only the first MOST_COMPARED different names are compared: with 300 queues, each takes 3 ms.
+    Only the first MOST_COMPARED different names are compared: each comparison with 300 queues takes
+    3 ms.
     """
     compared: dict[tuple[str, tuple[str, ...]], str] = index.remembered("queues meant", dict)
     key = name, tuple(usable)
@@ -108,7 +112,10 @@ def _usable(index: Index, pool: str) -> list[str]:
 
 
 def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
-    """Return the remedy if the queue is missing, has child queues, or has an unusable parent."""
+    """Return the remedy for a queue that is missing, has child queues, or has an unusable parent.
+
+    `meant` is the queue that is probably meant, or "".
+    """
     queue = index.queues.get(group.queue)
     if queue and _is_below_itself(index, queue):
         words = (
@@ -155,7 +162,10 @@ def _is_below_itself(index: Index, queue: Queue) -> bool:
 
 
 def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
-    """Return how to bring a gang and its queue into the same node pool."""
+    """Return the remedy that brings a gang and a queue into the same node pool.
+
+    `queue` is the gang's queue, which is in another pool.
+    """
     index = gang.index
     moved, move = _moved(group, queue.pool)
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
@@ -190,7 +200,7 @@ def has_scheduler(index: Index, pool: str) -> bool:
 
 
 def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
-    """Return the remedy to label a queue and the queues above it with the gang's node pool.
+    """Return the remedy that moves a queue and the queues above it into the gang's node pool.
 
     Return None if this would take a queue away from other workloads, or would change nothing.
     """
@@ -210,7 +220,7 @@ def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
 
 
 def _lacks_nodes(gang: Gang, pool: str) -> bool:
-    """Return whether it is known that no node is in a pool."""
+    """Return whether no node is in a pool. Return False if nodes were not read."""
     facts = gang.facts
     is_known = "nodes" not in facts.unseen.keys() | facts.skipped
     return is_known and not any(nodes_of_pool(gang.index, pool))
@@ -241,7 +251,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
-    """Return the text and the command that move a gang into a node pool, or out of all."""
+    """Return the text and the command that move a gang into a node pool, or out of any if ""."""
     if not pool:
         return (
             f"Remove the label {NODE_POOL} from the workload and its PodGroup",

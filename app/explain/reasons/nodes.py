@@ -70,7 +70,10 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return the remedy, with another value for a selected label if one makes room for the pods."""
+    """Return the remedy. It names another value of a selected label if the pods fit with that one.
+
+    A value counts if they fit now, or else without the pods of other workloads.
+    """
     later = ""
     for requirement in shape.selector:
         key = requirement.key
@@ -112,9 +115,9 @@ def nodes_to_open(gang: Gang) -> Reasons:
 
 
 def nodes_unfit(gang: Gang) -> Reasons:
-    """Report that nodes that would make room for the gang are closed to it.
+    """Report that the gang would have room if closed nodes were opened to it.
 
-    If it fits on cordoned nodes, which its pods tolerate, there is a note about these.
+    If it would be placed on cordoned nodes, which its pods tolerate, yield a note about these.
     """
     obstacle = obstacle_of(gang)
     if not obstacle:
@@ -232,9 +235,9 @@ _TAINTED = "tainted"
 
 
 def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
-    """Return how to open closed nodes, with a note if they need free room too.
+    """Return the remedy that opens closed nodes, with a note if they need free room too.
 
-    `whys` are the different causes for which nodes in `closed` are closed.
+    `closed` has each closed node with the cause, and `whys` has the different causes.
     """
     steps = dict.fromkeys(_step(why, closed) for why in whys)
     remedy = listed(steps)
@@ -355,7 +358,7 @@ def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> li
     """Return, for each node, the pods that must end so that `asks` of a resource are free there.
 
     The largest pods of a node are chosen, and the nodes with the fewest of them come first. `free`
-    is what each node has free of the resource; amounts are in thousandths.
+    has the free amount of the resource on each node. Amounts are in thousandths.
     """
     found = []
     for node, left in free.items():
@@ -374,7 +377,7 @@ def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> li
 def _asked_and_free(
     placements: Placements, short: Demand, name: str
 ) -> tuple[int, Mapping[str, int]]:
-    """Return how much of a resource the largest pod requests, and what each node has free of it.
+    """Return the request of the largest pod for a resource, and the free amount on each node.
 
     Only open nodes with room for the pod's devices count. All amounts are in thousandths.
     """
@@ -416,7 +419,7 @@ _CHOSEN_WITHIN = 60.0
 
 
 def outside_pool(gang: Gang) -> Reasons:
-    """Report that only nodes outside the gang's node pool have room for it, even if empty."""
+    """Report that the gang's node pool is too small even if empty, and other nodes would do."""
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.OTHER_POOL not in obstacle.barriers or any(queue_missing(gang)):
         return

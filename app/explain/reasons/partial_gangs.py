@@ -38,10 +38,11 @@ def gang_split(gang: Gang) -> Reasons:
 
 
 def _is_elastic(gang: Gang, member: Member) -> bool:
-    """Return whether a user, or an autoscaler, has chosen a minimum below the number of pods.
+    """Return whether the pods of a part do not all need each other.
 
-    The replicas of a Deployment do not need each other. KAI's pod-grouper gives other workloads
-    the minimum 1, unless they request a higher one.
+    A user or an autoscaler has chosen the minimum of a Grove gang or RayCluster, and the replicas
+    of a Deployment do not need each other. KAI's pod-grouper gives other workloads the minimum 1,
+    unless they request a higher one.
     """
     controllers = {pod.controller.kind for pod in member.pods if pod.controller}
     return gang.is_of_grove or not controllers.isdisjoint({"RayCluster", "ReplicaSet"})
@@ -52,7 +53,7 @@ def _field(gang: Gang) -> str:
 
 
 def _minimum_remedy(gang: Gang, member: Member) -> str:
-    """Return how to set the minimum of a part to the number of its pods."""
+    """Return the step that sets the minimum of a part to the number of its pods."""
     number = member.expected
     if gang.is_of_grove:
         return f"set minAvailable: {number} in the PodCliqueSet (clique of {member.name})"

@@ -35,7 +35,7 @@ from app.facts.kubernetes.pod import Pod
 def required_violated(gang: Gang) -> Reasons:
     """Report that pods of a part are in several domains of a level that the part requires.
 
-    KAI itself causes that if it places some pods of the part later than the others.
+    KAI itself may cause this if it places some pods of the part later than the others.
     """
     told = [(part, part.told.required) for part in gang.bound_parts if part.told.required]
     unnamed = _unnamed(gang)
@@ -92,9 +92,9 @@ def _labelling(
 ) -> Iterator[str]:
     """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
-    `domains` are those of the part's pods, and `unlabelled` the nodes of its other pods. If there
-    is one domain, these nodes are in it too, because KAI placed all pods there. There is no command
-    if labels say that pods are in several domains.
+    `unlabelled` are the nodes of the part's pods without all these labels, and `domains` are the
+    domains of its other pods. If there is one domain, the nodes are in it too, because KAI placed
+    all pods there. There is no command if labels say that pods are in several domains.
     """
     own = gang.domains.by(part.told.levels)
     keys = own.keys[: own.depth(key)]
@@ -118,7 +118,7 @@ def _labelling(
 
 
 def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
-    """Return in words the domains of a level that have pods, and the nodes without its label."""
+    """Return a text with the domains of a level that have pods, and the nodes without its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
     has = "has" if len(unlabelled) == 1 else "have"
@@ -168,9 +168,10 @@ def node_not_ready(gang: Gang) -> Reasons:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield the unfinished pods on each node for whose name `is_meant` is true.
+    """Yield (text, pods, evidence) for each node with unfinished pods of the gang.
 
-    They are a text such as `2 pods of llm-0 are on node gpu-01`, the objects, and evidence.
+    The text is like `2 pods of llm-0 are on node gpu-01`. Only nodes for whose name `is_meant`
+    returns True count.
     """
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
@@ -181,7 +182,7 @@ def _by_node(
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
-    """Return the parts with a required level that KAI ignores, because it names no topology."""
+    """Return the parts with a required level that KAI ignores, because they name no topology."""
     group = gang.pod_group
     if not group:
         return []
@@ -235,9 +236,9 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
 
 def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
-    """Return the domains of a part's preferred level that nodes are in.
+    """Return the domains of a part's preferred level that contain the nodes `names`.
 
-    Return none if a node is in no such domain, or if the part prefers no level.
+    The result is empty if a node is in no such domain, or if the part prefers no level.
     """
     domains = gang.domains.by(part.told.levels)
     depth = domains.depth(part.told.preferred)
@@ -250,7 +251,7 @@ def binding_failed(gang: Gang) -> Reasons:
     lacks_reservation = any(reservation_evicted(gang))
     for pod in gang.waiting:
         if lacks_reservation and pod.shape.part:
-            continue  # ReservationEvicted says why pods that share GPUs are not bound
+            continue  # ReservationEvicted says why pods that share GPUs are not bound.
         events = (
             e
             for e in gang.index.events_about(pod.namespace, pod.uid)
@@ -299,7 +300,10 @@ def _helper(gang: Gang, said: str) -> Pod | None:
 
 
 def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
-    """Return why a helper pod of KAI, such as one that reserves a GPU, does not run; the remedy."""
+    """Return the state of a helper pod of KAI in words, and the remedy.
+
+    An example is a pod that reserves a GPU, and does not run.
+    """
     name = helper.name
     node = next((node for node in gang.index.nodes if node.name == helper.node), None)
     shape = helper.shape

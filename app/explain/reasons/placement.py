@@ -1,6 +1,7 @@
 """Report that nodes lack room for a gang, as KAI counts it.
 
-Each remedy is tried in the model of KAI's placement before it is given.
+Changes that should let the gang fit are tried in the model of KAI's placement before a remedy names
+them.
 """
 
 import itertools
@@ -117,7 +118,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 
 
 def _also_needed(obstacle: Obstacle) -> str:
-    """Return the step that is needed besides smaller pods, or "" if there is none.
+    """Return a step that is needed in addition to smaller pods, or "" if there is none.
 
     An example is `, and open the closed nodes there`.
     """
@@ -228,7 +229,7 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
 
 
 def _sized(name: str, ask: int) -> str:
-    """Return a text such as `8 GPUs`, or `1 nvidia.com/mig-1g.5gb` if it is not a whole GPU."""
+    """Return a text such as `64 CPUs`, or `8 nvidia.com/gpu` for a device."""
     return f"{plain(ask)} {name}" if is_device(name) and "/" in name else amount(name, ask)
 
 
@@ -239,7 +240,7 @@ def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
 
 
 _OF_GPUS = "nvidia.com/gpu."
-"""The prefix of labels of GPU feature discovery. It means that a node has GPUs, offered or not."""
+"""The prefix of labels of GPU feature discovery. A node with one has GPUs, offered or not."""
 
 
 _PLUGIN = "device-plugin"
@@ -263,7 +264,7 @@ _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
 
 
 def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return (text, remedy, who can act) if nodes offer only other parts of GPUs, or None.
+    """Return (text, remedy, who can act) if nodes offer GPUs only in other parts, or None.
 
     `text` is the beginning of the returned text, and `name` the requested resource.
     """
@@ -370,10 +371,10 @@ def no_domain_fits(gang: Gang) -> Reasons:
 
 
 def _beyond_all_room(gang: Gang) -> str:
-    """Return how many pending pods of a workload would fit without other workloads, as text.
+    """Return a text about the number of a workload's pending pods that fit without other workloads.
 
-    Return "" if there would be room for all, or if the pods of the workload don't need each other.
-    KAI places such pods as one gang; other schedulers place one by one.
+    It is for pods that need each other although their scheduler places them one by one. Return ""
+    for other gangs, and if all or none of the pods would fit.
     """
     made_for = gang.pods[0].made_for[:1] if gang.ref.kind == Pod.kind else ()
     if not made_for or made_for[0].kind not in NEEDS_ALL:
@@ -447,7 +448,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _open_nodes(obstacle: Obstacle) -> str:
-    """Return words for the nodes that are open to the pods, with their domain if they share one."""
+    """Return a text for the nodes that are open to pods, with their domain if they share one."""
     pool = obstacle.gang.pool
     everywhere = f"The nodes of node pool {pool}" if pool else "The nodes"
     if len(obstacle.open) == len(obstacle.nodes):
@@ -479,7 +480,10 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 
 def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
-    """Return the remedies that free the room, soonest first, who can act, and the commands."""
+    """Return the remedies for a lack of room in one text, who can act, and the commands.
+
+    Room that becomes free by itself comes first, and then changes with which the gang fits now.
+    """
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     itself = [each for each in (_ending(obstacle), *evicts) if each]
     elsewhere, commands = _elsewhere(obstacle)
@@ -503,7 +507,7 @@ def _reclaiming(obstacle: Obstacle) -> str:
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
-    """Return whether room becomes free by itself: pods are terminating, or KAI may evict some."""
+    """Return whether room becomes free by itself: pods terminate, or KAI may evict some pods."""
     return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
@@ -576,9 +580,9 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
-    """Return the remedies that free room in one domain if that is enough, or else anywhere.
+    """Return the remedies that free room, and who can act.
 
-    With them comes who can act.
+    They are for one domain if that is enough, or else for all open nodes.
     """
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
@@ -600,7 +604,7 @@ _MOST_TRIED = 4
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
     """Return the domain with the most room in which the gang would fit without other pods.
 
-    Return None if there is none, or if one domain is not enough.
+    Return None if one domain is not enough, or if none of the first `_MOST_TRIED` domains helps.
     """
     short = obstacle.short
     like = [part for part in obstacle.demand.flat() if part.profile == short.profile]
@@ -650,7 +654,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
-    """Return the text about a part that must join its running pods, and the remedy."""
+    """Return a text about a part whose pending pods must join its running pods, and the remedy."""
     gang = obstacle.gang
     short = obstacle.short
     part = next(part for part in gang.whole.parts() if part.name == short.name)
@@ -691,7 +695,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
 
 def _without_room(obstacle: Obstacle) -> str:
-    """Return the remedy if other pods don't hold the room in the gang's domain."""
+    """Return the remedy if the gang would not fit in its domain even without other pods there."""
     if obstacle.placements.under(OPENED).fits:
         return "Ask the platform team to open the closed nodes there"
     if obstacle.gang.whole.is_satisfied:
