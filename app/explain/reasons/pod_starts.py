@@ -135,7 +135,10 @@ def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key that is equal for messages of pods that differ only in the pods' own names."""
+    """Return a key for a message. Messages that differ only in names of the pod have the same key.
+
+    These are the pod's uid and name, and the names of its node and claims.
+    """
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
         text = text.replace(own, "") if own else text
@@ -238,7 +241,8 @@ def kubelet_rejects(gang: Gang) -> Reasons:
 def _is_replaced(gang: Gang, failed: Pod) -> bool:
     """Return whether a newer pod has replaced a failed one.
 
-    A pod that was created over an hour ago counts as replaced, unless the question is about it.
+    A pod that was created over an hour ago, or at an unknown time, counts as replaced, unless the
+    question is about it.
     """
     now = gang.facts.now
     if failed.created is None or (now and now - failed.created > _FAILED_BEFORE):
@@ -260,7 +264,7 @@ def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
 
 
 _FAILED_BEFORE = 3600.0
-"""The maximum seconds between the creation of a failed pod and that of the pod that replaces it."""
+"""The maximum time in seconds between the creation of a failed pod and of its replacement."""
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
@@ -301,7 +305,10 @@ def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
 
 
 def failed_pods(gang: Gang) -> list[Pod]:
-    """Return the pods of a gang's owners or PodGroup that the kubelet rejected or evicted."""
+    """Return the pods of a gang's owners or PodGroup that the kubelet rejected or evicted.
+
+    If the gang is a single pod, the pod itself counts too.
+    """
 
     def look() -> Mapping[object, list[Pod]]:
         keys = (

@@ -1,7 +1,7 @@
 """Report limits, quotas and fair shares of KAI's queues that keep a gang pending.
 
-The module also finds the pods that KAI may evict for a gang: see `pkg/scheduler/actions/preempt` of
-KAI.
+The module also finds the pods that KAI may evict for a gang (`pkg/scheduler/actions/preempt` of
+KAI).
 """
 
 import json
@@ -70,10 +70,13 @@ class Excess(Value):
     """A limit or quota of a queue that a gang would exceed. Amounts are in thousandths."""
 
     queue: Queue
+    """The queue."""
     resource: str
+    """The name of the resource."""
     bound: int
     """The limit or quota."""
     used: int
+    """The amount in use that counts against the bound."""
     asked: int
     """The amount that the gang requests."""
     is_unset: bool = False
@@ -97,9 +100,9 @@ def _number(resource: str, thousandths: int) -> str:
 
 
 def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
-    """Yield the limits that the gang would exceed, in its queue or in one above it.
+    """Yield the limits that the gang would exceed, of the queue `name` and the queues above it.
 
-    Pods that are `evicted` from the queue don't count.
+    The `evicted` pods of the queue don't count.
     """
     less = quantities_of((pod.shape, 1) for pod in evicted)
     asked = _asked(gang)
@@ -155,9 +158,9 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
 
 
 def use_words(index: Index, queue: Queue) -> str:
-    """Return the GPUs in use in a queue, as a text such as `used 8`, or `use unknown`."""
+    """Return the GPUs in use in a queue, as a text such as `used 8`, or `usage unknown`."""
     account = accounts_of(index, queue.pool).get(queue.name)
-    return f"used {plain(round(account.allocated[0] * 1000))}" if account else "use unknown"
+    return f"used {plain(round(account.allocated[0] * 1000))}" if account else "usage unknown"
 
 
 def losing_against(gang: Gang) -> list[Pod]:
@@ -189,7 +192,7 @@ def _preemptible_below(index: Index, queue: str, priority: int) -> list[Pod]:
 
 
 def _reclaimed(index: Index, queue: str) -> Assumption:
-    """Return the assumption that all pods that KAI may evict in other queues are gone."""
+    """Return the assumption that the pods of other queues that KAI may evict are gone."""
 
     def look() -> Assumption:
         groups = (group for group in index.facts.pod_groups if group.queue != queue)
@@ -223,7 +226,7 @@ def as_argument(group: KaiPodGroup) -> str:
 
 
 def given_up(gang: Gang) -> Reasons:
-    """Report that KAI tries to place the PodGroup only once, and has no place for it."""
+    """Report that KAI tries to place the PodGroup only once, and has tried or has no place now."""
     group = gang.pod_group
     turn = line_of(gang.index).get(gang.ref)
     if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
@@ -240,9 +243,9 @@ def given_up(gang: Gang) -> Reasons:
 def queue_limit(gang: Gang) -> Reasons:
     """Report that the gang's queue, or one above it, would exceed a limit.
 
-    There is one reason per limit. The pods of the queue are counted. There is none while KAI may
-    evict other pods to stay within the limit. If no limit is exceeded by this count, KAI's message
-    that one is reached counts, unless KAI should place the gang in its next cycle.
+    Yield a reason for each limit that the pods of the queue and the gang exceed together, unless
+    KAI may evict other pods to stay within the limits. Otherwise, quote KAI's message that a limit
+    is reached, unless KAI should place the gang in its next cycle.
     """
     group = gang.pod_group
     if not group:
@@ -333,7 +336,7 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
 
 
 def queue_status_stale(gang: Gang) -> Reasons:
-    """Report that a limit or quota is reached by a queue's status, but not by its pods.
+    """Report that a queue reaches a limit or quota by its status, but not by the count of its pods.
 
     KAI's scheduler counts the pods. The status is from KAI's queue controller, which also counts
     background pods.
@@ -382,7 +385,7 @@ def _has_background(index: Index, queue: Queue) -> bool:
 def lower_priority(gang: Gang) -> Reasons:
     """Report that pods in the gang's own queue use up a limit, and KAI may evict these pods.
 
-    There is no reason if KAI says that the limit is reached, because it has then already tried.
+    Yield nothing if KAI says that a limit is reached, because it has then already tried.
     """
     group = gang.pod_group
     over = next(over_limits(gang, group.queue), None) if group else None
@@ -402,7 +405,7 @@ def _at_limit(over: Excess, reason: str, remedy: str, who: Who) -> Reason:
 
 
 def evicting(pods: Iterable[Pod]) -> str:
-    """Return advice that KAI may evict pods, or "" if there are no pods."""
+    """Return the remedy to wait because KAI may evict these pods, or "" if there are none."""
     groups = Counter(pod.group for pod in pods)
     if not groups:
         return ""
@@ -469,7 +472,7 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
     """Return a text such as `team-a: 8 GPUs, 2 used` from KAI's message or the queue's status.
 
-    Return "" if there is no quota.
+    Return "" if the quota is 0 or unknown.
     """
     name = said.queue or group.queue
     quota = gpus_of(said.quota)
@@ -536,8 +539,9 @@ def _gpus(count: float) -> str:
 def fair_share(gang: Gang) -> Reasons:
     """Report that KAI may reclaim resources for the gang from queues above their fair shares.
 
-    Evicting everything that it may evict there must make room for the gang. There is no reason if
-    KAI says that a limit is reached, because it has then already tried.
+    The gang must fit once KAI has evicted all pods that it may evict in other queues, and must be
+    within its quotas. Yield nothing if KAI says that a limit is reached, because it has then
+    already tried.
     """
     turn = line_of(gang.index).get(gang.ref)
     if not turn or not turn.above or _said(gang, "OverLimit") or over_quota(gang, turn.queue):

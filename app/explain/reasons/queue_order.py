@@ -43,7 +43,10 @@ def after_others(gang: Gang) -> Reasons:
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return the name of `other` and KAI's message that a pod of it could not be bound, or None."""
+    """Return the name of `other` and KAI's message that it could not bind one of its pods, or None.
+
+    Only pending pods count.
+    """
     index = gang.index
     pods = index.pods_of_group.get(other.gang.key, ())
     owned = [pod for pod in pods if not pod.node]
@@ -70,7 +73,10 @@ def place_words(number: int, count: int, queue: str) -> str:
 
 
 def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
-    """Yield the gangs ahead that get nodes that are open to this gang, or that fill its queue."""
+    """Yield the turns of the gangs ahead that take the room of this gang.
+
+    They are in its queue if that is full, and otherwise get nodes that are open to the gang.
+    """
     index = gang.index
     full = index.queues.get(turn.full)
     fits = gang.placements.fit().values()

@@ -164,17 +164,14 @@ def _as_kai_counts(short: Demand) -> str:
 
 
 def _sizes_remedy(obstacle: Obstacle, short: Demand) -> str:
-    """Return the remedy: remove or widen a constraint so that KAI places the gang.
-
-    If none helps, the remedy is to change the requests.
-    """
+    """Return the remedy: a weaker constraint with which the gang fits, or else other requests."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Request the same resources for all pods, or less for the largest pod"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
-    """Yield weaker constraints, each with the remedy in words and the demand."""
+    """Yield (remedy, demand) for each weaker constraint."""
     demand = obstacle.demand
     topology = obstacle.gang.topology
     if short.preferred:
@@ -200,7 +197,7 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
 def _wider_levels(
     obstacle: Obstacle, demand: Demand, short: Demand
 ) -> Iterator[tuple[str, Demand]]:
-    """Yield the demand with each wider level for a part of it, next wider level first."""
+    """Yield (remedy, demand) for each wider level of the part `short`, the next wider one first."""
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
         words = f'Require "{level.domain}" instead of "{level_of(gang, short)}"'
@@ -273,9 +270,10 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield each group of domains that KAI treats as one and that nodes are spread over.
+    """Yield each group of domains that KAI treats as one, if nodes are in several of them.
 
-    `names` are the nodes. Those in the group must be in several domains of the level `key` too.
+    `names` are the names of the nodes. The nodes in the group must also be in several domains of
+    the level `key`.
     """
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)

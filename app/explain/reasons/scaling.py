@@ -26,7 +26,7 @@ _LATE = 900.0
 
 
 def nodes_coming(gang: Gang) -> Reasons:
-    """Report that an autoscaler is adding nodes for pending pods, by its newest message.
+    """Report that an autoscaler is adding nodes for pending pods, according to its newest message.
 
     If KAI has requested a node with a scaling pod and no autoscaler has answered, yield a note.
     """
@@ -101,7 +101,7 @@ def _unanswered(gang: Gang) -> Reasons:
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
-    """Report that no node group of an autoscaler would help, by its newest message."""
+    """Report that no node group of an autoscaler would help, according to its newest message."""
     remedy = (
         "Request resources that a node group offers, or ask the platform team for another node"
         " group or a higher maximum"
@@ -129,8 +129,8 @@ def _latest(gang: Gang, pod: Pod) -> Event | None:
 def _scaling_pods(gang: Gang) -> list[Pod]:
     """Return the pods with which KAI requests nodes for pending pods that share GPUs.
 
-    A scaling pod of another pod counts too: KAI creates only as many as the pods need GPUs in total
-    (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
+    If none is for a pod of this gang, return all scaling pods: KAI creates only as many as the pods
+    need GPUs in total (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
     """
     sharing = {pod.key for pod in gang.waiting if pod.shape.part}
     if not sharing:

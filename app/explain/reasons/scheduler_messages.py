@@ -279,7 +279,7 @@ _UNSCHEDULABLE = f"{_CONDITION}unschedulable"
 
 
 def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
-    """Return the remedy for the taints in a message, in a list that is empty if it names none.
+    """Return the remedy for the taints in a message, in a list that is empty without such taints.
 
     Taints of control planes count only if the message names nothing else (`alone`).
     """
@@ -358,7 +358,7 @@ def scheduler_silent(gang: Gang) -> Reasons:
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
     """Yield each scheduler other than KAI that has been silent about pods for a minute.
 
-    With it come these pods and how long they have existed, in words. A scheduler whose name is
+    Yield its name, these pods, and the age of the oldest one in words. A scheduler whose name is
     probably a typo is included without waiting for a minute.
     """
     now = gang.facts.now
@@ -403,7 +403,7 @@ def kai_refuses(gang: Gang) -> Reasons:
         seems = f". According to our checks it fits{f' in {places}' if places else ''}"
     remedy, who = _advice_on(said, gang.namespace)
     tainted = _tainted_devices(gang, said)
-    if tainted:  # our checks ignore taints of devices
+    if tainted:  # Our checks ignore taints of devices.
         seems = tainted
     elif seems and "cannot allocate all" in said:
         remedy = (
@@ -439,7 +439,10 @@ def _queue_without_parent(gang: Gang) -> str:
 
 
 def is_current(gang: Gang, time: float) -> bool:
-    """Return whether a message of KAI is recent, and newer than the gang's last change."""
+    """Return whether a message of KAI is recent, and not older than the objects that it is about.
+
+    These are the gang's pending pods, its PodGroup and its queue.
+    """
     times = [pod.created for pod in gang.waiting]
     if gang.pod_group:
         times.append(gang.pod_group.created)

@@ -1,4 +1,4 @@
-"""Report ResourceClaims that pods share by name, and that some of the pods cannot use."""
+"""Report problems with ResourceClaims that pods share by name."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -152,7 +152,7 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Re
 
 
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
-    """Return the names of the pods that have reserved a claim.
+    """Return the names of the pods for which a claim is reserved.
 
     Pods that have finished or are terminating are omitted.
     """

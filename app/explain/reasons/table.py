@@ -1,8 +1,8 @@
 """Find the reasons that hold for gangs, with a table of rules.
 
 A rule says which facts it needs and to which gangs it applies. The table begins with reasons that
-make others irrelevant. Then come reasons that the owner of the workload can act on, and then those
-of the cluster. Reasons are shown in this order.
+make others irrelevant. Then come reasons that the owner of the workload can act on, and then
+reasons in the cluster. Reasons are shown in this order.
 """
 
 import itertools
@@ -120,12 +120,12 @@ def _pods_wait(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """Return whether no pod is pending. Then pods that the kubelet rejected are not replaced."""
+    """Return whether no pod is pending. Then no pod will replace one that a kubelet rejected."""
     return not gang.waiting
 
 
 def _near_constraints(gang: Gang) -> bool:
-    """Return whether the gang or any PodGroup has a constraint: both decide the gang's order."""
+    """Return whether the gang or any PodGroup has a constraint: KAI's order depends on all."""
     return gang.is_constrained() or gang.index.has_constraints
 
 
@@ -314,7 +314,7 @@ CONDITIONS: Mapping[str, str] = {
     id: " Or: ".join(dict.fromkeys(conditions))
     for id, conditions in by_key((rule.id, rule.condition) for rule in RULES).items()
 }
-"""The condition under which each reason holds by id, with those of all its rules."""
+"""The condition under which each reason holds, by id. It joins the conditions of all its rules."""
 
 NOT_HOLDING = {
     "RequiredViolated",
@@ -361,8 +361,8 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """Return all reasons that hold for some gangs, and the reasons that could not be checked.
 
     Equal reasons of several gangs are one reason. Problems come first, then warnings, then notes,
-    each in the order of the table. Unless `quoting`, rules about messages and silence of schedulers
-    for gangs that no other rule explains are omitted: a scheduler has not seen previewed facts.
+    each in the order of the table. Without `quoting`, the rules for gangs that no other rule
+    explains are omitted. They quote schedulers, which have not seen the facts of a preview.
     """
     gangs = list(gangs)
     joined = _joined(gangs)
@@ -434,7 +434,7 @@ def _keeps_from_starting(reason: Reason) -> bool:
 
 
 def _without_superseded(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons, except those that other reasons supersede for all of their objects."""
+    """Return the reasons, without reasons whose objects all have a more precise one."""
     superseded = {
         (id, ref)
         for reason in reasons
@@ -506,9 +506,9 @@ def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
 
 
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return the reasons, with equal ones about several objects as one about all of these objects.
+    """Return the reasons, with equal reasons merged into one about all of their objects.
 
-    Reasons are equal if id, text and remedy are. They are in the order of their first occurrence.
+    Reasons are equal if their ids, texts and remedies are. The order of first occurrence is kept.
     """
     groups = by_key(((reason.id, reason.text, reason.remedy), reason) for reason in reasons)
     return list(map(_merge, groups.values()))

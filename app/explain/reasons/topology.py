@@ -237,10 +237,10 @@ def _them(count: int) -> str:
 
 
 def not_a_tree(gang: Gang) -> Reasons:
-    """Report that a domain has two parents, or levels are not listed broadest first.
+    """Report that a domain has several parents, or levels are not listed broadest first.
 
-    If at least a fifth of the domains of a level have two parents, their names repeat on purpose,
-    and there is one note for the level.
+    If at least a fifth of the domains of a level have several parents, their names repeat on
+    purpose, and there is one note for the level.
     """
     for topology, of in named_topologies(gang):
         order = right_order(topology.levels, [node.labels for node in topology.index.nodes])

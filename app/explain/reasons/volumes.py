@@ -159,8 +159,11 @@ class _Excluded(Value):
     """A pending pod with a volume that only some nodes can use."""
 
     pod: Pod
+    """The pod."""
     shape: Shape
+    """The shape of the pod, with the nodes that can use each of its volumes."""
     volume: Tied
+    """The claim, whose volume only some nodes can use."""
     alone: Placements
     """The placements of the pod by itself."""
 
@@ -229,7 +232,10 @@ def _excluded(gang: Gang) -> Iterator[_Excluded]:
 
 
 def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
-    """Return why the nodes of a volume don't take its pod, the remedy, and who can act."""
+    """Return why the nodes of a volume don't take its pod, the remedy, and who can act.
+
+    The cause continues a sentence about the volume, such as `and the pods do not select them`.
+    """
     shape = excluded.shape
     move = _how_to_move(gang.index, excluded.volume.claim)
     nodes = _usable(gang, shape.volumes)
@@ -307,7 +313,7 @@ def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def _how_to_move(index: Index, claim: VolumeClaim) -> str:
-    """Return the end of a remedy: how pods get a volume on another node."""
+    """Return the end of a remedy, which says how pods get a volume on another node."""
     if claim.phase != "Bound":
         return ", or use another StorageClass"
     storage = class_of(index, claim)
