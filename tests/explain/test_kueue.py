@@ -42,7 +42,7 @@ CASES = [
     (f"{SHORT}{TOO_MUCH}, {UNUSED.replace('h100', 'h200')}", "are unused in flavor h200", "wait"),
     (
         "insufficient quota for cpu in flavor small in ClusterQueue",
-        "Request at most what the quota allows of cpu in all",
+        "Request at most the allowed amount of cpu in all",
         "you",
     ),
     (

@@ -241,7 +241,8 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
     if is_deployment and not {pod.owner for pod in gang.waiting} & {pod.owner for pod in kin}:
         return (
             f"Set strategy Recreate, or maxSurge 0, in {holder.ref}: {names} of its previous"
-            f" revision {holds} the room, and a rolling update ends it only once new pods are ready"
+            f" revision {holds} the room, and a rolling update deletes old pods only once new ones"
+            " are ready"
         )
     remedy = (
         f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"

@@ -89,8 +89,9 @@ def domain_deadlock(gang: Gang) -> Reasons:
         starting = known.starting
         text = (
             f"Deadlock: ComputeDomain {domain.name} requires {counted(domain.number, 'node')}"
-            f" (numNodes), but {len(gated)} of its {counted(known.users, 'pod')} are gated until"
-            " other pods are ready, and these don't start before the domain is ready"
+            f" (numNodes), but {len(gated)} of its {counted(known.users, 'pod')}"
+            f" {_have(gated, 'is', 'are')} gated until other pods are ready, and these don't start"
+            " before the domain is ready"
         )
         remedy = (
             f"Delete ComputeDomain {domain.name} and create it again with numNodes:"
@@ -249,7 +250,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
             f". {'The daemon pod there runs' if len(there) == 1 else 'Their daemon pods run'}, so"
             " the status is out of date",
             "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
-            f" writes the status, and those of the daemon pods: {see}",
+            f" writes the status, and the logs of the daemon pods: {see}",
             "platform",
         )
     bare = [name for name in nodes if name not in daemons]

@@ -85,8 +85,9 @@ def _unknown_keys(gang: Gang) -> Reasons:
         if not topology.kai:
             yield from _no_topology(gang, name, topology)
         elif unknown:
+            are = "is not a level" if len(unknown) == 1 else "are not levels"
             text = (
-                f"{listed(unknown)} is not a level of KAI's Topology {topology.kai.name}, which has"
+                f"{listed(unknown)} {are} of KAI's Topology {topology.kai.name}, which has"
                 f" {listed(topology.keys, 16)}"
             )
             evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
@@ -116,8 +117,9 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
         return remedy, "platform"
 
     others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
-    elsewhere = f", or name Topology {listed(others)}, which has this level" if others else ""
-    return f"Request one of them{elsewhere}", "you"
+    this = "this level" if len(unknown) == 1 else "these levels"
+    elsewhere = f", or name Topology {listed(others)}, which has {this}" if others else ""
+    return f"Request a level of this Topology{elsewhere}", "you"
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:

@@ -69,9 +69,9 @@ def reservation_evicted(gang: Gang) -> Reasons:
                 " there"
             )
             remedy = (
-                "Ask the platform team to give KAI's reservation pods this toleration, or to remove"
-                " the taint. From KAI 0.17 on, they copy the tolerations of the pods that share the"
-                " GPU"
+                "Ask the platform team to give KAI's reservation pods a toleration for the taint,"
+                " or to remove the taint. From KAI 0.17 on, reservation pods copy the tolerations"
+                " of the pods that share the GPU"
             )
             command = f"kubectl taint node {shlex.quote(node.name)} {shlex.quote(key)}:NoExecute-"
             evidence = Evidence(pod.ref, "status.phase", pod.phase)

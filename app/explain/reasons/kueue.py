@@ -136,7 +136,7 @@ def kueue_may_evict(gang: Gang) -> Reasons:
     queue = _queue_of(gang.index, workload)
     text = f"{since} in {queue}, and evicts it if its pods are not all ready in time"
     before = _times(workload.requeues or workload.evictions)
-    text += f"; it has evicted it {before} before" if before else ""
+    text += f"; Kueue has evicted it {before} before" if before else ""
     of_flavors = ""
     if workload.flavors:
         names = listed(workload.flavors)

@@ -55,7 +55,7 @@ class _Row(Value):
 _SAME_SCHEDULER = " Don't change schedulerName."
 _START_QUEUE = "Ask the platform team to start LocalQueue {queue} again (spec.stopPolicy: None)."
 _START_CLUSTER_QUEUE = (
-    "Ask the platform team to start {behind} again: its condition Active says what it lacks."
+    "Ask the platform team to start {behind} again: its condition Active gives the cause."
 )
 _NAME_A_QUEUE = (
     "Name an existing LocalQueue of namespace {namespace} in the label kueue.x-k8s.io/queue-name"
@@ -98,7 +98,7 @@ _OF_EVICTIONS = (
     _Row(
         "Evicted Preempted InCohort",
         "Wait until Kueue admits it again, or request no more than the nominalQuota of {behind}:"
-        " another ClusterQueue of the cohort took back what it had borrowed.",
+        " another ClusterQueue of the cohort took back quota that {behind} had borrowed.",
         "wait",
     ),
     _Row("Evicted LocalQueueStopped", _START_QUEUE, "platform"),
@@ -275,7 +275,7 @@ _UNNAMED: Mapping[str, str] = {
     "resource": "the resource",
     "flavor": "NAME",
     "more": "some",
-    "most": "what the quota allows",
+    "most": "the allowed amount",
     "topology": "NAME",
     "level": "this one",
     "gate": "the gate",

@@ -279,8 +279,8 @@ def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
         taint for node, _ in closed for taint in node.taints if taint.key in keys
     )
     each = listed((_toleration(taint) for taint in taints), 3)
-    noun = "toleration" if len(taints) == 1 else "tolerations"
-    return f"add the {noun} {each} to the pod template or ask for the taint to be removed"
+    s = "" if len(taints) == 1 else "s"
+    return f"add the toleration{s} {each} to the pod template or ask for the taint{s} to be removed"
 
 
 def _toleration(taint: Taint) -> str:

@@ -219,7 +219,7 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
             f"{counted(having[name], 'node has', 'nodes have')} {_sized(name, named[name])}"
             for name in rarest
         )
-        text = f"No node has all that a pod requests together: {each}, and none has both"
+        text = f"No node has everything that a pod requests: {each}, and none has both"
         remedy = (
             "Request only resources that one node has, or ask the platform team for nodes that"
             f" offer {listed(rarest)} together"
@@ -441,8 +441,8 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
         text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
 
     if has >= short.count:
-        where = "the nodes" if level == "cluster" else str(best.domain if best else level)
-        text = f"No {level} has room for all parts of {short.name} together; {where} has for each"
+        where = "the nodes have" if level == "cluster" else f"{best.domain if best else level} has"
+        text = f"No {level} has room for all parts of {short.name} together; {where} room for each"
 
     return text + _in_pieces(obstacle)
 
@@ -503,7 +503,9 @@ def _reclaiming(obstacle: Obstacle) -> str:
     if found is None:
         return ""
     queues = listed(ref.name for ref in found.objects)
-    return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods"
+    if len(found.objects) == 1:
+        return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods"
+    return f"Wait: queues {queues} are above their fair shares, and KAI may evict their pods"
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
@@ -667,7 +669,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
 
     needs = pods_of(short.shapes)
     has = f"has room for {best.pods} of {needs}" if best.pods else f"has no room for {needs}"
-    text = f"{run} in {best.domain}, the rest must join them, and it {has}"
+    text = f"{run} in {best.domain}, and the rest must join them, but {best.domain} {has}"
     return text, _rejoined(obstacle, best)
 
 

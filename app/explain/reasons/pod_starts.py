@@ -286,8 +286,8 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     ),
     (
         "Evicted",
-        "Raise the request for the resource in the message to what the pod uses, or ask the"
-        " platform team for nodes with more of it",
+        "Raise the request for the resource in the message to the pod's usage, or ask the platform"
+        " team for nodes with more of it",
         "you",
     ),
 )

@@ -280,8 +280,11 @@ def _below_limit(gang: Gang, over: Excess) -> str:
         if most <= 0:
             return raised
         return f"Request at most {amount(over.resource, most)}, or {lower_first(raised)}"
-    holders = listed(_holders(gang, over), 3)
-    return f"Wait until {holders} end, or {lower_first(raised)}" if holders else raised
+    holders = list(_holders(gang, over))
+    if not holders:
+        return raised
+    end = "ends" if len(holders) == 1 else "end"
+    return f"Wait until {listed(holders, 3)} {end}, or {lower_first(raised)}"
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -517,7 +520,7 @@ def within_quota(gang: Gang) -> Reasons:
     more = ""
     if has < promised < math.inf:
         than = f"more than the {_gpus(has)} of the nodes"
-        more = f". The quotas of all queues are {_gpus(promised)}, {than}"
+        more = f". The quotas of all queues add up to {_gpus(promised)}, {than}"
     text = f"KAI reclaims nothing for it: {held}{more}"
     remedy = (
         "Ask the platform team to lower quotas until the nodes can provide them, or to add nodes"

@@ -160,7 +160,7 @@ def _as_kai_counts(short: Demand) -> str:
         return (
             f"{short.count} x {plain(largest)} GPUs for pods that request {plain(asked)} in total"
         )
-    return f"{short.count} times what its largest pod requests"
+    return f"{short.count} times the request of its largest pod"
 
 
 def _sizes_remedy(obstacle: Obstacle, short: Demand) -> str:

@@ -245,7 +245,7 @@ def _advice_on(
     if _TERMINATING in words:
         return (
             "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
-            " shows those that are Terminating.",
+            " shows which pods are Terminating.",
             "you",
         )
     helps: list[tuple[str, Who]] = []

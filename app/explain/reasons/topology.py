@@ -300,7 +300,7 @@ def _habit(
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
-    remedy = f"Do nothing if each {above} has its own; otherwise correct the labels"
+    remedy = f"Do nothing if these are different {level.domain}s. Otherwise, correct the labels"
     return about(evidence, "NotATree", text, remedy, "platform", severity="note")
 
 

@@ -46,7 +46,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("usage per Container", "usage per Pod", "limit to request ratio"),
-        "Request what the LimitRange of namespace {namespace} allows:"
+        "Keep the requests and limits within the LimitRange of namespace {namespace}:"
         " kubectl describe limitrange -n {namespace}",
         "you",
     ),

@@ -72,7 +72,7 @@ def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, W
     if claim.phase == "Lost":
         return (
             f"has lost its volume {claim.volume}",
-            "Restore the volume, or create both again",
+            "Restore the volume, or create the volume and the claim again",
             "you",
         )
     if claim.phase == "Bound":

@@ -345,7 +345,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"delete (?:.+ and then )?the claim: the new claim", _new_claim),
     (r"ask for a higher limit on queue", _raise_limit),
     (r"^request at most", _smaller),
-    (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*end$", _queue_empties),
+    (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*ends?$", _queue_empties),
     (r"have the limit raised", _raise_limit),
     (r"make the workload preemptible", _preemptible),
     (r"^Correct the nodeSelector or the node affinity, or ask", _label_alike),

@@ -140,7 +140,7 @@ SHARING = (
         "BackgroundPods",
         "KAI evicts background pods for the gang, and leaves them alone where another rack is empty",
         {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS)))},
-        "Background pods run in its place (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02 and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict them where it needs their room",
+        "Background pods run where it would be placed (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02 and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict them to make room",
         "platform",
         {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS[:1])))},
     ),

@@ -155,7 +155,7 @@ PLACEMENT = (
             "nodes": with_nics(),
             "pods": (pods()[0], *(pod(WORKERS, n, shape=with_nic(8)) for n in range(3))),
         },
-        "No node has all that a pod requests together: 1 node has 1 example.com/nic and 15 nodes have 8 nvidia.com/gpu, and none has both",
+        "No node has everything that a pod requests: 1 node has 1 example.com/nic and 15 nodes have 8 nvidia.com/gpu, and none has both",
         "you",
         {
             "nodes": tuple(
@@ -271,7 +271,7 @@ PLACEMENT = (
                 occupant("gpu-03"),
             )
         },
-        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has no room for 1 pod of 8 GPUs",
+        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, and the rest must join them, but zone-a/rack-a1 has no room for 1 pod of 8 GPUs",
         "you",
         {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"))},
     ),

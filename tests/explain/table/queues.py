@@ -170,7 +170,7 @@ QUEUES = (
             "pods": (*pods(), *FULL),
         },
         "KAI reclaims nothing for it: queue team-b uses 128 GPUs, within its quota of 128 GPUs. The"
-        " quotas of all queues are 160 GPUs, more than the 128 GPUs of the nodes",
+        " quotas of all queues add up to 160 GPUs, more than the 128 GPUs of the nodes",
         "platform",
         {
             "pod_groups": (pod_group(), batch("team-b")),
