@@ -151,6 +151,19 @@ def test_a_name_in_the_domain_of_other_labels_is_not_taken_for_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("present", "absent"),
+    [("layer-1", "layer-2"), ("a.example.com/leaf", "b.example.com/leaf")],
+)
+def test_the_label_of_another_level_is_never_meant(present: str, absent: str) -> None:
+    nodes = tuple(replace(one, labels={HOST: one.name, present: "z"}) for one in facts().nodes)
+    levels = (Level("zone", present), Level("rack", absent))
+    topology = replace(facts().topologies[0], levels=levels)
+    text = levels_text({"nodes": nodes, "topologies": (topology,), "kai_topologies": ()})
+    assert f"NO NODE has the label {absent}" in text
+    assert "a label that nodes have" not in text
+
+
+@pytest.mark.parametrize(
     ("changes", "topology", "kai"),
     [
         pytest.param(

@@ -173,13 +173,10 @@ def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
     of other levels are not candidates.
     """
     begin = f"{key.rpartition('/')[0]}/" if "/" in key else ""
-    names = {
-        label.removeprefix(begin): label
-        for label in sorted(present)
-        if label.startswith(begin) and label not in topology.keys
-    }
+    candidates = sorted(set(present).difference(topology.keys))
+    names = {label.removeprefix(begin): label for label in candidates if label.startswith(begin)}
     own = nearest(key.removeprefix(begin), tuple(names))
-    others = tuple(label for label in sorted(present) if not begin or not label.startswith(begin))
+    others = tuple(label for label in candidates if not label.startswith(begin))
     return names[own] if own else nearest(key, others)
 
 
