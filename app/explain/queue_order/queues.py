@@ -75,9 +75,9 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
 class Heap(Generic[T]):
     """A binary heap that moves its items exactly as Go's `container/heap` does.
 
-    The result of `less` for two items may change over time. If it does, the items stay where they
-    are until they are next compared, for example by `put_first_right`. Python's heapq keeps another
-    order between equal or changed items.
+    The result of `less` for two items may change over time. Such items stay in place until an
+    operation such as `put_first_right` compares them. Python's heapq would leave equal or changed
+    items in another order.
     """
 
     def __init__(self, less: Callable[[T, T], bool]) -> None:
@@ -229,7 +229,7 @@ class Queues:
         return place
 
     def _link(self, place: _Place, above: Iterable[Account]) -> None:
-        """Put a new queue below its parent, and each parent that is new too below its own."""
+        """Put a new queue below its parent. Do the same with each parent that is new."""
         for account in above:
             known = self._places.get(account.queue.name)
             place.above = known or self._new_place(account)

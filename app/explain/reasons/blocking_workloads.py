@@ -50,7 +50,7 @@ class Holder(Value):
     """A workload whose pods hold room that a gang needs."""
 
     ref: Ref
-    """The workload, or one of its pods if no workload is known."""
+    """The workload, or a PodGroup or single pod without one."""
     pods: tuple[Pod, ...]
     """The pods that hold the room."""
 

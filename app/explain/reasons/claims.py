@@ -99,7 +99,7 @@ def _lacks(gang: Gang, claim: PodClaim) -> bool:
 
 
 _NOT_CREATED = "FailedResourceClaimCreation"
-"""The reason of an event of Kubernetes (`pkg/controller/resourceclaim/controller.go`)."""
+"""The reason of kube-controller-manager's event (`pkg/controller/resourceclaim/controller.go`)."""
 
 
 def _creator_remedy(

@@ -296,7 +296,7 @@ def host_managed(index: Index, domain: ComputeDomain) -> bool:
     """Return whether IMEX is a service of the hosts. NVIDIA's driver then has no class for daemons.
 
     ComputeDomains are then ready at once, and list no nodes (mode hostManaged, in 95932046 of the
-    driver). If a ComputeDomain isn't ready, the driver is not in this mode: the class is missing.
+    driver). If one isn't ready, the driver is not in this mode, and the class is only missing.
     """
     return domain.ready and hosts_run_imex(index)
 

@@ -143,7 +143,8 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
     """Return the remedy for a missing PodGang.
 
-    Without errors, it is to wait first: Grove creates a deleted PodGang again within seconds.
+    If Grove reports no errors, it says to wait first: Grove creates a deleted PodGang again within
+    seconds.
     """
     log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:

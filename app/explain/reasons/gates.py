@@ -91,9 +91,9 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield the causes why Grove does not consider the gang of `base` scheduled, with evidence.
+    """Yield (text, evidence) for each cause why Grove does not consider a gang scheduled.
 
-    Yield nothing if Grove considers it scheduled.
+    `base` is the gang's PodGang. Yield nothing if Grove considers the gang scheduled.
     """
     if not bases.noted:
         yield from _below_minimum(index, base)

@@ -154,7 +154,7 @@ def part_words(obstacle: Obstacle) -> str:
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
     """Return (text, remedy, who can act) if no node can provide a requested part of GPUs, or None.
 
-    No GPU has enough memory then, or no node has enough GPUs.
+    Either no GPU has enough memory, or no node has enough GPUs.
     """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:

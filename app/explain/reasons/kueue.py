@@ -1,8 +1,8 @@
 """Report gangs that Kueue holds back or has evicted, in Kueue's words.
 
-The states are those that Kueue's controllers write, at commit ff69552 of kubernetes-sigs/kueue
+Kueue's controllers write these states. They were read at commit ff69552 of kubernetes-sigs/kueue
 (https://github.com/kubernetes-sigs/kueue/tree/ff69552), below `pkg`:
-`controller/core/workload_controller.go` (evictions, deactivation, queues that are stopped),
+`controller/core/workload_controller.go` (evictions, deactivation, stopped queues),
 `controller/jobframework/reconciler.go` (back into the queue), `workload/evict/evict.go`,
 `scheduler/scheduler.go` (quota) and `controller/admissionchecks`.
 """

@@ -33,7 +33,7 @@ class _Row(Value):
     """A row of the table: a text that a message may contain, and its remedy."""
 
     says: str
-    """The text. It may have the placeholders that `remedy` may have, except groups of `values`."""
+    """The text. It may have the same placeholders as `remedy`, except groups of `values`."""
     remedy: str
     """The remedy. It may have placeholders in braces:
 

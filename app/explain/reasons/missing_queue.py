@@ -251,7 +251,10 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
-    """Return the text and the command that move a gang into a node pool, or out of any if ""."""
+    """Return the text and the command that move a gang into a node pool.
+
+    If `pool` is "", they remove the gang from its node pool.
+    """
     if not pool:
         return (
             f"Remove the label {NODE_POOL} from the workload and its PodGroup",

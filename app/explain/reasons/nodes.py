@@ -70,9 +70,10 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return the remedy. It names another value of a selected label if the pods fit with that one.
+    """Return the remedy. It names another value of a selected label if the pods fit with it.
 
-    A value counts if they fit now, or else without the pods of other workloads.
+    The first value with which they fit now is named, or else the first one with which they would
+    fit without other workloads.
     """
     later = ""
     for requirement in shape.selector:

@@ -300,9 +300,9 @@ def _helper(gang: Gang, said: str) -> Pod | None:
 
 
 def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
-    """Return the state of a helper pod of KAI in words, and the remedy.
+    """Return a text about a helper pod of KAI that does not run, and the remedy.
 
-    An example is a pod that reserves a GPU, and does not run.
+    A helper pod reserves a GPU, for example.
     """
     name = helper.name
     node = next((node for node in gang.index.nodes if node.name == helper.node), None)

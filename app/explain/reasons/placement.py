@@ -264,7 +264,7 @@ _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
 
 
 def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return (text, remedy, who can act) if nodes offer GPUs only in other parts, or None.
+    """Return (text, remedy, who can act) if nodes offer GPUs only in other sizes, or None.
 
     `text` is the beginning of the returned text, and `name` the requested resource.
     """

@@ -75,7 +75,8 @@ def place_words(number: int, count: int, queue: str) -> str:
 def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
     """Yield the turns of the gangs ahead that take the room of this gang.
 
-    They are in its queue if that is full, and otherwise get nodes that are open to the gang.
+    If a queue is full for the gang, they are in this queue or below it. Otherwise, they get nodes
+    that are open to the gang.
     """
     index = gang.index
     full = index.queues.get(turn.full)

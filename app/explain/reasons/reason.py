@@ -67,7 +67,7 @@ Check = Callable[[Gang], Reasons]
 
 
 class Rule(Value):
-    """A row of the table of reasons: how one reason is found, and what must be known for that."""
+    """A row of the table of reasons: the function that finds a reason, and the facts it needs."""
 
     check: Check
     """Yields the reasons of a gang. It is called only if the facts in `needs` were read.

@@ -279,7 +279,7 @@ _UNSCHEDULABLE = f"{_CONDITION}unschedulable"
 
 
 def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
-    """Return the remedy for the taints in a message, in a list that is empty without such taints.
+    """Return a list with the remedy for the taints in a message, or [] if it names none.
 
     Taints of control planes count only if the message names nothing else (`alone`).
     """

@@ -42,9 +42,9 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
 def claim_queue(gang: Gang) -> Reasons:
     """Report that a shared claim of GPUs lacks the label with the gang's queue.
 
-    KAI places no pod of the gang with it. KAI takes all DeviceClasses with `gpu` in their names for
-    GPUs; see `pkg/common/resources/dra.go` and `pkg/scheduler/plugins/dynamicresources` of KAI.
-    Claims from templates need no label.
+    KAI then places no pod of the gang that uses the claim. KAI takes all DeviceClasses with `gpu`
+    in their names for GPUs: see `pkg/common/resources/dra.go` and
+    `pkg/scheduler/plugins/dynamicresources` of KAI. Claims from templates need no label.
     """
     group = gang.pod_group
     if not group:

@@ -125,7 +125,7 @@ def _nothing_waits(gang: Gang) -> bool:
 
 
 def _near_constraints(gang: Gang) -> bool:
-    """Return whether the gang or any PodGroup has a constraint: KAI's order depends on all."""
+    """Return whether the gang or any PodGroup has a constraint: each may influence KAI's order."""
     return gang.is_constrained() or gang.index.has_constraints
 
 
@@ -434,7 +434,7 @@ def _keeps_from_starting(reason: Reason) -> bool:
 
 
 def _without_superseded(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons, without reasons whose objects all have a more precise one."""
+    """Return the reasons, without superseded ones: all of their objects have a more precise one."""
     superseded = {
         (id, ref)
         for reason in reasons
