@@ -162,6 +162,15 @@ def test_the_pods_that_hold_the_cpus_of_free_gpus_are_named() -> None:
     )
 
 
+def test_an_empty_node_with_too_few_cpus_is_passed_over() -> None:
+    small = replace(FOUR[1], allocatable={**FOUR[1].allocatable, "cpu": 8_000})
+    pod = made("Job", "j", 0, shape=shape(8, cpu=60))
+    held = holding("etl", "gpu-00", cpu=56)
+    first = told(pod.ref, pod, held, nodes=(FOUR[0], small)).reasons[0]
+    assert first.id == "OtherResource"
+    assert "wait until Job etl (1 pod, there for 30 minutes) ends" in first.remedy
+
+
 def test_daemons_are_not_scaled_down_for_pods_without_gpus() -> None:
     daemons = [holding("proxy", node.name, "DaemonSet", "kube-system", cpu=1) for node in FOUR]
     held = [holding(f"etl-{node.name}", node.name, cpu=60) for node in FOUR]

@@ -363,7 +363,8 @@ def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> li
     """
     found = []
     for node, left in free.items():
-        used = [(dict(pod.shape.requests).get(name, 0), pod) for pod in gang.index.pods_on[node]]
+        pods_there = gang.index.pods_on.get(node, ())
+        used = [(dict(pod.shape.requests).get(name, 0), pod) for pod in pods_there]
         pods = []
         for size, pod in sorted(used, key=lambda pair: (-pair[0], pair[1].key)):
             if left >= asks or not size:
