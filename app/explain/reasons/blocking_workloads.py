@@ -37,7 +37,7 @@ _LASTING = {
 }
 """The controllers that replace a pod that ends."""
 _OF_NODES = {"DaemonSet", "Node"}
-"""The controllers of pods that belong to a node; Node is that of static pods."""
+"""The controllers of pods that belong to a node. A static pod has its Node as controller."""
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
@@ -192,7 +192,7 @@ def freeing_remedies(
         names = listed((holder.words(gang) for holder in others), MOST)
         is_one = len(others) == 1
         wait = f"Wait until {names} ends and {room}"
-        if not is_one:  # not all of them have to end
+        if not is_one:  # Not all of them have to end.
             wait = f"Wait until {room}: {names} hold it"
         if not all(holder.ends for holder in others):
             wait += ". If it runs" if is_one else ". If they run"

@@ -334,11 +334,12 @@ def domain_deleted(gang: Gang) -> Reasons:
 
 
 def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
-    """Return the reason that NVIDIA's driver or somebody else has not let go of a domain yet."""
+    """Return the reason for a domain that is kept by a finalizer other than Grove's."""
     users = standing(gang.index, domain).users
     use = "uses" if len(users) == 1 else "use"
+    keeps = "keeps" if len(domain.held_by) == 1 else "keep"
     text = (
-        f"ComputeDomain {domain.name} is being deleted, and {listed(domain.held_by)} keeps it."
+        f"ComputeDomain {domain.name} is being deleted, and {listed(domain.held_by)} {keeps} it."
         f" {listed(pod.name for pod in users)} still {use} it"
     )
     remedy = (

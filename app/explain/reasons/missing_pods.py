@@ -156,14 +156,14 @@ _SIZES = {
     ),
     "JobSet": (
         "replicas and parallelism",
-        " If it has startupPolicyOrder: InOrder or dependsOn, create it again without: some pods"
-        " are created only once others run, but those are placed only together with them.",
+        " If it has startupPolicyOrder: InOrder or dependsOn, create it again without this setting:"
+        " some pods are created only once others run, but all pods are placed only together.",
     ),
     "Job": ("spec.parallelism", ""),
     "StatefulSet": ("spec.replicas", ""),
     "Deployment": ("spec.replicas", ""),
 }
-"""By kind of a workload: (what sets the number of its pods, advice if it creates them in steps)."""
+"""(The field with the number of pods, advice on their creation in steps) by kind of workload."""
 
 
 def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:

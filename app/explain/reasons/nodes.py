@@ -249,7 +249,7 @@ def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[
 
 
 def _step(why: str, closed: Sequence[tuple[Node, str]]) -> str:
-    """Return how to open the nodes that are closed because of `why`."""
+    """Return the step that opens the nodes that are closed because of `why`."""
     if why.partition(" ")[0] == _TAINTED:
         return _tolerations(closed)
     names = (node.name for node, cause in closed if cause == why)
@@ -358,8 +358,9 @@ def _called(resource: str) -> str:
 def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> list[list[Pod]]:
     """Return, for each node, the pods that must end so that `asks` of a resource are free there.
 
-    The largest pods of a node are chosen, and the nodes with the fewest of them come first. `free`
-    has the free amount of the resource on each node. Amounts are in thousandths.
+    The largest pods of a node are chosen, and the nodes with the fewest such pods come first. Nodes
+    on which pods can't free enough are omitted. `free` has the free amount of the resource on each
+    node. Amounts are in thousandths.
     """
     found = []
     for node, left in free.items():

@@ -347,7 +347,7 @@ class Examined(Value):
     unknown: tuple[Unknown, ...]
     """The reasons whose facts could not be read."""
     skipped: tuple[str, ...]
-    """The ids of the reasons whose facts were not requested."""
+    """The ids of the reasons that were not found and whose facts were not requested."""
     lacking: tuple[str, ...] = ()
     """The kinds of facts that were not requested."""
 
@@ -494,7 +494,7 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
     """Return the kinds of facts that a rule needs for these gangs."""
-    # Where pods fit depends on ResourceSlices only if they claim GPUs.
+    # A rule about nodes needs ResourceSlices only if a gang claims GPUs. Other rules always do.
     always = SLICES if "nodes" not in rule.needs else ""
     needs = [
         need
