@@ -1,6 +1,6 @@
 """Keep the facts of a cluster up to date: one list and watch per kind, as the user may read it.
 
-All tabs of the console show these facts, and the leader finds pending gangs in them.
+The console shows these facts in all browser tabs, and the leader finds pending gangs in them.
 
 Kinds that the user may not list in all namespaces are read in each namespace that the user may
 read. Kinds that cannot be read there either are noted in `Snapshot.unseen`.
@@ -37,6 +37,7 @@ class KindProgress(Value):
     """How much of the list of one kind has been read."""
 
     kind: str
+    """The plural name of the resource, such as `pods`."""
     read: int
     """The number of objects that have been read."""
     total: int | None
@@ -48,7 +49,7 @@ class Trouble(Value):
 
     message: str
     since: float
-    """When it began, in seconds since 1970. It stays if only the message changes."""
+    """When it began, in seconds since 1970. It stays until all problems are solved."""
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
@@ -188,7 +189,10 @@ class Live:
         self._changed = asyncio.Event()
 
     def _note(self, name: str) -> None:
-        """Record that facts of a field have changed, or with "" that permissions or lists have."""
+        """Record that facts of the field `name` have changed.
+
+        The name is "" for other changes, such as a changed permission or a completed list.
+        """
         self._facts.pop(name, None)
         self._is_old = True
         self.touch()

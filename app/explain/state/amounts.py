@@ -22,6 +22,7 @@ PREFIX = "gpu."
 
 
 def counts_as_gpu(resource: str) -> bool:
+    """Return whether a resource is whole GPUs or MIG devices."""
     return resource.endswith("/gpu") or "/mig-" in resource
 
 
@@ -36,6 +37,7 @@ def gpus_of(amounts: Amounts) -> int:
 
 
 def gpu_resource_of(driver: str) -> str:
+    """Return the name of the resource that counts the GPUs of a DRA driver."""
     return f"{driver}/gpu"
 
 
@@ -77,7 +79,7 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """Return the GPUs that requests for one device of each of these DeviceClasses add up to.
+    """Return the number of requested GPUs. `classes` has the DeviceClass of each requested device.
 
     The result has one resource per driver, in thousandths. Classes that are unknown or select other
     devices do not count.

@@ -43,6 +43,7 @@ class Domains:
         self.paths: list[Path | None] = [
             self._path_of(node) if self._is_visible(node) else None for node in nodes
         ]
+        """The path of each node, or None for a node outside the tree or the pool."""
         self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = {}
         self._others: dict[tuple[str, ...], Domains] = {}
 
@@ -55,7 +56,7 @@ class Domains:
         return self._others[levels]
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Take over the changed nodes. Return False if the tree would be different."""
+        """Use `nodes` from now on. Return False, and change nothing, if their tree is different."""
         if nodes is self.nodes:
             return True
         if len(nodes) != len(self.nodes):
@@ -85,6 +86,7 @@ class Domains:
         return self._pool is None or node.labels.get(NODE_POOL, "") == self._pool
 
     def nodes_at(self, positions: Iterable[int]) -> list[Node]:
+        """Return the nodes at these positions."""
         return [self.nodes[position] for position in positions]
 
     def depth(self, key: str) -> int | None:
@@ -116,7 +118,7 @@ class Domains:
 
     @cached_property
     def has_gpus(self) -> list[bool]:
-        """Whether each node has GPUs."""
+        """For each node, whether it has GPUs."""
         # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         having = {kind: gpus_of(allocatable) > 0 for kind, allocatable in kinds.items()}
@@ -182,7 +184,7 @@ class Domains:
         return None if path is None else self.known(path[:depth])
 
     def domains_of(self, names: Iterable[str], depth: int) -> set[Path | None]:
-        """Return the domains of nodes at a level, with None for nodes outside the tree."""
+        """Return the domains of nodes at a level. None stands for nodes outside the tree."""
         positions = map(self.positions.get, names)
         return {None if at is None else self.domain_of(at, depth) for at in positions}
 

@@ -38,6 +38,7 @@ class Shares(Value):
     is_labelled: bool
     """Does a label of the node give the memory?"""
     groups: tuple[Group, ...] = ()
+    """The use of each shared GPU."""
 
     @property
     def available(self) -> int:

@@ -1,6 +1,6 @@
 """Index a snapshot: objects by key, usage and free amounts by node, and trees of domains.
 
-Everything is computed when it is first needed, and kept.
+Most values are computed when they are first needed, and kept.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,9 +34,8 @@ class Index(Belongings):
     An index can follow a changing cluster. With 15,000 nodes, a page after a change of one pod then
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
     Almost all of this comes from two parts: the lookup tables are updated in place, and the trees
-    of domains are kept. Cached properties and free amounts are simply recomputed. Tracking what
-    each of them depends on would save another 15 ms, but an attempt missed that some depend on the
-    time.
+    of domains are kept. Cached properties and free amounts are simply recomputed. Tracking their
+    dependencies would save another 15 ms, but an attempt missed that some depend on the time.
     """
 
     def __init__(self, facts: Snapshot) -> None:
@@ -51,8 +50,9 @@ class Index(Belongings):
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return the value for this key, which `make` computes the first time.
 
-        `of` names the fields of the facts that the value depends on, if it depends on nothing else:
-        then it is kept until one of them changes. Without `of`, it is kept until `follow`.
+        If the value depends only on some fields of the facts, `of` names them. It is then kept
+        until one of them, or the set of unread kinds, changes. Without `of`, it is kept until
+        `follow`.
         """
         memory = self._memory
         if key not in memory:
@@ -96,7 +96,7 @@ class Index(Belongings):
 
     @property
     def room_is_known(self) -> bool:
-        """Whether all nodes, the pods of all namespaces, and what DRA has allocated were read."""
+        """Whether all nodes, the pods of all namespaces, and DRA's GPUs and claims were read."""
         unread = self.facts.unseen.keys() | self.facts.skipped
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
@@ -111,7 +111,7 @@ class Index(Belongings):
 
     @cached_property
     def open_nodes(self) -> list[bool]:
-        """Whether each node takes pods without node selectors and tolerations."""
+        """For each node, whether it accepts pods without node selectors and tolerations."""
         return [node.takes_pods and not node.taints for node in self.nodes]
 
     @cached_property
@@ -212,7 +212,7 @@ class Index(Belongings):
 
     @cached_property
     def used(self) -> ByNode:
-        """The resources that pods use on each node, with the GPUs there that claims have.
+        """The resources that pods use on each node, including GPUs that are allocated to claims.
 
         Finished pods use nothing.
         """

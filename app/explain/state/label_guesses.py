@@ -15,9 +15,9 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
     """Return the probable values of missing level labels, by node name.
 
-    Nodes whose names differ only in a number are compared. A value is guessed for a node that lacks
-    the label of exactly one level. The nearest nodes with all labels on either side must both have
-    this value, and the node's own node pool and other levels.
+    Nodes whose names differ only in the number at their end are compared. A value is guessed for a
+    node that lacks the label of exactly one level. The nearest nodes with all labels on either side
+    must both have this value, and the node's own node pool and other levels.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
@@ -32,7 +32,7 @@ def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
 
 
 def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
-    """Return the guesses for nodes whose names differ only in a number. They are sorted by it."""
+    """Return the guesses for `nodes`, which are sorted by the number at the end of their names."""
     following = _labelled_before(list(reversed(nodes)), keys)
     neighbours = zip(nodes, _labelled_before(nodes, keys), reversed(following), strict=True)
 
@@ -48,7 +48,7 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
 
 
 def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | None]:
-    """Return for each node the last node before it that has all labels."""
+    """Return for each node the last node before it that has all labels, or None."""
     before: list[Node | None] = []
     last: Node | None = None
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Find a topology by name, and combine what Grove and KAI know of it."""
+"""Find a topology by name, and combine Grove's and KAI's definitions of it."""
 
 from functools import cached_property
 
@@ -20,15 +20,15 @@ class Topology(Value, dict=True):
     index: Index
     """The index that has the nodes."""
     cluster: ClusterTopology | None
-    """Grove's ClusterTopology, or None if it does not exist."""
+    """Grove's ClusterTopology or ClusterTopologyBinding, or None if it does not exist."""
     kai: KaiTopology | None
     """KAI's Topology, or None if it does not exist."""
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by these, with Grove's names.
+        """KAI's levels, because KAI places by these, with Grove's names or else KAI's aliases.
 
-        If KAI has no topology, they are Grove's levels.
+        If KAI has no such topology, they are the levels that Grove would give it.
         """
         if not self.kai:
             return self.cluster.levels_for_kai if self.cluster else ()
@@ -40,10 +40,12 @@ class Topology(Value, dict=True):
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
+        """The node labels of the levels, broadest first."""
         return tuple(level.key for level in self.levels)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the levels, broadest first."""
         return tuple(level.domain for level in self.levels)
 
     @property
@@ -65,9 +67,9 @@ class Topology(Value, dict=True):
         return tuple(key for key in self.keys if nodes and key not in labelled)
 
     def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
-        """Return the levels above the level `key`, narrowest first.
+        """Return the levels above the level `key`, narrowest first, or none if it is not a level.
 
-        With `levels`, only these levels are considered.
+        With `levels`, these node labels are searched instead of the topology's own.
         """
         keys = self.keys if levels is None else levels
         above = keys[: keys.index(key)][::-1] if key in keys else ()
@@ -100,9 +102,9 @@ def value_of_level(topology: Topology, text: str) -> str:
 
 
 def topology_of(index: Index, name: str = "") -> Topology:
-    """Return the topology with this name.
+    """Return the topology that Grove or KAI calls `name`.
 
-    Without a name, it is Grove's default topology, or the first one if the default does not exist.
+    Without a name, return Grove's default topology, or the first one if the default does not exist.
     A topology that does not exist has no levels.
     """
     made_of = ["topologies", "kai_topologies"]

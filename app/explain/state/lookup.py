@@ -5,8 +5,8 @@ each page of the console at 15,000 nodes and 60,000 pods (`./scripts/bench conso
 index that follows with a new one). What-if also moves its index back and forth between two states.
 
 An update relies on identity: stores and `replace` keep the object of every fact that did not
-change. For the same reason, a group that did not change stays the same object, so that whatever
-was computed from it stays valid.
+change. A group that did not change stays the same object too, so that values that were computed
+from it stay valid.
 """
 
 import operator
@@ -105,7 +105,7 @@ class Groups(Generic[K, T]):
         """Values computed from each group, by the function that computes them."""
 
     def each(self, compute: Callable[[Sequence[T]], V]) -> Mapping[K, V]:
-        """Return `compute(group)` for each group, which is kept until the group changes."""
+        """Return `compute(group)` for each group. The result is kept until the group changes."""
         if compute not in self._computed:
             self._computed[compute] = {key: compute(group) for key, group in self.by_key.items()}
         return self._computed[compute]

@@ -1,4 +1,4 @@
-"""Find what controllers of workloads say about pods that they cannot create.
+"""Find workloads without pods, and the events and Kueue Workloads that say why.
 
 Workloads such as Jobs are not listed. They are known from their pods, events and Kueue.
 """
@@ -61,7 +61,7 @@ def can_be_made_by(ref: Ref) -> Iterator[Ref]:
 
 
 class EventsByName:
-    """Events in the order of the names of their objects.
+    """Events, sorted by the namespace and name of their object.
 
     The name of an object that a workload creates begins with the workload's name. Anybody can write
     thousands of events, so searching all of them for each workload would take minutes.
@@ -147,9 +147,9 @@ def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
 
 
 def without_pods(index: Index) -> Iterator[Ref]:
-    """Yield the workloads without pods whose controllers can't create any, or that Kueue holds.
+    """Yield the workloads without pods that Kueue holds, or whose controllers can't create pods.
 
-    Only kinds of workloads that explain knows are among them.
+    Workloads of kinds other than WORKLOAD_KINDS are left out.
     """
     have_pods = {ref for pod in index.facts.pods for ref in pod.made_for}
     named = [_workload_of(event.about) for event in refusals(index)]
@@ -178,5 +178,8 @@ def _workload_of(ref: Ref) -> Ref:
 
 
 def is_known(index: Index, workload: Ref) -> bool:
-    """Return whether a Kueue Workload was created for a workload, or a warning is about it."""
+    """Return whether a Kueue Workload was created for a workload, or warnings are about it.
+
+    Warnings about the objects that it creates for pods count too.
+    """
     return workload in index.kueue_of_controller or bool(warnings_about(index, workload))

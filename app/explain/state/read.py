@@ -23,8 +23,9 @@ async def read_list(
 ) -> Snapshot:
     """Return the facts that explain the pending workloads of a namespace; "" means all namespaces.
 
-    Without `room`, the nodes and the pods of other namespaces are not read. With `asked`, the
-    PodCliques of other PodCliqueSets are not read, but the status of a workload such as a Job is.
+    Without `room`, the nodes, the ResourceSlices, and the pods, claims and PodGroups of other
+    namespaces are not read. `asked` is the object to explain. For a PodCliqueSet, the PodCliques of
+    other sets are not read. For a workload such as a Job, its status is read too.
     """
     reading = Reading(client, ON_REQUEST)
     with paused():

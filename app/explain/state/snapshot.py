@@ -87,7 +87,7 @@ class Snapshot(Value):
     absent: frozenset[str] = frozenset()
     """The kinds that the cluster does not serve."""
     now: float = 0.0
-    """The time of the facts, in seconds since 1970."""
+    """The time of the facts, in seconds since 1970, or 0 if it is not known."""
 
     # asyncio.run computes the repr of its result, which would be as large as the cluster.
     __repr__ = object.__repr__
@@ -204,7 +204,10 @@ class Belongings:
         lambda event: _key(event.namespace or event.about.namespace, event.uid),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
-    """The events by their namespace and the uid of their object, newest first."""
+    """The events by their namespace and the uid of their object, newest first.
+
+    An event without a namespace has the namespace of its object.
+    """
     pods_on = PODS_ON
     """The pods by node name, without finished pods."""
     _terminating_on = GroupedBy[str, Pod](
@@ -221,8 +224,8 @@ class Belongings:
         """Return the events about an object, newest first.
 
         Events of other namespaces are left out, even if they have its uid. Events about
-        cluster-scoped objects are in the namespace default. Events without a namespace, as in
-        files, count only if there are no others.
+        cluster-scoped objects are in the namespace default. In files, these events may have no
+        namespace: then they count only if there are no others.
         """
         return self.events.get((namespace or "default", uid)) or self.events.get(("", uid), ())
 
@@ -239,7 +242,7 @@ class Belongings:
         return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
 
     def workload_of(self, pod: Pod) -> Key:
-        """Return the key of the Workload that a pod names, directly or by its workload group.
+        """Return the key of the Workload that a pod or its Kubernetes PodGroup names.
 
         If it names none, the name in the key is "".
         """
@@ -322,12 +325,15 @@ TITLES: Mapping[str, str] = {
 """The name of each kind in messages, by its field in `Snapshot`."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
-"""All resources that may be read. For a scaling group, only labels are read."""
+"""The resources of `BY_RESOURCE`, and scaling groups, of which only names are read."""
 
 OF_KIND: Mapping[str, Resource] = {
     resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
 }
-"""The resources that users can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
+"""The resources that explanations know, by kind.
+
+PodGroup means KAI's, not Kubernetes' own. Workload means Kubernetes' own, not Kueue's.
+"""
 
 _BY_KIND = {(resource.group, resource.kind): row for resource, row in ON_REQUEST.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
