@@ -30,6 +30,7 @@ The functions that read them are recursive. KAI's own workloads have three level
 
 
 def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
+    """Return the gangs of the existing PodGangs of a set, sorted by name."""
     pod_gangs = index.gangs_of_set.get(pcs.key, ())
     return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
 
@@ -90,8 +91,8 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
     """Yield the pods of a PodClique that are in a PodGang.
 
     A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
-    says in which (https://github.com/ai-dynamo/grove/pull/799). A label that names no existing
-    PodGang is ignored.
+    names its PodGang (https://github.com/ai-dynamo/grove/pull/799). The label is ignored if that
+    PodGang does not exist or does not have the PodClique.
     """
     for pod in index.pods_of_clique(pod_gang.namespace, name):
         named = index.gangs.get((pod_gang.namespace, pod.place.podgang), pod_gang)
@@ -162,13 +163,14 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
-    """Return the gang of a pod that belongs to no gang."""
+    """Return the gang of a single pod, which belongs to no PodGang or PodGroup."""
     shape = _shape_of(index, pod)
     member = Member(pod.name, 1, 1, shape, (pod,), shapes=(shape,))
     return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), topology_of(index))
 
 
 def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
+    """Return the parts of a KAI PodGroup, with `pods`, as a tree."""
     if group.subgroups:
         return _nested(index, group, pods)
     replicas = max(group.minimum, len(pods))

@@ -20,7 +20,7 @@ ANCHOR = "Anchor"
 
 
 class Bases(Value):
-    """The base gangs of a gang: existing ones, and those that Grove still lacks."""
+    """The existing and the missing base gangs of a gang."""
 
     gangs: tuple[PodGang, ...]
     """The base gangs that exist."""
@@ -31,6 +31,7 @@ class Bases(Value):
 
 
 def bases_of(gang: Gang) -> Bases:
+    """Return the base gangs of a gang."""
     index = gang.index
     if gang.pod_gang and gang.has_epoch:
         return _by_epoch(index, gang.pod_gang)

@@ -34,6 +34,7 @@ class Member(Value, dict=True):
     """The pods of a gang that share a minimum, such as the pods of a PodClique."""
 
     name: str
+    """The name of its PodClique, SubGroup, PodGroup or pod."""
     minimum: int
     """The number of its pods that must be placed together."""
     replicas: int
@@ -45,6 +46,7 @@ class Member(Value, dict=True):
     told: SchedulerConstraint = UNBOUND
     """The topology constraint that the scheduler gets."""
     clique: PodClique | None = None
+    """Its PodClique, or None if it has none."""
     shapes: tuple[Shape, ...] = ()
     """The shape of each of `pods`."""
 
@@ -60,7 +62,7 @@ class Member(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Are at least as many pods as its minimum free of scheduling gates?"""
+        """Do at least `minimum` of its pods have no scheduling gate?"""
         return sum(1 for pod in self.pods if not pod.gates) >= self.minimum
 
     @property
@@ -116,7 +118,8 @@ Rank = tuple[bool, bool, float, str]
 def _rank(count: int, threshold: int, name: str) -> Rank:
     """Return the sort key of a part of a gang in KAI's order.
 
-    Parts below their threshold come first. Other parts follow, by how far they are above it.
+    Parts below their threshold come first. Other parts follow by the ratio of their count to their
+    threshold, and parts with threshold 0 come last, by their count.
     """
     if count < threshold:
         return (False, False, 0.0, name)
@@ -138,6 +141,7 @@ class Unit(Value, dict=True):
     told: SchedulerConstraint = UNBOUND
     """The topology constraint that the scheduler gets."""
     members: tuple[Member, ...] = ()
+    """The members that are in none of its units."""
     units: tuple["Unit", ...] = ()
     """The smaller parts inside this part."""
     minimum: int | None = None
@@ -229,7 +233,10 @@ class Unit(Value, dict=True):
         return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
     def _first_parts(self, own: "list[Member | Unit]", *, from_scratch: bool) -> list[Demand]:
-        """Return the demands of the first parts that KAI needs, without parts already placed."""
+        """Return the demands of the first parts of `own` that KAI needs.
+
+        Parts whose minimum is placed are left out, unless the demand is `from_scratch`.
+        """
         chosen = [part for part in own[: self.needed] if from_scratch or not part.is_satisfied]
         demands = [part.demand(from_scratch=from_scratch) for part in chosen]
         return [demand for demand in demands if demand.count]
@@ -248,7 +255,7 @@ def whole_demand(part: Member | Unit) -> Demand:
 
 
 def _with_told(unit: Unit, above: SchedulerConstraint) -> Iterator[Member]:
-    """Yield the members with the nearest constraint: their own, or of a unit around them."""
+    """Yield the members with their own constraint, or else that of the nearest unit around them."""
     told = unit.told or above
     for member in unit.members:
         yield replace(member, told=member.told or told)
@@ -257,6 +264,7 @@ def _with_told(unit: Unit, above: SchedulerConstraint) -> Iterator[Member]:
 
 
 def nodes_of(pods: Iterable[Pod]) -> frozenset[str]:
+    """Return the names of the nodes of placed pods."""
     return frozenset(pod.node for pod in pods)
 
 
@@ -266,18 +274,22 @@ class Gang(Value, dict=True):
     ref: Ref
     """The object that the gang represents: a PodGang, a PodGroup or a Pod.
 
-    If there is none of these yet, it is the object that the user asks about.
+    If there is none of these yet, it is the PodCliqueSet, or the object that the user asks about.
     """
     whole: Unit
     """All its parts, with the constraint of the gang itself."""
     topology: Topology
+    """The topology by which it is placed."""
     pod_gang: PodGang | None = None
+    """Its PodGang, or None."""
     pod_group: KaiPodGroup | None = None
+    """Its KAI PodGroup, or None."""
     pcs: SetWithStatus | None = None
-    """The PodCliqueSet for which Grove created the gang."""
+    """The PodCliqueSet for which Grove creates the gang, or None."""
 
     @property
     def index(self) -> Index:
+        """The index that has its facts."""
         return self.topology.index
 
     @property
@@ -286,23 +298,27 @@ class Gang(Value, dict=True):
 
     @property
     def members(self) -> tuple[Member, ...]:
+        """All its members, including the members of its units."""
         return self.whole.all_members
 
     @property
     def pods(self) -> Pods:
+        """The pods of all members."""
         return self.whole.pods
 
     @property
     def placed(self) -> Pods:
+        """The pods that have a node."""
         return self.whole.placed
 
     @cached_property
     def waiting(self) -> Pods:
+        """The pods that have no node."""
         return tuple(pod for pod in self.pods if not pod.node)
 
     @property
     def shared_claims(self) -> set[str]:
-        """The names of the claims that its pods name themselves, so that several may share one."""
+        """The claims that its pods name without a template, so that several pods may share one."""
         claims = (claim for pod in self.pods for claim in pod.claims)
         return {claim.claim for claim in claims if claim.claim and not claim.template}
 
@@ -312,7 +328,7 @@ class Gang(Value, dict=True):
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
-        """Return whether it `waits`, or may wait because pods cannot be read."""
+        """Return whether it has members and `waits`, or may wait because pods cannot be read."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property

@@ -38,13 +38,14 @@ class Subject(Value, dict=True):
 
     @property
     def is_set(self) -> bool:
+        """Is it a PodCliqueSet?"""
         return self.ref.kind == "PodCliqueSet"
 
     @property
     def with_bases(self) -> list[Gang]:
         """The gangs and the base gangs that they wait for, because the reasons of both are shown.
 
-        If there are no gangs yet, it is the future gang of the set, or an empty gang.
+        If there are no gangs yet, return the set's future gang, or an empty gang without a set.
         """
         gangs = list(self.gangs)
         names = {gang.ref.name for gang in gangs}
@@ -72,9 +73,11 @@ class _Match(Value, dict=True):
     place: Place
     """Its place in Grove, which names the set."""
     pods: Collection[Pod] = ()
+    """The pods of the object, or the pods that use it."""
     cliques: Collection[str] = ()
     """The names of the PodCliques."""
     gang: Gang | None = None
+    """The gang that the object stands for, or None."""
 
     def is_part_of(self, gang: Gang) -> bool:
         if self.gang:
@@ -204,7 +207,7 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
 
 
 USED = {"ResourceClaim", "ComputeDomain"}
-"""The kinds of objects that pods use, whatever they were created for."""
+"""The kinds of objects that pods use. They are well without pods."""
 
 _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "PodCliqueSet": _of_set,
