@@ -66,9 +66,11 @@ class ToFill(Value):
     able: Sequence[Taker]
     """The nodes that have room for some of them."""
     asks: Vector
+    """The request of each pod, without GPU fractions."""
     part: GpuPart | None
+    """The GPU fraction that each pod requests, or None."""
     room: Sequence[int]
-    """The number of pods for which all nodes from each position of `able` on have room."""
+    """For each position in `able`, the number of pods that fit on the nodes from there on."""
     start: int = 0
     """The position in `able` of the next node to be tried."""
 

@@ -22,6 +22,7 @@ class Depths(Value):
     """The depths of a constraint's levels: 1 is the broadest level, and 0 stands for no level."""
 
     required: int
+    """The depth of the required level."""
     preferred: int
     """The depth of the preferred level, or of the required one if no level is preferred."""
 
@@ -90,7 +91,7 @@ class Demand(Value, dict=True):
 
     @cached_property
     def bound(self) -> tuple["Demand", ...]:
-        """The parts that have constraints."""
+        """The parts that are `constrained`."""
         return tuple(part for part in self.parts if part.constrained)
 
     def asks(self, resource: str) -> int:
@@ -116,7 +117,7 @@ class Demand(Value, dict=True):
         return Depths(required, preferred)
 
     def may_join(self, path: Path, required: int, domains: Domains) -> bool:
-        """Return whether a domain is where pods of the demand already run.
+        """Return whether pods of the demand already run in a domain.
 
         Domains are compared at the depth `required`. Return True if no pods run or no level is
         required.
@@ -152,7 +153,7 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
-    """Return the names of the domains of some nodes, and the names of nodes outside all domains.
+    """Return the domains of the nodes `used` (positions), and the names of nodes outside domains.
 
     The domains belong to the narrowest required level, or to the level above the narrowest if no
     level is required.

@@ -38,13 +38,13 @@ def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
 
 
 _FEW_TERMS = 4
-"""The maximum number of terms that are evaluated for each node."""
+"""The maximum number of terms that are evaluated for each node. More terms are compiled."""
 
 _MOST_COMPILED = 16
-"""The maximum number of terms of pods that are kept evaluated."""
+"""The maximum number of compiled lists of terms in the cache."""
 
 _MOST_VALUES = 4096
-"""The maximum number of values of labels for which terms are kept evaluated."""
+"""The maximum number of label values for which a compiled list caches the met requirements."""
 
 
 class _ManyTerms:
@@ -89,7 +89,7 @@ class _ManyTerms:
 
 
 _compiled: dict[int, _ManyTerms] = {}
-"""The terms of the last pods by their ids. To hash terms would take as long as to evaluate them."""
+"""The last compiled terms by their ids. Hashing terms would take as long as evaluating them."""
 
 
 def _many_terms(terms: tuple[Term, ...]) -> _ManyTerms:
@@ -166,6 +166,7 @@ def unfit_because(shape: Shape, node: Node) -> str:
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    """Return whether one of the tolerations tolerates a taint."""
     return any(
         toleration.effect in ("", taint.effect)
         and (
@@ -184,7 +185,7 @@ def _value(key: str, node: Node) -> str | None:
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
-    """Return whether a requirement is met by the value of its label, or None if it is missing."""
+    """Return whether the value of a label meets a requirement. None stands for a missing label."""
     match requirement.operator:
         case "In":
             return value in requirement.values

@@ -178,9 +178,9 @@ def _common(domains: Domains, scope: Domain, deepest: int) -> Path:
 def _descend(
     tree: Tree, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Yield the domains inside `path`, at a depth, that have enough room: `fits` returns True.
+    """Yield the domains at a depth inside `path` for which `fits` returns True.
 
-    At each level, the fullest come first.
+    At each level, the fullest domain comes first.
     """
     if len(path) == depth:
         if fits(path):
@@ -195,7 +195,8 @@ def _descend(
 def alike(demand: Demand, names: Sequence[str]) -> bool:
     """Return whether all pods of a demand request the same resources, in whatever amounts.
 
-    GPUs of claims do not count, because KAI ignores them here.
+    CPU and memory do not count, because all pods request some. GPUs of claims do not count, because
+    KAI ignores them here.
     """
     for name in names:
         if name in _OF_ANY_AMOUNT or name.startswith(PREFIX):

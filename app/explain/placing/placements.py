@@ -32,11 +32,11 @@ class Assumption(Value):
     free: Free = "now"
     """The amounts that count as free.
 
-    They are free now, free once the terminating pods are gone ("soon"), or everything except what
-    the gang's own pods use ("empty").
+    They are free now, free once the terminating pods are gone ("soon"), or all amounts that the
+    gang's own pods do not use ("empty").
     """
     emptied: frozenset[int] = frozenset()
-    """The positions of nodes on which other pods count as using nothing."""
+    """The positions of nodes on which the pods of other gangs count as using nothing."""
     opened: bool = False
     """Are all nodes ready, without cordons and taints?
 
@@ -49,10 +49,11 @@ class Assumption(Value):
     pool: str | None = None
     """Another node pool for the gang, ANY_POOL, or None for its own."""
     only: frozenset[int] | None = None
-    """The positions of the only nodes that take pods."""
+    """The positions of the only nodes that take pods, or None for all nodes."""
     gone: frozenset[tuple[str, str]] = frozenset()
     """The keys of pods that no longer run."""
     rules: Rules = AS_KAI
+    """The peculiar rules of KAI that apply."""
 
     def counts(self, resource: str) -> bool:
         """Return whether requests for a resource count."""
@@ -91,6 +92,7 @@ class Outcome:
         self.waits_for_ending = is_placed and packer.waits
         """Whether KAI waits for pods to terminate before it gives these nodes to the demand."""
         self.fits = is_placed and not packer.waits
+        """Whether the whole demand has a place now."""
         self._used = packer.used() if is_placed else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
@@ -114,7 +116,10 @@ class Outcome:
 
     @cached_property
     def rooms(self) -> tuple[DomainRoom, ...]:
-        """The room for the part without a place in each domain that it may use, most room first."""
+        """The room for the part without a place in each domain that it may use, most room first.
+
+        There is none if the demand fits.
+        """
         if self.fits:
             return ()
         return RoomCounter(self._ground).rooms(self._parts[self._position])
@@ -127,7 +132,7 @@ class Outcome:
 
     @property
     def best(self) -> DomainRoom | None:
-        """The domain with the most room for the part without a place."""
+        """The domain with the most room for the part without a place, or None if there is none."""
         return self.rooms[0] if self.rooms else None
 
 

@@ -117,7 +117,7 @@ class Tree:
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
-        """Return sums with one item: for how many pods of this size each domain has room."""
+        """Return the number of pods of this size that fit in each domain, as sums with one item."""
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
                 self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
@@ -186,8 +186,8 @@ class Tree:
 class Trial(Board):
     """A trial placement that also tracks the free amounts of each domain of each topology.
 
-    Free amounts include what terminating pods will free, as in KAI. For nodes with such pods,
-    `_idle` has the amounts that are free already. These may be larger, if more is promised to
+    Free amounts include the amounts that terminating pods will free, as in KAI. For nodes with such
+    pods, `_idle` has the amounts that are free already. These are larger if more is promised to
     waiting pods than terminating pods will free.
     """
 
@@ -225,8 +225,8 @@ class Trial(Board):
     def kept(self) -> list[tuple[int, int]]:
         """Make all steps permanent and return them: (position of the node, number of pods).
 
-        If KAI waits for pods to terminate, all placed pods only get resources that these will
-        free, and other pods may still take the resources that are free already
+        If KAI waits for pods to terminate, all placed pods only get resources that terminating pods
+        will free. Other pods may still take the resources that are free already
         (`ConvertAllAllocatedToPipelined`).
         """
         if self._waiting:
@@ -276,7 +276,7 @@ class Trial(Board):
         return self._put_each(able, self._ground.takes[shape], count, waits=True)
 
     def _fill_mixed(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
-        """Put pods on nodes by rank. Within a rank, use free room before room that will be freed.
+        """Put pods on nodes by score. With equal scores, use free room before room to be freed.
 
         Return False if not all have room.
         """
