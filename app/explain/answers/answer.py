@@ -30,7 +30,10 @@ _WHOLE = {
     "Workload",
     *_WORKLOADS,
 }
-"""The kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
+"""The kinds that are or contain whole gangs.
+
+Objects of other kinds are parts of a gang, or are used by its pods.
+"""
 
 
 class Answer(Value, rename=AS_JSON):
@@ -39,6 +42,7 @@ class Answer(Value, rename=AS_JSON):
     ref: Ref
     state: State
     headline: str
+    """The answer in one line."""
     placed: int | None
     """The number of its pods with a node, or None if that is not known."""
     total: int | None
@@ -48,15 +52,13 @@ class Answer(Value, rename=AS_JSON):
     unknown: tuple[Unknown, ...]
     """The reasons that can't be ruled out, because facts they need could not be read."""
     unseen: Mapping[str, str]
-    """The kinds of facts that could not be read although a reason or the tree needs them, with the
-    cause.
-    """
+    """The unreadable kinds of facts that a reason or the tree needs, with the cause."""
     absent: tuple[str, ...]
     """The kinds of facts whose API is not installed."""
     skipped: tuple[str, ...]
-    """The ids of reasons that were not checked, because the facts `lacking` were not requested."""
+    """The ids of reasons that were not checked, because they need facts that are `lacking`."""
     lacking: tuple[str, ...]
-    """The kinds of facts that were not read by this command, or are missing from the files."""
+    """The kinds of facts that were not requested, or are missing from the files."""
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
@@ -68,9 +70,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def causes(self) -> tuple[Reason, ...]:
-        """The reasons. For a pending object, notes are left out, because they block no
-        placement.
-        """
+        """The reasons. A pending object has them without notes, which block no placement."""
         if self.state != "waits":
             return self.reasons
         return tuple(reason for reason in self.reasons if reason.severity != "note")
@@ -225,7 +225,7 @@ def _how_workload_ends(about: Subject) -> str:
 def _missing_replicas(about: Subject) -> int:
     """Return how many replicas of a set have neither a PodClique nor a pod yet.
 
-    Return 0 for objects other than sets, and if PodCliques could not be read.
+    Return 0 for objects other than sets, and if PodCliques or PodGangs could not be read.
     """
     pcs = about.pcs
     index = about.index
@@ -239,7 +239,8 @@ def _missing_replicas(about: Subject) -> int:
 def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
-    Unless `is_looked_at`, nodes were not read, so the line says nothing about constraints.
+    Unless `is_looked_at`, nodes were not read. A line that says that an object is placed then adds
+    that its constraints were not checked.
     """
     name = about.ref.name
     since = _asked_since(about)
@@ -276,7 +277,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
 
 
 def _what_makes_ready(about: Subject) -> str:
-    """Return words for what a ComputeDomain without pods waits for, or "" for other objects."""
+    """Return how nodes of a ComputeDomain without pods become ready, or "" for other objects."""
     domain = about.index.compute_domains.get(about.ref.key)
     if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
         return ""

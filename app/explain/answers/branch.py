@@ -30,7 +30,7 @@ class Branch(Value, rename=AS_JSON):
     For other objects, such as queues, it is a short description.
     """
     placed: int | None = None
-    """How many of its pods have a node, or None if pods can't be read or it has none."""
+    """How many of its pods have a node. None if pods can't be read, or if it can have none."""
     total: int | None = None
     """How many pods it has or needs, or None if `placed` is None."""
     state: State = "well"
@@ -45,7 +45,7 @@ class Branch(Value, rename=AS_JSON):
     def label(self, parent: str) -> tuple[str, str]:
         """Return its kind and name for people. `parent` is the name of the branch above.
 
-        A name that begins with that name is shortened.
+        The name of a PodClique or Pod is shortened if it begins with that name.
         """
         kind = self.ref.kind
         name = self.ref.name
@@ -108,16 +108,19 @@ def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstrai
 
 
 def told_words(told: SchedulerConstraint, topology: Topology) -> str:
+    """Return a scheduler's constraint in words, such as `rack required`, or "" for none."""
     return asked_words(UserConstraint(*map(topology.name_of, (told.required, told.preferred))))
 
 
 def asked_words(asked: UserConstraint) -> str:
+    """Return a user's constraint in words, such as `rack required`, or "" for none."""
     if asked.required:
         return f"{asked.required} required"
     return f"{asked.preferred} preferred" if asked.preferred else ""
 
 
 def state_of_pod(pod: Pod) -> tuple[State, str]:
+    """Return the state of a pod, with its words."""
     if pod.node:
         return ("waits", pod.waiting[0]) if pod.waiting else ("well", pod.phase.lower())
     if pod.gates:

@@ -29,13 +29,15 @@ class NodeUser(Value):
     gpus: int
     """The GPUs in use, in thousandths."""
     pods: int
+    """The number of its pods on the node."""
 
 
 class GpuUser(Value, rename=AS_JSON):
-    """A workload that uses GPUs, with the numbers of its pods and nodes."""
+    """A workload that uses GPUs in one queue, with the numbers of its pods and nodes."""
 
     workload: Ref
     queue: str
+    """The queue, or "" for pods without a PodGroup and for a PodGroup without a queue."""
     gpus: int
     """The GPUs in use, in thousandths."""
     pods: int
@@ -68,10 +70,10 @@ def _by_node(index: Index) -> Mapping[str, _Requested]:
 
 
 def _requested(pods: Sequence[Pod]) -> _Requested:
-    """Return, by workload and PodGroup, the GPUs that pods of one node request, and their number.
+    """Return the GPUs that the pods of a node request, by workload and PodGroup, and other pods.
 
-    GPUs are whole ones, in thousandths. Also return the pods whose GPUs depend on the node or on
-    claims, which are not counted in the first value.
+    Each value of the map is (GPUs in thousandths, number of pods with GPUs). The other pods are not
+    in the map, because their GPUs depend on the node or on claims.
     """
     others = [pod for pod in pods if pod.shape.part or pod.claims]
     gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}

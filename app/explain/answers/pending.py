@@ -3,8 +3,8 @@
 A workload is one of these, whichever scheduler places its pods:
 
 - a PodCliqueSet
-- a KAI PodGroup with live pods that no PodGang owns
-- the owner of other pending pods with GPUs
+- a KAI PodGroup that no PodGang owns and that has live pods
+- the outermost workload of other pending pods with GPUs or claims, or such a pod itself
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
 """
 
@@ -40,8 +40,13 @@ class WorkloadRow(Value):
     placed: int | None
     """The number of its pods with a node, or None if that is not known."""
     total: int | None
+    """The number of its pods, or None if that is not known."""
     reason: str = ""
-    """The text of the first reason. Without a reason, what KAI does or says about it, or ""."""
+    """The text of the first reason.
+
+    Without a reason, it is a prediction, a message of KAI, or why the cause is not known, or "" if
+    the workload is not pending.
+    """
     id: str = ""
     """The id of the first reason, or "" if none is known."""
     who: Who | str = ""
@@ -64,9 +69,9 @@ class WorkloadRow(Value):
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the PodCliqueSets, and the PodGroups with live pods that no PodGang owns.
+    """Return the PodCliqueSets, and the PodGroups with live pods outside PodGangs and sets.
 
-    They are sorted, and from all namespaces if there are no `namespaces`.
+    They are sorted. If `namespaces` is empty, return the workloads of all namespaces.
     """
     gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
@@ -82,14 +87,15 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    They are grouped by the outermost workload that they were created for. Other pods are alone.
+    They are grouped by the outermost workload that they were created for. A pod without such a
+    workload is grouped by itself.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the workloads without pods that Kueue holds, or whose controller can't create any."""
+    """Return the workloads without pods that Kueue holds, or whose controller can't create pods."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 

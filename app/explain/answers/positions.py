@@ -23,7 +23,7 @@ Next = Literal["next", "after", "held", "waits", "never"]
 - `after`: it would fit by itself, but not after the gangs ahead of it;
 - `held`: it has room, but another reason blocks it;
 - `waits`: it does not fit now, or its queue has no room for it;
-- `never`: it would not fit if all other pods ended.
+- `never`: it would not fit even if all other pods ended and all nodes were open to it.
 """
 
 NEXT: dict[Next, str] = {
@@ -61,7 +61,7 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     """Its position among all pending gangs of its node pool, from 1."""
     next: Next
     where: tuple[str, ...] = ()
-    """The domains in which KAI should place it next."""
+    """The domains, or nodes outside domains, in which KAI should place it next."""
     first: bool = True
     """Do all gangs of its node pool that are ahead of it get a place in the next cycle?"""
     may_differ: tuple[str, ...] = ()

@@ -70,8 +70,9 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     in_line: int | None = None
     """How many of them KAI tries to place in its next cycle, or None if unknown."""
     front: tuple[InFront, ...] = ()
+    """The first gangs of the queue in KAI's order."""
     exists: bool = True
-    """If False, PodGroups name the queue but there is none."""
+    """Does the queue exist? If not, PodGroups name it."""
     users: tuple[GpuUser, ...] | None = None
     """The workloads that use most of its GPUs, or None if not known."""
 
@@ -85,7 +86,8 @@ def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[
     """Return the queues in the order of their tree, one node pool after the other.
 
     The queues of a pool are followed by queues that PodGroups name and that do not exist. `known`
-    has the predictions for gangs. Without it, the gangs at the front are examined.
+    has the predictions for gangs. Without it, the gangs at the front are examined. Return [] if
+    queues could not be read.
     """
     made = index.remembered("queues", lambda: list(_rows(index)))
     becomes = _examined(index, made) if known is None else known

@@ -50,13 +50,16 @@ class DomainReport(Value):
     path: Path
     nodes: int
     closed: int
-    """The number of nodes that accept no pods."""
+    """The number of nodes that are not ready, cordoned, under pressure or tainted.
+
+    The taint nvidia.com/gpu does not count.
+    """
     gpus: int
     """The GPUs of all its nodes."""
     free: int | None
-    """The free GPUs on nodes that accept pods, or None if not all pods can be read."""
+    """The free GPUs on nodes that are not closed, or None if not everything was read."""
     soon: int | None
-    """The GPUs of terminating pods, or None if not all pods can be read."""
+    """The GPUs that terminating pods will free, or None if not everything was read."""
 
 
 class Survey(Value):
@@ -66,6 +69,7 @@ class Survey(Value):
     kai: KaiTopology | None
     levels: tuple[LevelReport, ...]
     nodes: int
+    """The number of all nodes."""
     outside: tuple[str, ...]
     """The names of nodes that lack the label of a level."""
     reasons: tuple[Reason, ...]
@@ -193,11 +197,14 @@ class RoomSearch(Value):
     largest: int
     """The GPUs of the node that has the most, in thousandths."""
     pools: tuple[str, ...]
-    """KAI's node pools, whose nodes are all counted; "" stands for nodes without a pool."""
+    """KAI's node pools, whose nodes are all counted, with "" for nodes without a pool.
+
+    It is empty if no node is in a pool.
+    """
     spare: int = 0
     """The number of nodes of a domain that should stay free."""
     most: int | None = None
-    """How many pods fit if these nodes stay free, or None if that was not examined."""
+    """How many of the pods fit if these nodes stay free, or None if that was not examined."""
 
     @property
     def exit_code(self) -> int:
@@ -292,6 +299,7 @@ class ConstraintChange(Value, rename=AS_JSON):
     ref: Ref
     field: str
     text: str
+    """The change, in words."""
     severe: bool
     """Is the constraint lost, or will it be rejected?"""
 
@@ -300,8 +308,9 @@ class Preview(Value):
     """The preview of an edit of a topology's levels."""
 
     after: ClusterTopology
+    """The topology after the edit."""
     effects: tuple[ConstraintChange, ...]
-    """The changes for PodCliqueSets, by name."""
+    """The changes of the constraints of PodCliqueSets, sorted by namespace and name of the set."""
     reasons: tuple[Reason, ...]
     """The problems that nodes' labels would have with the new levels."""
     absent: tuple[str, ...]

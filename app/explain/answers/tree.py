@@ -35,7 +35,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 class _Grower:
-    """Builds the branches of one tree. Each has the numbers of the reasons that are about it."""
+    """A builder of the branches of one tree. Each branch has the numbers of its reasons."""
 
     def __init__(self, subject: Subject, reasons: Sequence[Reason], folded: bool) -> None:
         self._index = subject.index
@@ -152,7 +152,7 @@ class _Grower:
         )
 
     def _lone_cliques(self, pcs: SetWithStatus, gangs: Iterable[Gang]) -> Iterator[Branch]:
-        """Yield the branches of PodCliques in no PodGang, and of those that only pods name."""
+        """Yield the branches of PodCliques in no gang, including PodCliques that only pods name."""
         names = {pod.place.clique for pod in self._index.pods_of_set.get(pcs.key, ())}
         names |= {clique.name for clique in self._index.cliques_of_set.get(pcs.key, ())}
         names -= {member.name for gang in gangs for member in gang.members}
