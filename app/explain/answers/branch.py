@@ -30,7 +30,7 @@ class Branch(Value, rename=AS_JSON):
     For other objects, such as queues, it is a short description.
     """
     placed: int | None = None
-    """How many of its pods have a node. None if pods can't be read, or if it can have none."""
+    """How many of its pods have a node, or None if that is not known or does not apply."""
     total: int | None = None
     """How many pods it has or needs, or None if `placed` is None."""
     state: State = "well"

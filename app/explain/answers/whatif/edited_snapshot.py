@@ -40,7 +40,7 @@ class EditedSnapshot(Value):
     lines: tuple[str, ...] = ()
     """One line for each edit, which says what it changed."""
     moved: frozenset[Key] = frozenset()
-    """The pods that had a node before the edits and have none now."""
+    """The keys of the pods that had a node before the edits and have none now."""
     made: tuple[JsonMap, ...] = ()
     """The documents of PodCliqueSets that would be created or recreated."""
 
@@ -86,7 +86,7 @@ def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
 
 
 def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
-    """Return the claim without these consumers. A claim without consumers is not allocated."""
+    """Return the claim without these consumers. If it loses its last one, it is not allocated."""
     staying = tuple(
         consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
     )
@@ -327,7 +327,10 @@ def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """Return a value that no other fact of its kind has, or None for ResourceSlices."""
+    """Return a value that no other fact of its kind has, or None for a fact without a name.
+
+    Only ResourceSlices, events and the status of workloads have no name.
+    """
     name = getattr(fact, "name", None)
     if name is None:
         return None
@@ -340,6 +343,6 @@ def _others(before: Iterable[JsonMap], made: Iterable[JsonMap]) -> list[JsonMap]
 
 
 def set_ref(document: JsonMap) -> Ref:
-    """Return a reference to a document of a PodCliqueSet that has a namespace."""
+    """Return a reference to the PodCliqueSet in a document, which must have a namespace."""
     metadata = document["metadata"]
     return Ref(SetWithStatus.kind, metadata["namespace"], metadata["name"])

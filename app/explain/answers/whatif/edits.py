@@ -6,6 +6,7 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, integer_in
 
 MOST_ADDED = 10_000
+"""The maximum number of nodes that one edit adds."""
 GRAMMAR = (
     "drain NODE|LEVEL=VALUE ..., cordon NODE|LEVEL=VALUE ..., add N like NODE,"
     " label NODE ... LEVEL=VALUE|LEVEL- ...,"

@@ -42,8 +42,8 @@ How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"
 """The effect on a gang.
 
 A gang that must move either `fits` again with the rest, `restarts` elsewhere as a whole, `shrinks`
-to fewer pods above its minimum, or `breaks`. A pending gang either `starts`, is `held` (it fits,
-but something else blocks it), or still `waits`.
+to fewer pods but keeps its minimum, or `breaks`. A pending gang either `starts`, is `held` (it
+fits, but something else blocks it), or still `waits`.
 """
 
 Tick = Callable[[], None]
@@ -66,7 +66,7 @@ class Fate(Value, rename="camel"):
     where: tuple[str, ...] = ()
     """The domains in which they would be placed, or the nodes if there are no levels."""
     had_place: bool = False
-    """Would the gang fit before the edits too?"""
+    """Is the gang pending, and would it have fit before the edits too?"""
     certain: bool = True
     """Is the result certain? If not, a placement may exist that was not found."""
     reasons: tuple[Reason, ...] = ()
@@ -80,7 +80,7 @@ _LACKS_ROOM = {
     "NodesUnfit": 2,
     "OtherResource": 2,
 }
-"""The reasons that say why a gang has no place now.
+"""The reasons that say why a gang has no place now, each with a rank.
 
 For a gang that had no place before, another of these reasons with the same or a lower rank is not
 worse: after a rack is drained, the reason names the drained nodes.
@@ -195,10 +195,10 @@ def _compared(
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
     """Compare with the state before the edits.
 
-    Return the pending gangs of the workloads `seeking` that would have fit together, and the new
-    ones among the `problems` of other workloads. No edit places a pending gang, so `seeking` has
-    all of them. With `only_adds`, edits only add nodes. Then no gang that was pending is worse,
-    even if it waits for something else afterwards.
+    Return the pending gangs of the workloads `seeking` that would have fit together before, and the
+    new ones among the `problems` of other workloads. No edit places a pending gang, so `seeking`
+    has the workloads of all gangs that were pending. With `only_adds`, edits only add nodes. Then
+    no gang that was pending is worse, even if it waits for something else afterwards.
     """
     after = index.facts
     index.follow(before)
@@ -349,7 +349,7 @@ def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
 
 
 def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int, Vector], ...]:
-    """Return the amounts that have become free on each node."""
+    """Return the amounts that have become free: (position of the node, amounts)."""
     pairs = enumerate(zip(before, after, strict=True))
     return tuple(
         (position, tuple([new - old for old, new in zip(had, has, strict=True)]))

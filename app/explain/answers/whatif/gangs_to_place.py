@@ -20,7 +20,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of examined pods without a gang among the moving, and among the pending.
+"""The maximum number of moving pods without a gang that are examined, and of pending ones.
 
 Each takes as much time as a gang.
 """
@@ -67,10 +67,10 @@ def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
 
 
 def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
-    """Yield all gangs with their workloads, and call `look` for each workload.
+    """Yield all gangs with their workloads, and call `look` for each PodCliqueSet and PodGroup.
 
-    Pods without a gang count only if they request a device, because other pods hardly take room
-    from gangs.
+    Pods without a gang are yielded only if they request a device, because other pods hardly take
+    room from gangs.
     """
     for workload in workloads(index):
         gangs = gangs_of(index, workload)
@@ -90,7 +90,7 @@ def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[GangToPlace]:
 
 
 class Line(Value):
-    """Gangs in order of their rank. Pods without a gang are among them, at most MOST_ALONE."""
+    """Gangs in order of their rank, including at most MOST_ALONE pods without a gang."""
 
     candidates: tuple[GangToPlace, ...]
     cut: int
@@ -118,7 +118,7 @@ def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Li
     """Return the gangs that must move, and the pending gangs, each in order.
 
     Gangs of PodCliqueSets that would be created count as pending. `look` is called with each
-    workload and its gangs, so that its caller need not build them again, which takes long.
+    PodCliqueSet and PodGroup and its gangs, because building the gangs again would take long.
     """
     made = set(map(set_ref, edited.made))
     moving = []
