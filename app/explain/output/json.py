@@ -73,10 +73,15 @@ def users_document(topology: Topology, domains: Sequence[DomainReport]) -> list[
 
 
 def user_document(user: GpuUser) -> Object:
+    """Return a workload that uses GPUs as a map."""
     return {**to_builtins(user), "gpus": gpus_number(user.gpus)}
 
 
 def room_document(answer: RoomAnswer) -> Object:
+    """Return the room of each domain of a level as a map.
+
+    `withLabels` is the number of pods that fit if unlabelled nodes get their neighbours' labels.
+    """
     labels = {room.domain.path: room.pods for room in answer.with_labels}
     return {
         "level": answer.level,
@@ -94,11 +99,14 @@ def room_document(answer: RoomAnswer) -> Object:
 
 
 def search_document(search: RoomSearch) -> Object:
-    """Return what `room_document` returns, and `fits`: whether one domain has room for all pods.
+    """Return the `room_document` of the requested level, with more keys.
 
-    `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's node pools,
-    with "" for nodes without a pool; it is empty if there are none. `withSpare` is how many pods
-    fit if `mnnvl.spareNodes` stay free, or null if none have to.
+    - `fits`: whether one domain has room for all pods
+    - `wider`: the next wider level that has room, or null
+    - `largestNode`: the GPUs of the node that has the most
+    - `nodePools`: all of KAI's node pools, with "" for nodes without a pool; empty without pools
+    - `withSpare`: how many of the pods fit if `mnnvl.spareNodes` stay free, or null if that was not
+      examined
     """
     wider = None if search.wider is None else room_document(search.wider)
     largest = gpus_number(search.largest)
@@ -113,6 +121,7 @@ def search_document(search: RoomSearch) -> Object:
 
 
 def preview_document(preview: Preview) -> Object:
+    """Return the effects of an edit of the levels as a map."""
     return {
         "levels": to_builtins(preview.after.levels),
         "keysOnNoNode": list(preview.absent),
@@ -122,7 +131,10 @@ def preview_document(preview: Preview) -> Object:
 
 
 def gpus_number(thousandths: int | None) -> int | float | None:
-    """Return thousandths of GPUs as a number of GPUs: an integer if possible, or a fraction."""
+    """Return thousandths of GPUs as a number of GPUs: an integer if possible, or a fraction.
+
+    Return None for None.
+    """
     if thousandths is None:
         return None
     return thousandths // 1000 if thousandths % 1000 == 0 else thousandths / 1000

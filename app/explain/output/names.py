@@ -9,9 +9,9 @@ _MOST = 3
 
 
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
-    """Yield hints: the other namespaces that have the object, and names similar to its own.
+    """Yield a hint: the namespaces that have an object with this name, or else similar names.
 
-    `others` are objects of the same kind.
+    `others` are the known objects. Those of other kinds are ignored.
     """
     others = sorted(other for other in others if other.kind == ref.kind)
     elsewhere = [other.namespace for other in others if other.name == ref.name]
@@ -24,7 +24,10 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
 
 
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
-    """Yield similar names of objects, first in the same namespace, then elsewhere."""
+    """Yield similar names in the same namespace, or else some of its names.
+
+    If the namespace has no such objects, yield the most similar name elsewhere.
+    """
     nearby = [other.name for other in others if other.namespace == ref.namespace]
     near = _near(ref.name, nearby)
     if near:
@@ -38,7 +41,7 @@ def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
 
 
 def _near(name: str, others: Sequence[str]) -> list[str]:
-    """Return the names that are most similar to `name`, or that begin with it."""
+    """Return the names that are most similar to `name`, or else names that begin with it."""
     import difflib  # answers about objects that exist don't need it
 
     alike = difflib.get_close_matches(name, others, n=_MOST)

@@ -65,7 +65,7 @@ def _waiting(rows: Sequence[QueueRow]) -> str:
 
 
 def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> str:
-    """Return a table of the queues, their first gangs in KAI's order, and their problems."""
+    """Return a table of the queues, their first gangs in KAI's order, GPU users, and problems."""
     lines = [queues_headline(rows, facts)]
     if rows:
         lines += _table(rows, width)
@@ -187,8 +187,8 @@ def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
 def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     """Return the queues as a map.
 
-    GPUs are whole numbers or fractions. For a quota or limit, null means unlimited; every other
-    null means not known.
+    GPUs are whole numbers or fractions. The quota or limit of an existing queue is null if it is
+    unlimited. Every other null means that the value is not known.
     """
     return {
         "headline": queues_headline(rows, facts),

@@ -21,14 +21,15 @@ def lacks_right(cause: str) -> bool:
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
-    """Return whether it is unknown if an object exists, because the user may not read its kind."""
+    """Return whether the user may not read the kind of an object. It may exist nevertheless."""
     return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
 
 
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
     """Yield lines for a user who may not read the object that they ask about.
 
-    The lines have the missing permission, who can grant it, and parts that can be explained anyway.
+    The lines have the missing permission, and who can grant it. For a PodCliqueSet, they also have
+    the parts that can be explained anyway.
     """
     resource = OF_KIND[ref.kind]
     yield (
@@ -76,7 +77,10 @@ def _field_of(kind: str) -> str:
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
-    """Return the PodGangs of a PodCliqueSet, or else its PodCliques, or else its pods."""
+    """Return the PodGangs of a PodCliqueSet, or else its PodCliques, or else its pods.
+
+    Return [] for other kinds.
+    """
     key = ref.key
     if ref.kind != "PodCliqueSet":
         return []

@@ -17,6 +17,7 @@ from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 MOST_LINES = 40
+"""The number of lines of an answer beyond which its tree is cut."""
 MOST_WORDS = 5
 """The maximum number of KAI's messages, and of gangs with a position, that are shown."""
 _IDS_FROM = 88
@@ -34,8 +35,8 @@ _PRODUCTS = {
 def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
-    Unless `everything`, equal siblings are folded, pods that add no information are omitted, and
-    the tree is cut so that there are at most 40 lines. With `colour`, states have terminal colours.
+    Unless `everything`, equal siblings are folded, the pods of gangs are omitted, and the tree is
+    cut if there are more than 40 lines. With `colour`, states have terminal colours.
     """
     head = _fitted([visible(answer.headline)], width)
     if colour:
@@ -56,7 +57,7 @@ def _fitted(lines: Iterable[str], width: int) -> list[str]:
 
 
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Return numbered reasons, with their remedies and who can act, as lines safe to show."""
+    """Return numbered reasons, with remedies and who can act, as lines that are safe to show."""
     return map(visible, _reason_lines(reasons))
 
 
@@ -88,7 +89,7 @@ def _in_line(answer: Answer) -> Iterator[str]:
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    """Yield the outlook, which exists only if there is no reason, and KAI's messages."""
+    """Yield the outlook of a pending object that no reason explains, and KAI's messages."""
     if answer.outlook:
         yield f"  {answer.outlook}"
     if answer.said:

@@ -22,7 +22,9 @@ from app.explain.state.snapshot import Snapshot
 from app.facts.grove.topology import HOSTNAME_KEY
 
 MOST_DOMAINS = 40
+"""The maximum number of domains, nodes or held claims that are listed."""
 MOST_INSIDE = 3
+"""The maximum number of domains that are named on one line."""
 
 
 def survey_text(survey: Survey, facts: Snapshot) -> str:

@@ -200,7 +200,7 @@ def first_reason(row: WorkloadRow) -> str:
 
 
 def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
-    """Return the list as a map for JSON. `ageSeconds`, `placed` and `total` may be null.
+    """Return the list as a map for JSON. `ageSeconds`, `placed`, `total` and `line` may be null.
 
     `totals` counts workloads, also by state and by the id of the first reason.
     """

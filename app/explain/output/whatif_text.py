@@ -13,6 +13,7 @@ from app.facts.identity import Ref
 from app.objects.shape import Object
 
 MOST = 40
+"""The maximum number of gangs or workloads that are listed in a section."""
 _WORDS: dict[How, str] = {
     "fits": "fits again",
     "restarts": "fits again, but the whole gang restarts",
@@ -85,7 +86,7 @@ def _placed(effects: Effects) -> list[Fate]:
 
 
 def _cut_lines(effects: Effects) -> Iterator[str]:
-    """Yield how many pods without a gang were not examined, and what that means."""
+    """Yield how many pods without a gang were not examined, and why the answer may be wrong."""
     moving, waiting = effects.cut
     if moving:
         yield (
@@ -116,7 +117,7 @@ def _cells(fate: Fate) -> tuple[str, ...]:
 
 
 def _after(fate: Fate) -> str:
-    """Return where a gang would go, or the first reason why it would not."""
+    """Return where a gang would go, and the first reason that keeps it from starting."""
     where = f" in {listed(fate.where)}" if fate.where else ""
     if not fate.reasons:
         taken = ", because gangs ahead of it take the room"
