@@ -62,7 +62,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """The part of the conclusion that explains why KAI has written no message."""
+    """The words of the conclusion if KAI has written no message."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]
@@ -70,7 +70,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def causes(self) -> tuple[Reason, ...]:
-        """The reasons. A pending object has them without notes, which block no placement."""
+        """The reasons. For a pending object, notes are left out, because they block nothing."""
         if self.state != "waits":
             return self.reasons
         return tuple(reason for reason in self.reasons if reason.severity != "note")

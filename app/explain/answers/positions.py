@@ -1,4 +1,4 @@
-"""Find the positions of gangs in KAI's order, and predict what the next cycle does with each."""
+"""Find the positions of gangs in KAI's order, and predict the result of the next cycle."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter

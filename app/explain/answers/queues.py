@@ -40,7 +40,7 @@ class InFront(Value, rename=AS_JSON):
     next: Next | None = None
     """The prediction for the next cycle, or None if it was not examined."""
     where: tuple[str, ...] = ()
-    """The domains in which KAI should place it next."""
+    """The domains, or nodes outside domains, in which KAI should place it next."""
 
 
 class QueueRow(Value, rename={"in_line": "inLine"}):

@@ -318,12 +318,12 @@ class Preview(Value):
 
     @property
     def is_severe(self) -> bool:
-        """Would a constraint be lost or be rejected later, or a level exist on no node?"""
+        """Would a constraint be lost or rejected later, or would no node have a level's label?"""
         return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """Return the effects of replacing the topology with the name of `after` by `after`."""
+    """Return the effects of replacing the topology that has the name of `after`."""
     before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)

@@ -4,8 +4,7 @@ Grove's release decides which gangs these are, and when they count as scheduled:
 
 - Releases without epochs name the base gang in a label of the PodCliques. Releases with epochs name
   epochs in the PodGangMap of the replica (`dependsOn`). If the map is not known, the base gangs are
-  the PodGangs with the role Anchor. An epoch without PodGangs blocks, whatever else the map says
-  about it.
+  the PodGangs with the role Anchor. A needed epoch without PodGangs blocks the gang in any case.
 - In older releases, a gang counts as scheduled if each of its PodCliques has its minimum of
   scheduled pods. Since https://github.com/ai-dynamo/grove/pull/799, it counts if it has
   `status.lastScheduled`.

@@ -76,7 +76,7 @@ class Member(Value, dict=True):
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return the demand for the pods that KAI places next: up to the minimum, or one above it.
+        """Return the demand for the pods that KAI places next: all up to the minimum, or one more.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -205,7 +205,7 @@ class Unit(Value, dict=True):
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return the demand for the parts that KAI places next: up to the minimum, or one above.
+        """Return the demand for the parts that KAI places next: all up to the minimum, or one more.
 
         With `from_scratch`, assume that no pod is placed yet.
         """
@@ -370,7 +370,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """The demand for the parts that KAI places next: up to the minimum, or one above it.
+        """The demand for the parts that KAI places next: all up to the minimum, or one more.
 
         It may have no pods.
         """

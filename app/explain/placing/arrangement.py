@@ -282,7 +282,7 @@ class Arrangement:
         self.used: list[frozenset[int]] = []
         """The nodes (positions) of each wish, in the order of the wishes."""
         self._budget = MOST_TRIED
-        """The number of nodes that further searches may look at."""
+        """The number of nodes that further searches may examine."""
         self._failed: dict[Hashable, tuple[Wish, bool]] = {}
         """Wishes that got no place, and whether that was certain.
 

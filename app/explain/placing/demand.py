@@ -187,7 +187,7 @@ Taker = tuple[int, int]
 """A node with room for pods: (number of pods for which it has room, its position)."""
 
 UNLIMITED = 1_000_000
-"""The number of pods for which a node counts as having room if they request nothing."""
+"""The number of pods without requests that count as fitting on a node."""
 
 
 def everything(_resource: str) -> bool:

@@ -193,7 +193,7 @@ def _descend(
 
 
 def alike(demand: Demand, names: Sequence[str]) -> bool:
-    """Return whether all pods of a demand request the same resources, in whatever amounts.
+    """Return whether all pods of a demand request the same resources, in any amounts.
 
     CPU and memory do not count, because all pods request some. GPUs of claims do not count, because
     KAI ignores them here.

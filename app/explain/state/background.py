@@ -1,6 +1,7 @@
-"""Background pods: KAI plans as if they weren't there, and evicts them if it needs their room.
+"""Decide which pods count as background pods.
 
-Source: `pkg/scheduler/plugins/backgroundpods` of KAI at 45103d4c, of October 2026.
+KAI plans as if these were not there, and evicts them if it needs their room. Source:
+`pkg/scheduler/plugins/backgroundpods` of KAI at 45103d4c, of October 2026.
 """
 
 from collections.abc import Iterator

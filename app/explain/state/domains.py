@@ -1,4 +1,4 @@
-"""Group nodes into topology domains: a tree by their labels of all levels."""
+"""Group nodes into a tree of topology domains, by their labels of all levels."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ class Domains:
     A node that lacks one of the labels is outside the tree, as in KAI. With a node pool `pool`,
     nodes outside the pool do not exist, as for the scheduler of the pool.
 
-    Domains with the same name in different parents are different domains, unless KAI mistakes one
-    for the other: KAI joins the names of all levels with dots, so that rack `b.c` of zone `a` is
-    the same as rack `c` of zone `a.b`. Such domains are called joined here.
+    Domains with the same name in different parents are different domains. But KAI joins the names
+    of all levels with dots, so it mistakes rack `c` of zone `a.b` for rack `b.c` of zone `a`. Such
+    domains are called joined here.
     """
 
     def __init__(self, nodes: Sequence[Node], keys: Sequence[str], pool: str | None = None) -> None:

@@ -88,7 +88,7 @@ def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], boo
 
 
 def is_possible(shares: Shares, part: GpuPart) -> bool:
-    """Return whether GPUs of this size can provide such a part at all (`isValidGpuPortion`)."""
+    """Return whether the GPUs of a node can provide such a part at all (`isValidGpuPortion`)."""
     if not part.memory:
         return True
     share = part.share_of_each(shares.memory)

@@ -64,7 +64,7 @@ class Fate(Value, rename="camel"):
     pods: int
     """The number of pods that need a place."""
     where: tuple[str, ...] = ()
-    """The domains in which they would be placed, or the nodes if there are no levels."""
+    """The domains, or nodes outside domains, in which they would be placed."""
     had_place: bool = False
     """Is the gang pending, and would it have fit before the edits too?"""
     certain: bool = True
@@ -109,7 +109,7 @@ class Effects(Value):
     others: int
     """The number of unexamined pods that must leave, belong to no gang and request no device."""
     made: frozenset[Ref]
-    """The PodCliqueSets that would be created."""
+    """The PodCliqueSets that would be created or recreated."""
     cut: tuple[int, int]
     """The numbers of unexamined pods without a gang: (must leave, pending)."""
 
