@@ -13,6 +13,7 @@ from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
 from app.explain.output.text import text
 from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
 from app.explain.state.read import facts_of, read_all, read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Place, Ref
@@ -221,6 +222,38 @@ def test_of_an_object_that_is_there_twice_the_last_one_counts() -> None:
     assert facts_of([*former, *objects], NOW) == facts_of(objects, NOW)
     nameless = [{**obj, "metadata": {}} for obj in objects]
     assert len(facts_of([*nameless, *nameless], NOW).pods) == 2 * len(facts_of(objects, NOW).pods)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        # KubeRay names the Job that submits a RayJob like the RayJob.
+        {"ray.io/v1": "RayJob", "batch/v1": "Job"},
+        # A LeaderWorkerSet and the StatefulSet of its leaders have the same name.
+        {"leaderworkerset.x-k8s.io/v1": "LeaderWorkerSet", "apps/v1": "StatefulSet"},
+    ],
+)
+def test_objects_of_two_kinds_with_the_same_name_are_kept(kinds: dict[str, str]) -> None:
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"namespace": "team", "name": "train"}}
+        for version, kind in kinds.items()
+    ]
+    statuses = facts_of(objects, NOW).workload_statuses
+    assert [status.ref.kind for status in statuses] == list(kinds.values())
+
+
+def test_both_topologies_of_grove_are_kept_if_they_have_the_same_name() -> None:
+    """The binding is in force, whichever document comes last."""
+    kinds = ("ClusterTopologyBinding", "ClusterTopology")
+    objects = [
+        {"apiVersion": "grove.io/v1alpha1", "kind": kind, "metadata": {"name": "grove-topology"}}
+        for kind in kinds
+    ]
+    read = facts_of(objects, NOW)
+    assert [topology.kind for topology in read.topologies] == list(kinds)
+    cluster = topology_of(Index(read)).cluster
+    assert cluster is not None
+    assert cluster.kind == "ClusterTopologyBinding"
 
 
 def test_the_cause_is_short_for_a_missing_right_only() -> None:

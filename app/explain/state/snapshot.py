@@ -348,10 +348,13 @@ def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):
         group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-        row = _BY_KIND.get((group, str(obj.get("kind", ""))))
+        kind = str(obj.get("kind", ""))
+        row = _BY_KIND.get((group, kind))
         if row:
             metadata = map_at(obj, "metadata")
             name = text_at(metadata, "name") or position
-            latest[row.name, text_at(metadata, "namespace"), name] = (row.name, row.read(obj))
+            # Kinds may share a row: a RayJob and the Job that submits it even share a name.
+            key = (row.name, kind, text_at(metadata, "namespace"), name)
+            latest[key] = (row.name, row.read(obj))
 
     return by_key(latest.values())
