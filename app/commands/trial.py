@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
 from app.base.json import from_json
 from app.base.safe_text import visible
@@ -27,9 +27,13 @@ class Counts(Struct):
     """
 
     judged: int = 0
+    """Writes with a verdict that did not fail."""
     rejected: int = 0
+    """Writes that were rejected, or would have been without warn-only mode."""
     changed: int = 0
+    """Writes that were allowed with a patch."""
     warned: int = 0
+    """Always 0, because the log does not say which allowed writes had warnings."""
 
 
 class ReportedMessage(Value):
@@ -64,6 +68,7 @@ class Report(Struct):
 
     @property
     def judged(self) -> int:
+        """The number of verdicts, without those that failed."""
         return sum(counts.judged for counts in self.places.values())
 
     def json(self) -> Object:
@@ -113,18 +118,15 @@ class Report(Struct):
             yield f"  {count:>6,}  {reason}"
 
     def _table(self) -> Iterator[str]:
-        rows: list[tuple[str, ...]] = [
-            ("user", "namespace", "judged", "rejected", "changed", "warned")
-        ]
+        rows: list[tuple[str, ...]] = [("user", "namespace", "judged", "rejected", "changed")]
         for (user, namespace), counts in self._ordered():
-            rows.append((user or "-", namespace or "-", *map("{:,}".format, astuple(counts))))
+            numbers = (counts.judged, counts.rejected, counts.changed)
+            rows.append((user or "-", namespace or "-", *map("{:,}".format, numbers)))
         return table(rows)
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
         """Return the counts by user and namespace, most rejections first."""
-        return sorted(
-            self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
-        )
+        return sorted(self.places.items(), key=lambda item: (-item[1].rejected, item[0]))
 
 
 # The command.

@@ -62,6 +62,8 @@ async def test_what_would_have_been_refused_by_user_and_namespace(
     assert report(str(first), str(second)) == 1
     text = capsys.readouterr().out
     assert "alice" in text
+    header = ["user", "namespace", "judged", "rejected", "changed"]
+    assert header in map(str.split, text.splitlines())
     assert f"2  podgroup: {BAD_NAME}" in text
 
 
