@@ -8,9 +8,13 @@ class TopologyConstraint(Value):
     """A topologyConstraint. A text is "" if it is not set."""
 
     pack_domain: str = ""
+    """The deprecated `packDomain`."""
     topology_name: str = ""
+    """The ClusterTopologyBinding that it names (`topologyName`)."""
     pack_required: str = ""
+    """`pack.required`."""
     preferred: str = ""
+    """`pack.preferred`."""
 
     @property
     def required(self) -> str:
@@ -22,9 +26,9 @@ class StoredConstraint(TopologyConstraint):
     """A topologyConstraint of a stored set."""
 
     is_later: bool = False
-    """Whether it has other fields than packDomain.
+    """Does it set a field other than packDomain?
 
-    If it has, the dialect `design` does not change the PodGangs of its set.
+    If so, the dialect `design` does not change the PodGangs of its set.
     """
 
 
@@ -32,7 +36,7 @@ UNCONSTRAINED = StoredConstraint()
 
 
 def read_constraint(fields: CheckedMap) -> tuple[str, str, str, str]:
-    """Return the first four fields of a `TopologyConstraint`. A value of a wrong type is ""."""
+    """Return the fields of a `TopologyConstraint`, in order. A value of a wrong type is ""."""
     pack = fields.child("pack")
     return (
         fields.text_at("packDomain"),

@@ -24,6 +24,7 @@ class PodClique(Namespaced):
     place: Place = NOWHERE
     """Its PodCliqueSet and PodGang, by its labels."""
     replicas: int = 1
+    """The number of its pods, from its spec."""
     scheduled: int = 0
     """The number of its scheduled pods, from its status."""
     shape: Shape = ONLY_A_POD
@@ -50,7 +51,7 @@ class _StatusForm(TypedDict, total=False):
 
 
 class PodCliqueForm(TypedDict, total=False):
-    """The fields of a PodClique that are decoded: the ones that are read here or by stores."""
+    """The decoded fields of a PodClique: the fields that this module or a store reads."""
 
     apiVersion: Any
     kind: Any
@@ -60,6 +61,7 @@ class PodCliqueForm(TypedDict, total=False):
 
 
 def read_pod_clique(obj: JsonMap) -> PodClique:
+    """Read a PodClique. A field that is missing or has the wrong type counts as not set."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     pod_spec = map_at(spec, "podSpec")

@@ -49,7 +49,10 @@ class UserConstraint(Value):
     topology: str = ""
     """The ClusterTopologyBinding that it names, or ""."""
     field: str = ""
-    """The path of the required domain, for evidence."""
+    """The path of the required domain, for evidence.
+
+    It begins at the topologyConstraint, or in `SetWithStatus.constraints` at the root.
+    """
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)
@@ -73,7 +76,7 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """Its constraint, without the difference between the dialects.
+        """Its constraint, in one form for both dialects.
 
         As in Grove, `pack` takes precedence over the deprecated packDomain.
         """
@@ -92,8 +95,11 @@ class MnnvlAnnotations(Value):
     """The values of our MNNVL annotations, which may be invalid. A missing annotation is None."""
 
     enabled: Any = None
+    """The value of `grove.io/mnnvl-enabled`."""
     scope: Any = None
+    """The value of `grove.io/mnnvl-scope`."""
     device_class: Any = None
+    """The value of `grove.io/mnnvl-device-class`."""
 
     @property
     def enables(self) -> bool:
@@ -157,7 +163,9 @@ class Clique(Value, Constrained):
 
     name: str
     replicas: int
+    """The number of its pods in one replica of the set or of its scaling group."""
     constraint: StoredConstraint = UNCONSTRAINED
+    """Its own constraint."""
     requests: Requests = ()
     """The requests of each of its pods."""
     minimum: int = 1
@@ -178,9 +186,11 @@ class ScalingGroup(Value, Constrained):
     cliques: tuple[str, ...]
     """The names of its cliques."""
     constraint: StoredConstraint = UNCONSTRAINED
+    """Its own constraint."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """Its own annotations about MNNVL."""
     replicas: int = 1
+    """The number of its replicas in one replica of the set."""
     minimum: int = 1
     """The number of its replicas that must start together (`minAvailable`)."""
 
@@ -196,10 +206,13 @@ class PodCliqueSet(Namespaced, Constrained):
     constraint: StoredConstraint = UNCONSTRAINED
     """The constraint of the whole set."""
     cliques: tuple[Clique, ...] = ()
+    """Its cliques, in the order of its template."""
     groups: tuple[ScalingGroup, ...] = ()
+    """Its scaling groups, in the order of its template."""
     condition: Condition | None = None
     """The stored condition that this program writes, or None."""
     replicas: int = 1
+    """The number of its replicas."""
     mnnvl_groups: tuple[str, ...] = ()
     """The values of Grove's `grove.io/mnnvl-group` in the set, without `none`."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
@@ -260,7 +273,7 @@ class PodCliqueSet(Namespaced, Constrained):
         return self.mnnvl.enables or any(group.mnnvl.enables for group in self.groups)
 
     def mnnvl_at(self, place: Place) -> MnnvlAnnotations:
-        """Return the annotations that a PodClique at `place` inherits from group and set."""
+        """Return the annotations that a PodClique at `place` inherits from its group and set."""
         group = self.group_of(place.group) if place.group else None
         return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
@@ -285,7 +298,7 @@ class SetWithStatus(PodCliqueSet, dict=True):
     def constraints(self) -> list[tuple[str, UserConstraint]]:
         """The topologyConstraint of each part, with the name of the part ("" for the set itself).
 
-        Their `field` is a path from the root of the object.
+        The `field` of each is a path from the root of the object.
         """
         groups = (
             (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
@@ -303,6 +316,7 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
 
 def read_set_with_status(obj: JsonMap) -> SetWithStatus:
+    """Read a stored PodCliqueSet with its status. Parts without the CRD's shape count as absent."""
     metadata = map_at(obj, "metadata")
     status = map_at(obj, "status")
     return SetWithStatus(
@@ -316,7 +330,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
 
 
 def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+    """Read a stored PodCliqueSet. Parts without the CRD's shape count as absent."""
     return PodCliqueSet(**_spec(obj))
 
 
@@ -350,7 +364,10 @@ def size_of_set(obj: JsonMap) -> SetSize:
 
 
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet, without its parts if it has more than MOST_PARTS of them."""
+    """Read a stored PodCliqueSet, but only its metadata and replicas if it is too large.
+
+    It is too large if it has more than MOST_PARTS parts, or more cliqueNames than that.
+    """
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:
         return read_pod_clique_set(obj)

@@ -95,6 +95,7 @@ class PodGang(Namespaced):
 
 
 def read_pod_gang(obj: JsonMap) -> PodGang:
+    """Read a PodGang. A field that is missing or has the wrong type counts as not set."""
     metadata = map_at(obj, "metadata")
     labels = map_at(metadata, "labels")
     annotations = map_at(metadata, "annotations")
@@ -149,7 +150,7 @@ def read_told(holder: JsonMap) -> SchedulerConstraint:
 
 
 # The forms that servers use, for owners of MNNVL resources and for constraints. A server keeps all
-# PodGangs, and a `PodGang` takes more than twice as much memory as a `StoredGang`.
+# PodGangs, and a `PodGang` takes almost twice as much memory as a `StoredGang`.
 
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
@@ -177,6 +178,7 @@ class SlimPodGang(GangIdentity):
     """A PodGang with the names of its PodCliques."""
 
     cliques: tuple[str, ...] = ()
+    """The names of its PodCliques."""
 
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
@@ -245,6 +247,7 @@ class StoredGang(Versioned, GangIdentity):
 
 
 def read_stored_gang(obj: Object) -> StoredGang:
+    """Read a stored PodGang in the form that a server caches."""
     metadata = obj["metadata"]
     return StoredGang(
         *_identity(obj, metadata.get("namespace", "")),
@@ -299,6 +302,7 @@ class PodGangMap(Namespaced):
 
     kind = "PodGangMap"
     entries: tuple[MapEntry, ...] = ()
+    """Its entries, one for each epoch."""
 
     def entry_of(self, epoch: str) -> MapEntry | None:
         """Return the entry of an epoch, or None if there is none."""
@@ -313,6 +317,7 @@ class PodGangMap(Namespaced):
 
 
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
+    """Read a PodGangMap."""
     namespace, name = read_key(obj)
     entries = []
     for item in maps_at(obj, "spec", "entries"):

@@ -1,7 +1,7 @@
-"""List the fields that verdicts read of PodCliqueSets, PodCliques and Pods that request MNNVL.
+"""List the fields that verdicts read: of PodCliqueSets, of PodCliques, and of Pods with MNNVL.
 
 The other fields, such as the environment of containers, make up most of the bytes. A field that a
-rule reads must be here, or the rule never sees it. A field of the type Any is read whole.
+rule reads must be here, or the rule never sees it. A field of the type Any is decoded whole.
 """
 
 from typing import Any, TypedDict
@@ -33,6 +33,8 @@ class _Spec(TypedDict, total=False):
 
 
 class PodCliqueFields(TypedDict, total=False):
+    """The fields of a PodClique that verdicts read."""
+
     metadata: _Metadata | None
     spec: _Spec | None
 
@@ -43,6 +45,8 @@ class _PodSpecOfUnit(_PodSpec, total=False):
 
 
 class PodFields(TypedDict, total=False):
+    """The fields of a Pod that verdicts read."""
+
     metadata: _Metadata | None
     spec: _PodSpecOfUnit | None
 
@@ -77,5 +81,7 @@ class _SetSpec(TypedDict, total=False):
 
 
 class PodCliqueSetFields(TypedDict, total=False):
+    """The fields of a PodCliqueSet that verdicts read."""
+
     metadata: _Metadata | None
     spec: _SetSpec | None

@@ -22,10 +22,11 @@ class LastError(Value):
     text: str
     """The description of the error."""
     time: float | None
-    """When Grove observed it."""
+    """When Grove observed it, or None if that is not known."""
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
+    """Return the conditions in the status of an object, in the order of their list."""
     return tuple(
         StatusCondition(
             type=text_at(item, "type"),
@@ -39,6 +40,7 @@ def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
 
 
 def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
+    """Return the errors in `lastErrors` of the status of an object of Grove."""
     return tuple(
         LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
         for item in maps_at(status, "lastErrors")

@@ -55,6 +55,7 @@ class SetPart(Value):
     annotations: JsonMap
     """Its annotations about MNNVL, of both vocabularies."""
     all_annotations: JsonMap
+    """All its annotations."""
     labels: JsonMap
 
     @property
@@ -77,9 +78,11 @@ class SetPart(Value):
 
     @property
     def annotations_path(self) -> FieldPath:
+        """The path of its annotations."""
         return self.metadata_path.child("annotations")
 
     def path_of(self, annotation: str) -> FieldPath:
+        """Return the path of its annotation `annotation`, whether it has it or not."""
         return self.annotations_path.key(annotation)
 
     @property
@@ -98,7 +101,9 @@ class GroupTemplate(Value):
 
     name: str
     part: SetPart
+    """The group as a part of the set."""
     replicas: int
+    """The number of its replicas in one replica of the set."""
     min_available: int
     """How many of the replicas must start together."""
     members: tuple[str, ...]
@@ -124,12 +129,12 @@ class CliqueTemplate(Value):
     mnnvl_group: str
     """The MNNVL group of Grove (`grove.io/mnnvl-group`) of its pods, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
-    """The paths and names of its resourceClaims."""
+    """The paths and names of its resourceClaims, at most MOST_ITEMS of them."""
     scheduler: str = ""
     """The schedulerName of its pods, or "" for Grove's default."""
 
     enabling: SetPart | None = None
-    """The part with our annotation that enables MNNVL for it, or None if it is disabled."""
+    """The part with our annotation that enables MNNVL for it, or None if none does."""
 
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique, or None."""
@@ -140,7 +145,7 @@ class CliqueTemplate(Value):
 
     @property
     def scope(self) -> str:
-        """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
+        """The value of our scope annotation for it, "replica" by default. It may be invalid."""
         part = self.part_with(MNNVL_SCOPE)
         return str((part and part.annotations[MNNVL_SCOPE]) or "replica")
 
@@ -167,7 +172,7 @@ class Template(Value):
     """Findings about parts that don't have the CRD's shape, which count as absent."""
 
     mentions_mnnvl: bool
-    """Whether the set has an annotation about MNNVL. If not, no rule about MNNVL applies."""
+    """Whether any part has an annotation about MNNVL. If not, no rule about MNNVL applies."""
     asking: tuple[CliqueTemplate, ...]
     """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
 

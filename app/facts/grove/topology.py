@@ -60,14 +60,17 @@ class ClusterTopology(Value):
 
     @property
     def ref(self) -> Ref:
+        """The reference to it."""
         return Ref(self.kind, "", self.name)
 
     @property
     def domains(self) -> set[str]:
+        """The domains of its levels."""
         return {level.domain for level in self.levels}
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The node labels of its levels, broadest first."""
         return tuple(level.key for level in self.levels)
 
     @property
@@ -81,15 +84,15 @@ class ClusterTopology(Value):
 
     @property
     def strictest_key(self) -> str | None:
-        """The key of the strictest level by which KAI places pods."""
+        """The label of the strictest level by which KAI places pods, or None without levels."""
         levels = self.levels_for_kai
         return levels[-1].key if levels else None
 
     def key_of(self, domain: str) -> str | None:
         """Return the node label by which KAI places pods that require `domain`.
 
-        For a level that KAI can't have, this is the strictest key that KAI has. Return None if no
-        level has the domain.
+        If KAI can't have the level, this is the label of the strictest level that it has. Return
+        None if no level has the domain.
         """
         key = next((level.key for level in self.levels if level.domain == domain), None)
         usable = {level.key for level in self.levels_for_kai}
@@ -97,6 +100,7 @@ class ClusterTopology(Value):
 
 
 def read_cluster_topology(obj: JsonMap) -> ClusterTopology:
+    """Read a ClusterTopology. Its KAI Topology has the same name."""
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")
     levels = levels_of_cluster_topology(obj)
@@ -104,12 +108,16 @@ def read_cluster_topology(obj: JsonMap) -> ClusterTopology:
 
 
 def levels_of_cluster_topology(obj: JsonMap) -> tuple[Level, ...]:
-    """Return the valid levels of a ClusterTopology, whose list may be in any order."""
+    """Return the valid levels of a ClusterTopology, broadest first. Its list may have any order."""
     levels = {level.domain: level for level in _levels(obj) if level.domain in DOMAINS}
     return broadest_first(levels.values())
 
 
 def read_cluster_topology_binding(obj: JsonMap) -> ClusterTopology:
+    """Read a ClusterTopologyBinding.
+
+    Without a reference to a KAI Topology, Grove manages the one with the same name.
+    """
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")
     spec = map_at(obj, "spec")
@@ -133,7 +141,7 @@ def read_cluster_topology_binding(obj: JsonMap) -> ClusterTopology:
 
 
 def levels_of_binding(obj: JsonMap) -> tuple[Level, ...]:
-    """Return the levels of a ClusterTopologyBinding, in the order of its list."""
+    """Return the valid levels of a ClusterTopologyBinding, in the order of its list."""
     return tuple(level for level in _levels(obj) if level.domain and level.key)
 
 

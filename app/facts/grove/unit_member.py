@@ -42,13 +42,19 @@ class UnitMember(Value):
     namespace: str
     name: str
     place: Place
+    """Its PodCliqueSet or unit, by its labels."""
     owner_uid: str = ""
     """The uid of the owner of its unit's resources (its PodCliqueSet), or "" if it is not known."""
     deleting: bool = False
+    """Whether its deletion was requested."""
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
     """Its own annotations, without inherited ones."""
     foreign_group: str = ""
-    """The MNNVL group of Grove (`grove.io/mnnvl-group`) that it is in, or "" for none."""
+    """Its MNNVL group of Grove, or "" for none.
+
+    It is the value of its annotation `grove.io/mnnvl-group`, or else the ResourceClaimTemplate of
+    the claim that Grove has injected for a group.
+    """
     named: NamedOwner | None = None
     """The owner that a Pod names in its labels or its spec, or None for a PodClique."""
     owner: Resource = POD_CLIQUE_SET
@@ -64,8 +70,8 @@ class UnitMember(Value):
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether this PodClique belongs to `pcs`, and neither is being deleted.
 
-        If the uid of their set is known, PodCliques of a previous set with the same name do not
-        belong.
+        If the uid of its set is known, it must be the uid of `pcs`: a previous set may have had the
+        same name.
         """
         is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
         return is_current and not (self.deleting or pcs.deleting)
