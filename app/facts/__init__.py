@@ -1,7 +1,7 @@
 """Read Kubernetes objects, and keep only the fields that this program needs. Each kind has a file.
 
-A kind has a second reader only where a measurement justifies it. `./scripts/bench readers` prints
-the bytes that are kept of one object. These are the numbers of 2026-11-28:
+A kind has a second reader only where a measurement justifies it. `./scripts/bench readers` measures
+how many bytes of memory one object takes in each form. These are the numbers of 2026-11-28:
 
     kind            server or leader                explanations
     Node            393 (NodeLabels)                929
@@ -11,12 +11,12 @@ the bytes that are kept of one object. These are the numbers of 2026-11-28:
     PodCliqueSet    737                             817 (SetWithStatus)
     of a request    2,546 (template)
 
-A server leaves out the status of a PodCliqueSet, because it would reconcile after each change of
-the status. The PodCliqueSet of a request has the path of each part, for findings. MnnvlResource has
-the owners of our ComputeDomains and ResourceClaims, but not their devices. Of Queues,
-PriorityClasses and DeviceClasses, a server keeps only the names, and of ResourceSlices the number
-of GPUs. Of Workloads and PodGroups, the leader keeps JSON, because it creates PodGroups of KAI from
-their metadata.
+Of the status of a PodCliqueSet, a server keeps only its own condition. With the whole status, it
+would reconcile after each change that Grove writes. The PodCliqueSet of a request has the path of
+each part, for findings. MnnvlResource has the owners of our ComputeDomains and ResourceClaims, but
+not their devices. Of Queues, PriorityClasses and DeviceClasses, a server keeps only the names, and
+of ResourceSlices the number of GPUs. Of Workloads and PodGroups, the leader keeps JSON, because it
+creates KAI's PodGroups from their metadata.
 
 Lists and reviews are decoded by TypedDicts (`review_fields`, `pod_fields`), which only choose
 fields. They are not decoded as structs: anybody may write these objects, and a struct rejects the

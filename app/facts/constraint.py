@@ -7,7 +7,9 @@ class SchedulerConstraint(Value):
     """A topology constraint whose levels are node labels. A level is "" if it is not set."""
 
     required: str = ""
+    """The required level, or ""."""
     preferred: str = ""
+    """The preferred level, or ""."""
     levels: tuple[str, ...] | None = None
     """The node labels of the topology that it names, or None for the topology of the whole gang."""
 

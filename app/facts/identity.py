@@ -73,6 +73,7 @@ def read_key(obj: JsonMap) -> Key:
 
 
 def read_name(obj: JsonMap) -> str:
+    """Return the name in the metadata of an object."""
     return text_at(map_at(obj, "metadata"), "name")
 
 
@@ -133,7 +134,8 @@ PLACE_LABELS = (
 def read_place(of: JsonMap) -> Place:
     """Return the place according to the labels `of` an object.
 
-    Objects that are read one after the other share equal results, because there may be very many.
+    Objects that are read one after the other share one result if it is equal, because there may be
+    very many of them.
     """
     values = tuple(map(of.get, PLACE_LABELS))
     try:

@@ -53,7 +53,7 @@ SHARING_NAMESPACE = "shared-gpu-pod-namespace"
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
-"""The labels that tell KAI which nodes have MIG devices, and which pods may use them."""
+"""The labels that tell KAI whether a node has MIG devices, and whether all its GPUs are divided."""
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
@@ -80,7 +80,10 @@ Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/develo
 """
 
 IGNORE_WORKLOADS = "kai.scheduler/ignore-workload-api"
-"""The annotation of a Pod or its top owner that opts the Pod out of its group if it is "true"."""
+"""The annotation of a Pod or its top owner that opts the Pod out of its Workload or PodGroup.
+
+Its value must be "true".
+"""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "grove-admission"

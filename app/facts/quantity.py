@@ -25,13 +25,13 @@ _MOST = 2**63 - 1
 """The largest integer of Kubernetes."""
 
 MOST_THOUSANDTHS = _MOST * 1000
-"""The largest quantity. Its negative is the smallest, except by an overflow."""
+"""The largest quantity in thousandths. Its negative is the smallest, unless a value overflows."""
 
 
 def amounts(value: Any) -> dict[str, int]:
     """Return the quantities of the map `value` in thousandths.
 
-    A text that is not a quantity is 0. A value that is neither a text nor a number is left out.
+    A text that is not a quantity becomes 0. A value that is neither text nor a number is left out.
     """
     return {
         name: thousandths(quantity, unit=1 if name == "cpu" else 1000)
@@ -49,7 +49,8 @@ def thousandths(quantity: str | int | float, *, unit: int = 1000) -> int:
     """Return `quantity` in thousandths, rounded up, or 0 if it is invalid.
 
     Schedulers count in integers of 64 bits: CPUs in thousandths (`unit` 1), other resources in
-    whole units (`unit` 1000). A larger number becomes what it becomes there, which may be 0.
+    whole units (`unit` 1000). A number that does not fit in 64 bits overflows as it does there, and
+    may become 0.
     """
     text = quantity if isinstance(quantity, str) else repr(quantity)
     if len(text) > _MOST_TEXT:

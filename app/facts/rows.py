@@ -1,7 +1,7 @@
 """List the objects that a server keeps for verdicts and warnings: a row for each kind.
 
-`cluster/leader_rows` has the objects that only the leader keeps, and `facts/explain_rows` the ones
-that explanations read.
+`cluster/leader_rows` has the objects that only the leader keeps, and `facts/explain_rows` has the
+objects that explanations need.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -60,6 +60,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     """
 
     resource: Resource
+    """The resource of the objects."""
     read: Callable[[Any], T | None]
     """Returns the facts about an object, or None to keep nothing."""
     lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
@@ -117,6 +118,7 @@ BY_SET = "set"
 
 
 def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
+    """Return the keys of an MNNVL resource in the index OF_GANG."""
     names = {owner.name for owner in resource.owning_gangs}
     return in_namespace(resource.namespace, *names | {resource.place.podgang})
 

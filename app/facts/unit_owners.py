@@ -1,8 +1,8 @@
-"""Find the workload, other than Grove's, whose Pods share a ComputeDomain, and its units.
+"""Find the owner of a Pod's NVLink unit: the workload, other than Grove's, that the Pod names.
 
 A Pod names its workload in labels that a controller writes, or in fields of its spec. A Pod can
-name any workload, so the owner is read from the API server before anything is created for it. The
-names are defined by each project:
+name any workload, so the owner is read from the API server before anything is created for it. Each
+project defines its own labels and fields:
 https://github.com/kubernetes-sigs/lws/blob/060ab4d/api/leaderworkerset/v1/leaderworkerset_types.go
 https://github.com/kubernetes-sigs/jobset/blob/08dfbdfd/api/jobset/v1alpha2/jobset_types.go
 https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.org/v1/common_types.go
@@ -54,13 +54,14 @@ class UnitScope(Value):
     prefix: str
     """The first word of the names of these units. No other scope has it."""
     keys: tuple[str, ...] = ()
-    """Labels or fields: Pods of an owner with equal values for all of them share a unit."""
+    """The labels or fields that tell units apart. Pods of one unit have equal values for all."""
 
 
 class OwnerKind(Value, eq=False):
     """A kind of workload whose Pods can share a ComputeDomain: a row of `OWNER_KINDS`."""
 
     title: str
+    """Its name in messages, such as `RayCluster`."""
     resources: tuple[Resource, ...]
     """The resources that this kind stands for. Only the row of training jobs has several."""
     key: str
@@ -81,9 +82,11 @@ class OwnerKind(Value, eq=False):
 
     @property
     def resource_kinds(self) -> set[str]:
+        """The kinds of its resources, such as `Job`."""
         return {resource.kind for resource in self.resources}
 
     def scope(self, name: str) -> UnitScope:
+        """Return the scope `name`, which must be one of `scopes`."""
         return next(scope for scope in self.scopes if scope.name == name)
 
 
@@ -93,7 +96,7 @@ class NamedOwner(Value):
     kind: OwnerKind
     name: str = ""
     values: tuple[tuple[str, str], ...] = ()
-    """The keys of the kind with the values that the Pod has for them."""
+    """The keys of the kind that the Pod has, each with its value."""
     second: str = ""
     """The title of another kind that the Pod names too, or "".
 
@@ -261,4 +264,4 @@ class UnitSize(Value):
     pods: int
     """The number of Pods in one unit."""
     units: int
-    """The number of units in the workload, or in the same replicatedJob of a JobSet."""
+    """The number of units in the workload that are copies of it, including itself."""

@@ -24,7 +24,9 @@ class PodsOfTemplate(Value):
     """The Pods of one template of a workload that are in one unit."""
 
     template: JsonMap
+    """The template, with its metadata and spec."""
     pods: int
+    """The number of its Pods. It is negative if another item counts too many of them."""
     labels: Mapping[str, str] = {}
     """The labels by which its Pods differ from the Pods of other templates."""
 
@@ -34,9 +36,10 @@ Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
 
 
 def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:
-    """Return the size of the unit, in `scope`, of a Pod of `owner`, a workload with this `spec`.
+    """Return the size of the unit of a Pod, in the scope `scope`.
 
-    Return None for a kind whose spec does not determine the size.
+    `owner` is the workload that the Pod names, and `spec` is the spec of this workload. Return None
+    for a kind whose spec does not determine the size.
     """
     counting = next(
         (_COUNTING[kind] for kind in owner.kind.resource_kinds & _COUNTING.keys()), None
@@ -81,10 +84,11 @@ class _Subgroups(Value):
     """The subgroups of each replica of a LeaderWorkerSet."""
 
     number: int
+    """The number of subgroups in each replica."""
     size: int
     """The number of Pods in each, without an extra leader."""
     leader: Literal["instead", "extra", "excluded"]
-    """Whether the leader is in the first one instead of a worker, is an extra Pod there, or not."""
+    """How the leader counts: instead of a worker of the first subgroup, as an extra Pod, or not."""
 
 
 def _read_subgroups(inner: JsonMap) -> _Subgroups:
@@ -143,9 +147,9 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return the number of units in the workload.
+    """Return the number of units in the workload that are copies of the unit, including itself.
 
-    In the scope `job` of a JobSet, only the units of the same replicatedJob are counted.
+    In the scope `job` of a JobSet, these are the units of the same replicatedJob.
     """
     if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
         number = 1

@@ -1,4 +1,4 @@
-"""Find the workloads that a Pod was created for, whose names users know."""
+"""Find the workloads that a Pod was created for. Users know these by name."""
 
 from app.facts.kinds import (
     DISAGGREGATED_SET,

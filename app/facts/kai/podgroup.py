@@ -69,12 +69,13 @@ class KaiPodGroup(Namespaced):
     minimum: int = 1
     """The minimum number of pods that KAI places together (`minMember`)."""
     queue: str = ""
+    """The name of its queue, or ""."""
     preemptibility: str = ""
     """Its own preemptibility, or ""."""
     delay: float = 0.0
     """Its preemptionDelay in seconds."""
     evicted: float | None = None
-    """When KAI last evicted its pods."""
+    """When KAI last evicted its pods, or None if it never did."""
     pool: str = ""
     """The node pool in its label, or ""."""
     topology: str = ""
@@ -82,6 +83,7 @@ class KaiPodGroup(Namespaced):
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places the whole group."""
     subgroups: tuple[SubGroup, ...] = ()
+    """Its SubGroups, in the order of its spec."""
     said: tuple[Said, ...] = ()
     """The reasons why KAI has not placed it, from the last condition of each node pool."""
     created: float | None = None
@@ -91,6 +93,7 @@ class KaiPodGroup(Namespaced):
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
+    """The name of its PriorityClass, or ""."""
     without_level: tuple[str, ...] = ()
     """The parts whose constraint names a topology but no level of it.
 
@@ -107,6 +110,7 @@ class KaiPodGroup(Namespaced):
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
+    """Read a PodGroup of KAI. A field that is missing or has the wrong type counts as not set."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     pool = text_at(map_at(metadata, "labels"), NODE_POOL)

@@ -45,7 +45,11 @@ NO_SHARE = Share()
 
 
 class Queue(ClusterScoped):
-    """A queue of KAI. Bounds and amounts are GPUs in thousandths, if not in `cpu` or `memory`."""
+    """A queue of KAI.
+
+    `cpu` and `memory` are its shares of these resources. Its other bounds and amounts are GPUs, in
+    thousandths.
+    """
 
     kind = "Queue"
     parent: str = ""
@@ -56,7 +60,9 @@ class Queue(ClusterScoped):
     allocated: int = 0
     allocated_fixed: int = 0
     cpu: Share = NO_SHARE
+    """Its share of the CPUs."""
     memory: Share = NO_SHARE
+    """Its share of the memory."""
     weight: float = 1.0
     priority: int = 100
     """Queues with a higher priority get capacity beyond the quotas first."""
@@ -77,6 +83,7 @@ class Queue(ClusterScoped):
 
 
 def read_queue(obj: JsonMap) -> Queue:
+    """Read a queue of KAI."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     gpus = _share(obj, "gpu", 1000)

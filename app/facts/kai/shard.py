@@ -72,6 +72,7 @@ class Shard(ClusterScoped):
 
 
 def read_shard(obj: JsonMap) -> Shard:
+    """Read a SchedulingShard."""
     spec = map_at(obj, "spec")
     return Shard(
         read_name(obj),

@@ -15,6 +15,7 @@ class KaiTopology(ClusterScoped):
     aliases: tuple[tuple[str, str], ...] = ()
     """The second names of levels, with their node labels."""
     deleting: bool = False
+    """Whether its deletion was requested."""
 
     @property
     def controller(self) -> OwnerRef | None:
@@ -36,6 +37,7 @@ class KaiTopology(ClusterScoped):
 
 
 def read_kai_topology(obj: JsonMap) -> KaiTopology:
+    """Read a Topology of KAI."""
     metadata = map_at(obj, "metadata")
     return KaiTopology(
         text_at(metadata, "name"),

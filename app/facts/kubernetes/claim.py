@@ -42,7 +42,9 @@ class Device(Value):
 
     driver: str
     pool: str
+    """The name of its pool of devices."""
     device: str
+    """Its name in the pool."""
 
 
 class ResourceClaim(Namespaced):
@@ -70,6 +72,7 @@ class ResourceClaim(Namespaced):
 
 
 def read_resource_claim(obj: JsonMap) -> ResourceClaim:
+    """Read a ResourceClaim. A field that is missing or has the wrong type counts as not set."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
@@ -154,6 +157,7 @@ class ClaimTemplate(Namespaced):
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
+    """Read a ResourceClaimTemplate."""
     classes = tuple(_classes(map_at(obj, "spec", "spec")))
     return ClaimTemplate(*read_key(obj), classes)
 
@@ -194,7 +198,9 @@ class ResourceSlice(Value):
     """A ResourceSlice: a part of the devices of one pool."""
 
     driver: str
+    """The name of its driver, such as gpu.nvidia.com."""
     pool: str
+    """The name of its pool of devices."""
     generation: int
     """The generation of its pool, of which only the newest one counts."""
     node: str
@@ -202,10 +208,11 @@ class ResourceSlice(Value):
     gpus: tuple[str, ...]
     """The names of its GPUs."""
     tainted: tuple[tuple[str, str], ...] = ()
-    """Each device with a taint that keeps claims away, and the taint as `key=value:effect`."""
+    """The taints that keep claims away: each as the device and the text `key=value:effect`."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:
+    """Read a ResourceSlice. Of its devices, only GPUs and tainted devices are kept."""
     spec = map_at(obj, "spec")
     pool = map_at(spec, "pool")
     return ResourceSlice(
@@ -235,6 +242,7 @@ class SliceGpus(Value):
     """The number of GPUs in one slice of NVIDIA's driver, on one node."""
 
     node: str
+    """The name of the node."""
     pool: str
     """The name of its pool of devices."""
     generation: int
@@ -244,7 +252,10 @@ class SliceGpus(Value):
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
-    """Count the GPUs of a ResourceSlice. Return None for other drivers, and for several nodes."""
+    """Count the GPUs of a ResourceSlice.
+
+    Return None unless it is a slice of NVIDIA's driver on a single node.
+    """
     part = read_resource_slice(obj)
     if part.driver != NVIDIA_GPUS or not part.node:
         return None
@@ -255,7 +266,7 @@ S = TypeVar("S", ResourceSlice, SliceGpus)
 
 
 def newest_of_pools(slices: Sequence[S], pool_of: Callable[[S], Hashable]) -> list[S]:
-    """Return the slices without those of an older generation of their pool."""
+    """Return the slices of the newest generation of each pool."""
     latest: dict[Hashable, int] = {}
     for part in slices:
         pool = pool_of(part)
@@ -264,7 +275,7 @@ def newest_of_pools(slices: Sequence[S], pool_of: Callable[[S], Hashable]) -> li
 
 
 def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the number of GPUs in the slices of one node."""
+    """Return the number of GPUs in the slices of one node, without slices that are outdated."""
     return sum(part.count for part in newest_of_pools(slices, lambda part: part.pool))
 
 

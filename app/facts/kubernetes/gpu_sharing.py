@@ -37,7 +37,7 @@ class GpuPart(Value):
 
     @property
     def gpus(self) -> int:
-        """The GPUs that KAI counts for it, in thousandths. They are 0 if it requests memory.
+        """The GPUs that KAI counts for it, in thousandths, or 0 if it requests only memory.
 
         KAI rounds the portion to hundredths (`getExtendedResourceGpus`).
         """
@@ -83,7 +83,7 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
     """Return the memory of each GPU of a node in MiB, or None if the node has no valid label.
 
-    KAI rounds it down to hundreds, and takes very large values for bytes.
+    KAI rounds it down to hundreds. It takes a value of 1,048,576 or more for bytes.
     """
     memory = integer_in(labels.get(MEMORY_LABEL, ""))
     if memory is None:

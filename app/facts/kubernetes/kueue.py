@@ -31,9 +31,11 @@ class KueueCondition(Value):
 
     type: str
     holds: bool
+    """Is its status True?"""
     reason: str
     message: str
     time: float | None = None
+    """When its status last changed, or None if that is not known."""
 
 
 class KueueCheck(Value):
@@ -60,6 +62,7 @@ class KueueWorkload(Namespaced):
     owners: tuple[str, ...] = ()
     """The uids of its owners."""
     conditions: tuple[KueueCondition, ...] = ()
+    """The conditions in its status."""
     active: bool = True
     """Whether Kueue may admit it. A user can forbid that with `spec.active`."""
     requeues: int = 0
@@ -67,13 +70,14 @@ class KueueWorkload(Namespaced):
     again: float | None = None
     """The time before which Kueue does not try it again."""
     flavors: tuple[str, ...] = ()
-    """The flavors that are assigned to its resources in that ClusterQueue."""
+    """The flavors that are assigned to its resources in `cluster_queue`."""
     checks: tuple[KueueCheck, ...] = ()
+    """The states of its AdmissionChecks."""
     evictions: int = 0
     """The number of times that Kueue evicted it, for any reason."""
     uid: str = ""
     controller: Ref | None = None
-    """The workload that Kueue created it for, or None."""
+    """Its controller: the workload that Kueue created it for, or None."""
 
     @property
     def is_pending(self) -> bool:
@@ -116,6 +120,7 @@ def is_of_kueue(labels: JsonMap, gates: Iterable[str] = (), finalizers: Iterable
 
 
 def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
+    """Read a Workload of Kueue. A field that is missing or has the wrong type counts as not set."""
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
     requeue = map_at(status, "requeueState")
@@ -158,10 +163,12 @@ def _check(item: JsonMap) -> KueueCheck:
 
 
 def read_kueue_queue(obj: JsonMap) -> KueueQueue:
+    """Read a LocalQueue."""
     return KueueQueue(*read_key(obj), cluster_queue=text_at(map_at(obj, "spec"), "clusterQueue"))
 
 
 def read_cluster_queue(obj: JsonMap) -> ClusterQueue:
+    """Read a ClusterQueue."""
     spec = map_at(obj, "spec")
     conditions = _conditions(map_at(obj, "status"))
     inactive = [each for each in conditions if each.type == "Active" and not each.holds]

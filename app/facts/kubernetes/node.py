@@ -41,10 +41,11 @@ class NodeLabels(Value):
     """The values, in the order of the keys."""
 
     def as_map(self) -> dict[str, str]:
+        """Return the labels, and the GPUs under the key GPUS, as a map."""
         return dict(zip(self.keys, self.values, strict=True))
 
     def of(self, grouping: Grouping) -> Pairs:
-        """Return the labels whose keys are in `grouping`, sorted by key."""
+        """Return the labels whose keys are in `grouping` with their values, sorted by key."""
         return tuple(
             (self.keys[position], self.values[position])
             for position in _positions(self.keys, grouping)
@@ -52,6 +53,7 @@ class NodeLabels(Value):
 
 
 def read_node_labels(obj: JsonMap) -> NodeLabels:
+    """Read the labels of a Node, and its allocatable GPUs if it has any."""
     labels = labels_of(obj)
     gpus = gpu_count(map_at(obj, "status", "allocatable").get(GPU, 0))
     if gpus:
@@ -133,6 +135,7 @@ class Node(ClusterScoped):
 
 
 def read_node(obj: JsonMap) -> Node:
+    """Read a Node with all facts about placement."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")

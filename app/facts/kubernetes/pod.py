@@ -77,7 +77,7 @@ class Shape(Value):
     requests: tuple[tuple[str, int], ...] = ()
     """The names of the requested resources, sorted, with their amounts in thousandths.
 
-    With a GPU fraction (`part`), the GPU amounts are the ones that KAI counts in a queue.
+    If the pod requests GPU fractions (`part`), its amount of GPUs is what KAI counts for its queue.
     """
     selector: Term = ()
     """Its nodeSelector."""
@@ -194,14 +194,16 @@ _cached_shape = lru_cache(maxsize=1024)(_read_shape)
 
 
 class Stalled(Value):
-    """A container that does not run, or an init container that is still running."""
+    """A container that is waiting because of a problem, or a running init container."""
 
     name: str
     reason: str
     """Why it is waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
     init: bool = False
+    """Is it an init container?"""
     restarts: int = 0
+    """The number of times that it was restarted."""
     since: float | None = None
     """When a running init container was started, or None."""
     ended: str = ""
@@ -211,7 +213,7 @@ class Stalled(Value):
 RUNS = "Running"
 """The reason of a running init container."""
 _STARTS = {"ContainerCreating", "PodInitializing"}
-"""The reasons for which every container waits at first."""
+"""The reasons of containers that wait for their first start. Every container has one at first."""
 
 
 class Pod(Namespaced):
@@ -232,6 +234,7 @@ class Pod(Namespaced):
     shape: Shape = ONLY_A_POD
     """Its requirements on a node."""
     phase: str = "Pending"
+    """Its phase: Pending, Running, Succeeded, Failed or Unknown."""
     unscheduled: str = ""
     """The scheduler's message in the condition PodScheduled if that is False, otherwise ""."""
     waiting: tuple[str, ...] = ()
@@ -249,6 +252,7 @@ class Pod(Namespaced):
     workload_group: str = ""
     """The name of its Kubernetes PodGroup (since 1.36)."""
     priority: int = 0
+    """Its priority as a number, from its spec."""
     deleting: float | None = None
     """When it should end or should have ended: the time of its deletion plus its grace period."""
     finalizers: tuple[str, ...] = ()
@@ -289,7 +293,10 @@ class Pod(Namespaced):
     queued: bool = False
     """Does it have a gate, label or finalizer of Kueue, which then decides when it is placed?"""
     stalled: tuple[Stalled, ...] = ()
-    """Its containers that do not run, and of its init containers the one that blocks the others."""
+    """Its waiting containers, without the ones that wait for their first start.
+
+    Of its init containers, it has only the one that blocks the others.
+    """
     failure: str = ""
     """Why the pod as a whole has failed, in the kubelet's words, such as `OutOfcpu: ...`, or ""."""
     other_group: str = ""
@@ -309,6 +316,7 @@ class Pod(Namespaced):
 
     @property
     def finished(self) -> bool:
+        """Is its phase Succeeded or Failed?"""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -399,7 +407,7 @@ _SCALING = "kai-scale-adjust"
 def _scales_for(namespace: str, labels: JsonMap) -> tuple[str, str] | None:
     """Return the namespace and name of the pod with shared GPUs for which KAI created this pod.
 
-    A scaling pod may name none: then they are ("", ""). Return None for all other pods. Source:
+    If a scaling pod names none, they are ("", ""). Return None for all other pods. Source:
     `pkg/nodescaleadjuster/scaler` of KAI.
     """
     name = text_at(labels, SHARING_POD)
@@ -526,7 +534,7 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why the kubelet rejected or evicted a pod, or "" if only its containers failed."""
+    """Return why the kubelet rejected or evicted a pod, or "" if it did not."""
     if status.get("phase") != "Failed":
         return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))

@@ -1,4 +1,4 @@
-"""List the fields of a Pod that are decoded. The other fields are most of its bytes.
+"""List the fields of a Pod that are decoded. The other fields make up most of its bytes.
 
 All lists and watches of Pods use them, for explanations (`pod`) and for the leader
 (`cluster/leader_rows`). Reviews have their own list, `grove/review_fields`. `kube/decoders` says
@@ -9,6 +9,8 @@ from typing import Any, TypedDict
 
 
 class MetadataForm(TypedDict, total=False):
+    """The fields of the metadata of a Pod or a PodClique that are decoded."""
+
     namespace: Any
     name: Any
     uid: Any
@@ -35,6 +37,8 @@ class _Volume(TypedDict, total=False):
 
 
 class PodSpecForm(TypedDict, total=False):
+    """The fields of a pod spec that are decoded."""
+
     nodeName: Any
     schedulerName: Any
     schedulingGates: Any

@@ -13,6 +13,7 @@ class Requirement(Value):
     operator: str
     """The operator: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: tuple[str, ...] = ()
+    """The values with which the operator compares, or () for Exists and DoesNotExist."""
 
 
 Term = tuple[Requirement, ...]
@@ -25,6 +26,7 @@ class Taint(Value):
     key: str
     value: str
     effect: str
+    """The effect: NoSchedule or NoExecute."""
 
 
 class Toleration(Value):
@@ -33,20 +35,21 @@ class Toleration(Value):
     key: str
     """Its key. With the operator Exists, "" tolerates every taint."""
     operator: str
+    """The operator, such as Equal or Exists."""
     value: str
     effect: str
     """Its effect, or "" for every effect."""
 
 
 MOST_OF_SELECTOR = 500
-"""The maximum number of keys and values of a NodeSelector that are read.
+"""The maximum number of terms, keys and values of a NodeSelector that are read.
 
-Each is compared with each node, and a Pod of 100 KB has thousands of them.
+Each is compared with each node, and a Pod of 100 KB may have thousands of them.
 """
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
-    """Return the first terms of a NodeSelector, with at most MOST_OF_SELECTOR keys and values.
+    """Return the first terms of a NodeSelector, which MOST_OF_SELECTOR limits.
 
     matchExpressions and matchFields are treated alike, because the only field is metadata.name.
     """
@@ -84,6 +87,7 @@ def read_taints(taints: Any) -> tuple[Taint, ...]:
 
 
 def tolerations(spec: JsonMap) -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod spec. The default operator is Equal."""
     return tuple(
         Toleration(
             text_at(item, "key"),

@@ -15,6 +15,7 @@ class VolumeClaim(Namespaced):
 
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
+    """Its phase: Pending, Bound or Lost."""
     storage_class: str | None = None
     """The StorageClass that it names, "" for a volume without a class, or None if it names none."""
     volume: str = ""
@@ -30,6 +31,7 @@ class Volume(ClusterScoped):
     places: tuple[Term, ...] = ()
     """The terms of its node affinity, one of which a node must meet. Empty for any node."""
     storage_class: str = ""
+    """The name of its StorageClass, or ""."""
     phase: str = "Pending"
 
 
@@ -42,12 +44,13 @@ class StorageClass(ClusterScoped):
     is_default: bool = False
     """Whether claims that name no class get it."""
     provisions: bool = True
-    """Does it create volumes, instead of waiting for ones that are created by hand?"""
+    """Does it create volumes? If not, they are created by hand."""
     places: tuple[Term, ...] = ()
     """The terms of its allowed topologies, one of which a node must meet. Empty for any node."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:
+    """Read a PersistentVolumeClaim."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     name = spec.get("storageClassName")
@@ -61,6 +64,7 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
 
 
 def read_volume(obj: JsonMap) -> Volume:
+    """Read a PersistentVolume."""
     spec = map_at(obj, "spec")
     return Volume(
         read_name(obj),
@@ -71,6 +75,7 @@ def read_volume(obj: JsonMap) -> Volume:
 
 
 def read_storage_class(obj: JsonMap) -> StorageClass:
+    """Read a StorageClass."""
     metadata = map_at(obj, "metadata")
     return StorageClass(
         text_at(metadata, "name"),

@@ -30,6 +30,7 @@ class PriorityClass(ClusterScoped):
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:
+    """Read a PriorityClass."""
     is_default = obj.get("globalDefault") is True
     return PriorityClass(read_name(obj), int_of(obj.get("value")), is_default)
 
@@ -47,6 +48,7 @@ class Workload(Namespaced):
 
 
 def read_workload(obj: JsonMap) -> Workload:
+    """Read a Workload of any version. Groups and templates without a name are left out."""
     spec = map_at(obj, "spec")
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
         definitions, policy = spec["podGroups"], "policy"
@@ -73,6 +75,7 @@ class WorkloadGroup(Namespaced):
     template: str = ""
     """The template in that Workload, or ""."""
     priority_class: str = ""
+    """The name of its PriorityClass, or ""."""
     topology_key: str = ""
     """The node label of the required topology level (KEP-5732), or "".
 
@@ -83,8 +86,10 @@ class WorkloadGroup(Namespaced):
 
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:
+    """Read a PodGroup of scheduling.k8s.io, of any version."""
     spec = map_at(obj, "spec")
-    former = map_at(spec, "podGroupTemplateRef")  # v1alpha2, also if it is served in a later one
+    # v1alpha2, also if it is served unchanged in a later version
+    former = map_at(spec, "podGroupTemplateRef")
     reference = map_at(former, "workload") or former or map_at(spec, "workloadRef")
     constraints = maps_at(spec, "schedulingConstraints", "topology")
     return WorkloadGroup(

@@ -18,12 +18,13 @@ class WorkloadStatus(Value):
     """Whether a workload, such as a Job, has ended or is suspended, and why."""
 
     ref: Ref
+    """The workload."""
     ended: str = ""
     """The type of the condition with which it has ended, or "" if it has not ended."""
     reason: str = ""
     message: str = ""
     time: float | None = None
-    """When it ended."""
+    """When it ended, or None if it has not ended or the time is not known."""
     suspended: str = ""
     """The field that suspends it, such as `spec.suspend`; "" if none does."""
     queued: bool = False
@@ -33,6 +34,7 @@ class WorkloadStatus(Value):
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
+    """Return whether the workload `obj`, such as a Job or a RayJob, has ended or is suspended."""
     ref = Ref(text_at(obj, "kind"), *read_key(obj))
     queued = is_of_kueue(map_at(obj, "metadata", "labels"), (), ())
     made_by = controller_of(obj)

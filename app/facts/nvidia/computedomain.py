@@ -28,6 +28,7 @@ class DomainNode(Value):
 
     name: str
     ready: bool
+    """Whether the daemon on the node is ready."""
 
 
 class ComputeDomain(Namespaced):
@@ -50,6 +51,7 @@ class ComputeDomain(Namespaced):
 
 
 def read_compute_domain(obj: JsonMap) -> ComputeDomain:
+    """Read a ComputeDomain."""
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
@@ -84,6 +86,7 @@ class DomainClique(Namespaced):
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:
+    """Read a ComputeDomainClique."""
     return DomainClique(*read_key(obj), _nodes(obj.get("daemons")))
 
 
@@ -106,7 +109,7 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
 DOMAIN_SUFFIX = "-cd"
 CLAIM_SUFFIX = "-mnnvl-claim"
 TEMPLATE_SUFFIX = "-mnnvl-template"
-"""The suffixes of ComputeDomains, ResourceClaims and their templates, after the base name."""
+"""The suffixes after the base name of ComputeDomains, ResourceClaims and ResourceClaimTemplates."""
 
 
 def base_of(kind: str, name: str) -> str:
@@ -129,6 +132,7 @@ class MnnvlResource(Value):
     managed: bool
     """Does it have the label of resources that this program creates?"""
     deleting: bool
+    """Whether its deletion was requested."""
     place: Place
     """The PodCliqueSet, replica or unit that it belongs to, by its labels.
 
