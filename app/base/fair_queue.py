@@ -34,7 +34,8 @@ class FairQueue(Generic[Item]):
     def take(self) -> Item:
         """Remove and return the oldest item of the owner whose turn it is.
 
-        All other owners have a turn before its next one. Raise LookupError if the queue is empty.
+        The other owners have a turn before this owner's next one. Raise LookupError if the queue is
+        empty.
         """
         owner, items = next(iter(self._items.items()), ("", deque()))
         if not items:

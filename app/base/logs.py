@@ -79,7 +79,7 @@ def timestamp(seconds: float) -> str:
 def set_up(level: str, log_format: str = "") -> None:
     """Make all loggers write records from `level` upwards to stderr.
 
-    `log_format` is that of `is_readable`.
+    `log_format` is as for `is_readable`.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

@@ -1,7 +1,7 @@
 """The schema of OperatorConfiguration: every key with its default.
 
 Grove's own OperatorConfiguration has a section `clusterTopology` too (see the sources in
-`rules/README.md`). All other sections are only ours. `manifests/examples/configuration.yaml` has
+`rules/README.md`). The other sections are our own. `manifests/examples/configuration.yaml` has
 every key, and `README.md` in this folder explains them for users.
 """
 
@@ -327,8 +327,8 @@ class Certificates(_Section):
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
     """The time for which a new CA is in the caBundles before its first certificate is used.
 
-    It must be much shorter than the last third of a certificate's validity, because the certificate
-    is renewed in that third.
+    It must be at most a sixth of the validity, because a certificate is renewed in the last third
+    of its validity.
     """
 
     @model_validator(mode="after")

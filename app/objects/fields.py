@@ -69,9 +69,11 @@ class FieldPath(Value):
         return FieldPath(f".{name}", self)
 
     def index(self, position: int) -> "FieldPath":
+        """Return the path of an item of the list."""
         return FieldPath(position, self)
 
     def key(self, name: str) -> "FieldPath":
+        """Return the path of an entry of the map, such as a label."""
         return FieldPath(f"[{name}]", self)
 
     def __str__(self) -> str:
@@ -104,10 +106,12 @@ def quote(value: Any) -> str:
 
 
 def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
+    """Return the finding that `value` is not valid, for the reason in `detail`."""
     return FieldError(str(path), REASON_INVALID, f"Invalid value: {quote(value)}: {detail}")
 
 
 def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
+    """Return the finding that `value` is not one of the `allowed` values."""
     supported = _all_quoted(tuple(allowed))
     return FieldError(
         str(path),
@@ -123,22 +127,27 @@ def _all_quoted(values: tuple[str, ...]) -> str:
 
 
 def duplicate(path: FieldPath, value: Any) -> FieldError:
+    """Return the finding that an earlier item already has `value`, which must be unique."""
     return FieldError(str(path), REASON_DUPLICATE, f"Duplicate value: {quote(value)}")
 
 
 def required(path: FieldPath, detail: str) -> FieldError:
+    """Return the finding that a value is missing. `detail` says which one."""
     return FieldError(str(path), REASON_REQUIRED, f"Required value: {detail}")
 
 
 def forbidden(path: FieldPath, detail: str) -> FieldError:
+    """Return the finding that a value or a change is not allowed, for the reason in `detail`."""
     return FieldError(str(path), REASON_FORBIDDEN, f"Forbidden: {detail}")
 
 
 def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
+    """Return the finding that `value` is not of the `expected` type, such as "a map"."""
     return FieldError(str(path), REASON_TYPE, f"Invalid value: {quote(value)}: must be {expected}")
 
 
 def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
+    """Return the finding that a list has more than MOST_ITEMS items."""
     message = f"Too many: {len(items)}: must have at most {MOST_ITEMS} items"
     return FieldError(str(path), REASON_TOO_MANY, message)
 
@@ -167,6 +176,7 @@ class CheckedMap(Value):
 
     @property
     def path(self) -> FieldPath:
+        """The path of this map in the whole object."""
         parent = self.parent
         if parent is None:
             return FieldPath("")

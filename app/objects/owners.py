@@ -20,6 +20,7 @@ class OwnerRef(Value):
     name: str
     uid: str
     controller: bool = True
+    """Is the owner the controller?"""
     api_version: str = ""
 
 

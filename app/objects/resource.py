@@ -64,7 +64,10 @@ class Resource(Value, cache_hash=True):
         return age_of_version(version) > min(map(age_of_version, self.versions))
 
     def in_version(self, version: str | None) -> "Resource":
-        """Return this resource with `version` as its only version, or unchanged for None."""
+        """Return this resource with `version` as its only version.
+
+        Return it unchanged if `version` is None or already the preferred one.
+        """
         if version in (None, self.versions[0]):
             return self
         return replace(self, versions=(version,))

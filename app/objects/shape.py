@@ -94,10 +94,12 @@ def string_map(obj: JsonMap, name: str) -> JsonMap:
 
 
 def labels_of(obj: JsonMap) -> JsonMap:
+    """Return the labels of an object, or an empty map if it has none."""
     return string_map(obj, "labels")
 
 
 def annotations_of(obj: JsonMap) -> JsonMap:
+    """Return the annotations of an object, or an empty map if it has none."""
     return string_map(obj, "annotations")
 
 

@@ -58,6 +58,7 @@ Now = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 

@@ -61,9 +61,11 @@ class DocumentObjects:
             self.add(template)
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
+        """Return whether the object is among the documents."""
         return (namespace, name) in self._objects.get(resource, {})
 
     def of(self, resource: Resource) -> list[Object]:
+        """Return all objects of `resource`."""
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
@@ -81,7 +83,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether the documents show for which release of Grove they are."""
+        """Whether the documents show which release of Grove they are for."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:

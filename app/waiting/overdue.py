@@ -61,6 +61,7 @@ class Overdue(Value):
     """The gangs and workloads that have been pending for too long."""
 
     gangs: tuple[Blocked, ...] = ()
+    """The gangs that have been pending for too long."""
     workloads: tuple[Blocked, ...] = ()
     """The workloads of `gangs`, longest pending first."""
     next_at: float | None = None
@@ -77,9 +78,9 @@ def overdue(
 ) -> Overdue:
     """Return the gangs that have been pending for at least `after` seconds.
 
-    `first_seen` is that of the previous result. `told` are the workloads that have been reported,
-    perhaps by an earlier leader. They stay overdue while they are pending, although this leader may
-    not know since when.
+    `first_seen` is the `first_seen` of the previous result. `told` are the workloads that have been
+    reported, perhaps by an earlier leader. They stay overdue while they are pending, although this
+    leader may not know since when.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -165,8 +166,8 @@ def _since(
 ) -> float:
     """Return the time since when `gang` is pending, in seconds since 1970.
 
-    This is the creation of its oldest pending pod. Without pending pods, it is the time at which
-    the gang was first seen, which is also added to `seen`: the one in `first_seen`, or `first`.
+    This is the creation of its oldest pending pod. Without pending pods, it is the time in
+    `first_seen`, or `first` for a gang that is not there; this time is also added to `seen`.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:

@@ -68,6 +68,7 @@ class _Told(Value):
     reason: str
     message: str
     time: float
+    """The time of the report."""
 
 
 class Reporter(Struct):
