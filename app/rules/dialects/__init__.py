@@ -1,1 +1,4 @@
-"""Implement the dialects of Grove's topology API: a folder for each, with the same file names."""
+"""Implement the dialects of Grove's topology API, each in a folder.
+
+The folders `bindings` and `design` have the same file names. `epochs` only changes `bindings`.
+"""

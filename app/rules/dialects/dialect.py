@@ -87,7 +87,8 @@ class OwnerRule(ABC):
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet no longer exists.
 
-    `owner` names its owner, which no longer exists either; it is "" if that was the PodCliqueSet.
+    `owner` names its owner, which no longer exists either. It is "" if the PodCliqueSet owned the
+    resource.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
     message = f"orphaned: {pcs} does not exist"
@@ -159,6 +160,7 @@ class SetVerdict(Value):
     """
 
     findings: Sequence[FieldError] = ()
+    """The reasons to reject the set."""
     warnings: Sequence[str] = ()
     levels: Sequence[Level] = ()
     """The levels of the topology that the constraints refer to, broadest first."""

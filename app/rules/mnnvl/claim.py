@@ -76,6 +76,7 @@ class Injection(Value):
     patch: list[Operation] = field(default_factory=list)
     """The operations that add the claim of the plan."""
     findings: Findings = field(default_factory=list)
+    """The reasons to reject the object."""
     warnings: list[str] = field(default_factory=list)
     new_mode: ClaimMode = "shared"
     """The form that a new claim would have."""

@@ -30,7 +30,7 @@ class Bounds(Value):
     levels: frozenset[str]
     """Node labels: all Pods of the unit must run on nodes with the same value for each of them."""
     is_known: bool
-    """Whether all controllers of the Pod could be read."""
+    """Whether all controllers of the Pod, and the PodGroup that it names, could be read."""
     is_apart: bool
     """Whether the Pod has a required anti-affinity by node. Its selector is not checked."""
     is_exclusive: bool = False
@@ -129,9 +129,9 @@ def read_bounds(
 
 
 def _chosen_values(spec: JsonMap) -> set[tuple[str, str]]:
-    """Return the labels, with their values, of all nodes that meet a pod spec.
+    """Return the labels, with their values, that a node must have to meet a pod spec.
 
-    A node must meet the nodeSelector and one term of the affinity.
+    It must meet the nodeSelector and one term of the affinity.
     """
     terms = [_in_term(term) for term in required_affinity(spec) if term]
     return _in_term(node_selector(spec)).union(set.intersection(*terms) if terms else ())

@@ -1,7 +1,7 @@
 """Find NVLink channels that a claim holds unnecessarily.
 
 A node has one channel. A claim for it keeps every other pod with such a claim off the node, even if
-the pods that hold it do not use it.
+the pods of the claim do not use the channel.
 """
 
 from collections import Counter
@@ -29,6 +29,7 @@ class HeldChannel(Value):
 
     @property
     def text(self) -> str:
+        """The reason and the node, for people."""
         return f"{self.reason}, but it holds the NVLink channel of {self.node or 'a node'}"
 
 
@@ -36,6 +37,7 @@ class HeldChannels(Value):
     """The channels that are held unnecessarily, and the pods that wait for one."""
 
     held: Sequence[HeldChannel]
+    """The claims that hold a channel unnecessarily, sorted by node."""
     waiting: int
     """The number of pending pods with a claim for a channel."""
 

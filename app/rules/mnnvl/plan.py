@@ -34,11 +34,13 @@ class Plan(NvlinkUnit):
     """A unit, and the resources that its members share."""
 
     device_class: str
+    """The DeviceClass of its ResourceClaim in the form `shared`."""
     mode: ClaimMode = "shared"
     """The form of its claim, `shared` or `template`."""
 
     @property
     def namespace(self) -> str:
+        """The namespace of its members and resources."""
         return self.member.namespace
 
     @property
@@ -48,6 +50,7 @@ class Plan(NvlinkUnit):
 
     @property
     def owner(self) -> Resource:
+        """The resource of the owner of new resources, such as `podcliquesets`."""
         return self.member.owner
 
     @property
@@ -57,19 +60,22 @@ class Plan(NvlinkUnit):
 
     @property
     def owner_uid(self) -> str:
+        """The uid of the owner of new resources, or "" if it is not known."""
         return self.member.owner_uid
 
     @property
     def compute_domain(self) -> str:
+        """The name of its ComputeDomain."""
         return f"{self.base_name}{DOMAIN_SUFFIX}"
 
     @property
     def claim(self) -> str:
+        """The name of its ResourceClaim in the form `shared`."""
         return f"{self.base_name}{CLAIM_SUFFIX}"
 
     @property
     def template(self) -> str:
-        """The ResourceClaimTemplate that NVIDIA's driver creates for the ComputeDomain."""
+        """The name of the ResourceClaimTemplate that NVIDIA's driver creates for pods."""
         return f"{self.base_name}{TEMPLATE_SUFFIX}"
 
     @property

@@ -68,7 +68,7 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> Find
 def _value_findings(template: Template) -> Iterator[FieldError]:
     """Yield one finding about each invalid scope or DeviceClass that has an effect.
 
-    It has one if it applies to a clique with GPUs for which MNNVL is enabled.
+    A value has an effect if it applies to a clique with GPUs for which MNNVL is enabled.
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:

@@ -43,7 +43,7 @@ from app.objects.shape import Object
 from app.rules.workload.groups import shortened
 
 Scope = str
-"""The name of a rule that says which members share a unit. Each kind of owner has its own."""
+"""The name of a rule that says which members share a unit. Each kind of owner has its own rules."""
 
 _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
@@ -54,7 +54,9 @@ class NvlinkUnit(Value):
     """All pods that share a ComputeDomain with the pods of `member`, according to `scope`."""
 
     member: UnitMember
+    """One of its PodCliques or Pods."""
     scope: Scope
+    """The rule by which the pods share the ComputeDomain."""
 
     @property
     def base_name(self) -> str:
@@ -97,6 +99,7 @@ class NvlinkUnit(Value):
 
     @property
     def owner_reference(self) -> Object:
+        """The owner reference of its resources."""
         member = self.member
         blocks = member.named is None
         return member.owner.owner_reference(member.owner_name, member.owner_uid, blocks=blocks)

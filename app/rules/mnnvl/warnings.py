@@ -294,7 +294,7 @@ def _spread(
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     """Return whether pods that require `level` are always within one NVLink domain.
 
-    If no node has the label of NVLink domains, this is assumed for every level.
+    If no node has both the label of NVLink domains and the label of the level, this is assumed.
     """
     if level is None:
         return False

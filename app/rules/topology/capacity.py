@@ -26,9 +26,7 @@ def capacity_warnings(
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> list[str]:
-    """Return warnings about required domains that are too small, and about pods that differ in
-    size.
-
+    """Return warnings about required domains that are too small, and pods that differ in size.
     `required` has, by owner, the domain that each replica of the owner must fit into. `constrained`
     are the owners of all constraints, and `levels` are the levels of the topology.
     """

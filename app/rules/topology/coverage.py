@@ -125,7 +125,7 @@ class Nodes:
     def is_within(self, level: Level, key: str) -> bool | None:
         """Return whether all nodes of each domain of `level` have the same value of label `key`.
 
-        Return None if no node has that label.
+        Return None if no node has both labels.
         """
         values: dict[str, set[str]] = defaultdict(set)
         for labels, _ in self:

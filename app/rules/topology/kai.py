@@ -19,7 +19,7 @@ READY = "Ready"
 def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> Object:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
-    `levels` are listed broadest first. The KAI Topology has those that KAI's CRD allows.
+    `levels` are listed broadest first. The KAI Topology has the levels that KAI's CRD allows.
     """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
@@ -61,7 +61,7 @@ def ready_condition(
 ) -> Condition:
     """Return the condition Ready of a ClusterTopology.
 
-    `problem` is None if its KAI Topology is correct; the message then ends with the `remark`. A
+    If its KAI Topology is correct, `problem` is None, and the message ends with the `remark`. A
     `pending` problem resolves without intervention.
     """
     if problem is None:
@@ -92,8 +92,8 @@ def ready_condition(
 def last_errors(condition: Condition, stored: Any, now: str) -> list[Object]:
     """Return `status.lastErrors`, which is empty unless the condition is False.
 
-    `stored` is the current value. If it contains the same error, its `observedAt` is kept;
-    otherwise that is `now` (RFC 3339).
+    `stored` is the current value. If it contains the same error, its `observedAt` is kept.
+    Otherwise, `observedAt` is `now` (RFC 3339).
     """
     if condition.status != "False":
         return []

@@ -147,6 +147,7 @@ class LabelFamily(Value):
     """The topology labels of nodes that one source, such as a cloud provider, writes."""
 
     source: str
+    """The name of the source, such as `AWS`."""
     keys: tuple[str, ...]
     """The labels, broadest first, in the order that the source documents."""
 

@@ -27,9 +27,11 @@ class PartLevels(Value):
     required: str
     """The required level, or ""."""
     required_at: FieldPath
+    """The path of the required level."""
     preferred: str
     """The preferred level, or ""."""
     preferred_at: FieldPath
+    """The path of the preferred level."""
     parent: str
     """The name of the enclosing part, which is WHOLE for the outermost parts."""
 
@@ -38,7 +40,9 @@ class Required(Value):
     """A required level and its topology, both "" if no level is required."""
 
     topology: str = ""
+    """The name of the KAI Topology."""
     level: str = ""
+    """The required level."""
 
 
 NOTHING = Required()

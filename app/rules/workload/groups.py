@@ -85,15 +85,18 @@ class DefinedGroup(Value):
     """A group as its Workload or PodGroup defines it."""
 
     workload: str
+    """The name of its Workload, or ""."""
     name: str
     minimum: int | None
     """The `minCount` of a gang, or None for the basic policy."""
     layer: MetadataLayer
     """The metadata of the Workload or, without one, of the PodGroup."""
     replica_key: str = ""
+    """The replica of the group (v1alpha1), or ""."""
     pod_group: str = ""
     """The PodGroup of scheduling.k8s.io that defines the group, or ""."""
     priority_class: str = ""
+    """The PriorityClass that the PodGroup names, or ""."""
     topology_key: str = ""
     """The node label of the required topology level, or ""."""
     composite: str = ""
@@ -112,8 +115,9 @@ class DefinedGroup(Value):
     def pod_group_name(self) -> str:
         """The name of the KAI PodGroup.
 
-        It is `<workload>-<group>-<replica key>` or, for a gang that a PodGroup of scheduling.k8s.io
-        defines, the name of that PodGroup.
+        It is `<workload>-<group>-<replica key>`, without a replica key for the basic policy. If a
+        PodGroup of scheduling.k8s.io defines a gang or has no Workload, it is the name of that
+        PodGroup.
         """
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group

@@ -75,6 +75,7 @@ class Conventions(Value):
     """The configured settings for PodGroups of Workloads."""
 
     keys: LabelKeys = LabelKeys()
+    """The keys of the labels and annotations to read."""
     topology: str = ""
     """The KAI Topology of constraints that do not name one."""
     default_queue: str = "default-queue"
@@ -99,6 +100,7 @@ class Sources(Value):
     priority_classes: Collection[str]
     """The names of all PriorityClasses."""
     topology_of: TopologyOf = _unknown
+    """Returns a KAI Topology by its name."""
 
 
 class Remark(Value):
@@ -289,9 +291,10 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
 def specs_for_crds(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
     """Yield the spec of a PodGroup, and then the specs that CRDs of older KAI releases accept.
 
-    Before 0.18, no PodGroup is semi-preemptible: its PriorityClass then decides whether it is
-    preemptible, as in KAI if a label has an unknown value. If the `stored` spec has the value, the
-    CRD knows it. Before 0.17, no PodGroup is elastic, with a `minMember` of 0.
+    CRDs before 0.18 reject the value `semi-preemptible`. Without it, the PriorityClass decides
+    whether the PodGroup is preemptible, as in KAI if a label has an unknown value. If the `stored`
+    spec has the value, the CRD accepts it. CRDs before 0.17 reject a `minMember` of 0, which then
+    becomes 1.
     """
     yield spec
     if spec.get("preemptibility") == SEMI_PREEMPTIBLE != stored.get("preemptibility"):

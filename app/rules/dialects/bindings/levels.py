@@ -95,7 +95,7 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding (or a warning, if `may_stay`) if another object owns the KAI Topology."""
+    """Add a finding (or a warning, if `may_stay`) if Grove cannot create the KAI Topology."""
     metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
@@ -110,7 +110,8 @@ def _validate_name(
 def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
     """Return why the binding `obj` may not be deleted (None if it may), and warnings.
 
-    It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint.
+    It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint on
+    its levels, unless the annotation ALLOW_IN_USE allows it.
     """
     text = in_use(_domains(obj), users)
     if text is None:

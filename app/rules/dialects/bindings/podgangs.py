@@ -111,7 +111,7 @@ def _owner_of_whole(
     """Return the part of `pcs` whose constraint applies to the whole PodGang.
 
     Only a scaled PodGang of a release without PodGangMaps has the constraint of its scaling group.
-    Return None if no member is known.
+    Return None if that is not known.
     """
     is_base = any(gang.name == f"{pcs.name}-{member.replica}" for member in members)
     if members and (is_base or gang.role):

@@ -32,12 +32,15 @@ class Packing(TopologyConstraint, kw_only=True):
     """The topologyConstraint of one part of a PodCliqueSet."""
 
     owner: Owner
+    """The part that has the constraint."""
     path: FieldPath
+    """The path of the constraint."""
     parents: tuple["Packing", ...]
     """The enclosing constraints: the set's and, for a clique, those of its scaling groups."""
 
     @property
     def required_path(self) -> FieldPath:
+        """The path of the required domain."""
         return (
             self.path.child("pack.required")
             if self.pack_required
@@ -46,6 +49,7 @@ class Packing(TopologyConstraint, kw_only=True):
 
     @property
     def preferred_path(self) -> FieldPath:
+        """The path of the preferred domain."""
         return self.path.child("pack.preferred")
 
     @property
@@ -58,6 +62,7 @@ class Packings(Value):
     """All topologyConstraints of the PodCliqueSet `template`."""
 
     template: Template
+    """The PodCliqueSet."""
     constraints: tuple[Packing, ...]
     """The constraints of the set, its groups and its cliques, in this order."""
     by_owner: Mapping[Owner, Packing]

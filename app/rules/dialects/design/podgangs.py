@@ -69,7 +69,8 @@ def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ClusterTopology) -> 
 def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
     """Return the changes to a PodGang whose set is not known.
 
-    Its pods may differ in size, so the whole PodGang prefers a level only if it requires one.
+    Its PodGroups may have pods of different sizes. So the whole PodGang prefers a level only if it
+    has a single PodGroup or requires a level.
     """
     podgroups = list_of(value_at(obj, ("spec", "podgroups")))
     required = value_at(obj, ("spec", *_PACK, "required"))
@@ -213,8 +214,8 @@ def are_counted_exactly(requests: Iterable[Requests]) -> bool:
     others do not. Source: `useRepresentorPodsAccounting` in
     https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/scheduler/plugins/topology/job_filtering.go
 
-    This must also hold for any subset of the pods, because KAI counts only those that it places. So
-    all pods with the same devices must have equal requests.
+    This must also hold for any subset of the pods, because KAI counts only the pods that it places.
+    So all pods with the same devices must have equal requests.
     """
     distinct = set(requests)
     devices = {

@@ -23,10 +23,13 @@ class Constraint(Value):
     """The packDomain of a part of a PodCliqueSet."""
 
     part: SetPart
+    """The part that has the packDomain."""
     domain: str
+    """The value of packDomain, which may be invalid."""
 
     @property
     def path(self) -> FieldPath:
+        """The path of the packDomain."""
         return _path_in(self.part)
 
 
@@ -34,7 +37,9 @@ class Constraints(Value):
     """All packDomains of the PodCliqueSet `template`, in the order of its lists."""
 
     template: Template
+    """The PodCliqueSet."""
     all: tuple[Constraint, ...]
+    """All packDomains that are not empty."""
 
     @property
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
@@ -104,6 +109,7 @@ class _Problem(Value):
     constraint: Constraint
     finding: FieldError
     is_too_broad: bool = False
+    """Is the level broader than the level of an enclosing constraint?"""
 
     @property
     def of_owner(self) -> tuple[Owner, str, bool]:
