@@ -23,7 +23,7 @@ from app.rules.topology.coverage import Nodes
 from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
-"""The age from which a cache is stale. A watch gets an event or a bookmark every minute."""
+"""The age from which a cache is stale. A watch gets a bookmark about once a minute."""
 
 NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"
 
@@ -39,7 +39,7 @@ class Cluster:
 
     Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
     once. `client` reads individual objects and creates MNNVL resources. `discovery` is None if
-    there is no API server. `known` says whether an object that the stores lack does not exist.
+    there is no API server. `known` says whether the facts are complete.
     """
 
     def __init__(
@@ -128,6 +128,7 @@ class Cluster:
         return notes
 
     def samples(self) -> Iterator[Sample]:
+        """Yield the metrics of the dialect, the API versions, the levels and the caches."""
         text = "1 for the dialect of Grove's topology API that is in force."
         yield gauge("dialect_info", text, 1, dialect=self.facts.dialect().name)
 
@@ -169,13 +170,17 @@ class ForTemplates(Value):
 
     @property
     def nvlink(self) -> NvlinkDomains:
+        """The configured size of NVLink domains."""
         return self.facts.nvlink
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
+        """Return the nodes, grouped by their labels with `keys`."""
         return self.facts.nodes_with(keys)
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
+        """Return a finding if `pod` has another claim for the NVLink channel, otherwise None."""
         return await self.units.find_rival(pod)
 
     async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
+        """Return the KAI PodGroup that `pod` names, or None if it names none."""
         return await self.units.own_group(pod, namespace)

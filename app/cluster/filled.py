@@ -92,7 +92,7 @@ class Listing(Value):
 async def read_into(
     cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
-    """Fill each store of `cluster` that verdicts need once (`stores/list_reader`).
+    """Fill the stores of `cluster` that verdicts need, one time (`stores/list_reader`).
 
     Read namespaced objects of `namespace` only, unless it is None. If the managed ClusterTopology
     doesn't exist although Grove uses its API, add one with `levels`.

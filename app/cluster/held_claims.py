@@ -13,7 +13,7 @@ from app.rules.mnnvl.missing_claims import is_ending
 async def claims_held_in_deletion(
     client: Reader, claims: Iterable[Object]
 ) -> list[tuple[Object, list[str]]]:
-    """Return the claims that are being deleted while Pods use them, each with the names of these.
+    """Return the claims that are being deleted while Pods use them, with the names of these Pods.
 
     Pods that have finished or are being deleted don't count, because they release the claim soon.
     Raise ClusterError if a request fails.

@@ -138,6 +138,7 @@ class StoredWorkload(Stored):
 
 
 def read_stored_workload(obj: Object) -> StoredWorkload:
+    """Return the facts of a Workload of scheduling.k8s.io."""
     groups = read_workload(obj).groups
     return StoredWorkload(
         *_stored(obj), frozenset(name for name, minimum in groups.items() if minimum is None)
@@ -166,6 +167,7 @@ class StoredInstance(Stored):
 
 
 def read_stored_instance(obj: Object) -> StoredInstance:
+    """Return the facts of a PodGroup of scheduling.k8s.io."""
     group = read_workload_group(obj)
     return StoredInstance(
         *_stored(obj),
@@ -186,6 +188,7 @@ class StoredPodGroup(Versioned, Stored):
 
 
 def read_stored_pod_group(obj: Object) -> StoredPodGroup:
+    """Return the facts of a KAI PodGroup that grove-admission has created."""
     metadata = obj["metadata"]
     identity = text_at(annotations_of(obj), WORKLOAD_GROUP)
     return StoredPodGroup(
@@ -297,6 +300,7 @@ _OUR_CONDITIONS = (READY, LEVELS_COVERED)
 
 
 def read_topology_status(obj: Object) -> TopologyStatus:
+    """Return the facts of the status of a ClusterTopology or a ClusterTopologyBinding."""
     conditions = [condition_of(obj, kind) for kind in _OUR_CONDITIONS]
     status = only(map_at(obj, "status"), ("observedGeneration", "lastErrors"))
     metadata = obj["metadata"]

@@ -53,10 +53,10 @@ Tenants decide on the number of resources.
 """
 
 MOST_OF_GANG = 1_000
-"""The maximum number of ComputeDomains, and of claims, that are looked up as those of a PodGang.
+"""The maximum number of ComputeDomains, and of claims, that are found for a PodGang by its name.
 
-A PodGang has one of each for a replica of a scaling group. Tenants decide on their number: 10,000
-of them took 64 ms for each review of the PodGang.
+A PodGang has one of each for a replica of a scaling group. Tenants decide on their number, and
+10,000 of them took 64 ms for each review of the PodGang.
 """
 
 TRIES = 3
@@ -299,7 +299,7 @@ class MnnvlOwners:
         return served not in (None, version)
 
     def _served(self, resource: Resource) -> Resource:
-        """Return `resource` in its served version, the only one in which owners are found."""
+        """Return `resource` in its served version, in which the garbage collector finds owners."""
         return resource.in_version(self._client.served_version(resource))
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:

@@ -119,8 +119,8 @@ class MnnvlResources:
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
         NotOurs if they can't be created, and Unavailable if the leader must create them. `doubt` is
-        a reason why this review must not create them, or None: with a doubt, Unavailable is raised
-        if one is missing.
+        a reason why this review must not create them, or None. With a doubt, raise Unavailable if a
+        resource is missing.
         """
         self._check_served(plan)
         if plan.is_of_pods:

@@ -42,7 +42,8 @@ MOST_CLAIMS = 32
 class UnitOwners:
     """A reader of the owners of units, and of the other objects that their Pods name.
 
-    `known` says whether an object that `client` does not find does not exist.
+    `known` says whether the facts are complete. If they are, an object that `client` does not find
+    does not exist.
     """
 
     def __init__(self, client: Objects, known: Known = WHOLE) -> None:
@@ -164,8 +165,8 @@ class UnitOwners:
     async def _find_kind(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of a kind in CONTROLLERS, or None for other kinds.
 
-        Its version is a served one, because the version in an owner reference may no longer be
-        served.
+        Its version is a served one if there is any, because the version in an owner reference may
+        no longer be served.
         """
         if not is_kind(api_version, kind):
             return None

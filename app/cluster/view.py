@@ -266,6 +266,7 @@ class ClusterView:
         return {binding.name: binding.levels for binding in store.values()}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
+        """Return the KAI Topology `name`, or None if it does not exist."""
         return self._stores[rows.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
@@ -274,7 +275,7 @@ class ClusterView:
         return sorted(sets, key=lambda pcs: pcs.key)
 
     def nodes(self) -> Nodes:
-        """Return the nodes, grouped by the labels of all levels and of GPUs."""
+        """Return the nodes, grouped by the labels of levels, GPUs and NVLink domains."""
         return self.nodes_with((*self.level_keys(), GPU_COUNT, GPUS, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:

@@ -2,7 +2,7 @@
 
 The reconciler creates missing resources that stored PodCliques or Pods need, and deletes resources
 that no PodClique or Pod needs any more. In dialects where PodCliqueSets should own resources, it
-gives them those that PodGangs own.
+makes them the owners of resources that PodGangs own.
 
 `MNNVL.md` in this folder lists all writers, the races and the preconditions.
 """

@@ -59,7 +59,7 @@ Owners of any kind may opt out while their Pods are pending, and they are not wa
 """
 
 OWNERS_PER_SECOND = 100
-"""The maximum number of such reads per second. With more Pods, the time is longer."""
+"""The maximum number of such reads per second. With many Pods, each owner is read less often."""
 
 EMPTY_SECONDS = 2.0
 """The time for which a PodGroup without Pods is kept.
@@ -372,9 +372,11 @@ class _Changes(Value):
     """Finds the groups concerned."""
 
     def all_changed(self, *change: object) -> None:
+        """Add all groups with Pods."""
         self._add(self.caches.pods.values())
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
+        """Add the groups that the Pod names now and before, and those of the PodGroup it left."""
         self._add(filter(None, (before, after)))
         if (
             before is not None
@@ -384,14 +386,17 @@ class _Changes(Value):
             self._add_groups_of(self.caches.pod_groups.get(before.namespace, before.pod_group))
 
     def workload_changed(self, key: Key, before: object, after: object) -> None:
+        """Add the groups of the Workload, and the groups of PodGroups that were created from it."""
         self._add(self.caches.pods.by_index(BY_WORKLOAD, key))
         for instance in self.caches.instances.by_index(BY_WORKLOAD, key):
             self.instance_changed((instance.namespace, instance.name), None, None)
 
     def instance_changed(self, key: Key, before: object, after: object) -> None:
+        """Add the group of a PodGroup of scheduling.k8s.io."""
         self._add(self.caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
 
     def pod_group_changed(self, key: Key, before: object, after: StoredPodGroup | None) -> None:
+        """Add the groups of a KAI PodGroup, and of the Pods that are annotated with it."""
         self._add(self.caches.pods.by_index(BY_POD_GROUP, key))
         self._add_groups_of(after)
 
@@ -426,7 +431,7 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
 def _is_opted_out(pod: StoredPod, top_owners: TopOwners) -> bool:
     """Return whether the top owner of `pod` was read and opts out of Workloads.
 
-    Return False for a bound Pod that is annotated with a PodGroup: it stays in it.
+    Return False for a bound Pod that is annotated with a PodGroup, because it stays in that group.
     """
     if pod.bound and pod.settled_group:
         return False

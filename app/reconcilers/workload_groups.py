@@ -1,4 +1,4 @@
-"""Find the group that a Pod names in the caches."""
+"""Find in the caches the group that a Pod names."""
 
 from msgspec.structs import replace
 
@@ -11,8 +11,8 @@ from app.rules.workload.kai_podgroup import Remark
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
     """Return the group that `pod` names, or a remark for its event if there is no such group.
 
-    If a PodGroup of scheduling.k8s.io names a Workload, that must exist too: it may name the queue,
-    which is written only when the KAI PodGroup is created.
+    If a PodGroup of scheduling.k8s.io names a Workload, the Workload must exist too: it may name
+    the queue, which is written only when the KAI PodGroup is created.
     """
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 

@@ -200,7 +200,7 @@ class PodWriter(Value):
         return pause
 
     def _is_marked(self, pod: StoredPod) -> bool:
-        """Return whether the cached Pod, which `pod` may be older than, is marked."""
+        """Return whether the Pod is marked in the cache, which may be newer than `pod`."""
         stored = self.caches.pods.get(pod.namespace, pod.name)
         return stored is not None and stored.uid == pod.uid and stored.marked
 
