@@ -1,5 +1,4 @@
-"""Define the calls to a cluster as Protocols, their errors, and reading a list in pages.
-
+"""Define the calls to a cluster as Protocols, and their errors. Read lists in pages.
 `client.py` implements `Client`.
 """
 
@@ -28,8 +27,8 @@ Patch = Object | list[Object]
 class ClusterError(Exception):
     """A call to the API server failed.
 
-    `code` is the HTTP status (0 without a response) and `reason` a machine-readable reason, which
-    the API server gives if there was a response. `retry_after` is the time, in seconds, after which
+    `code` is the HTTP status, or 0 without a response. `reason` is a machine-readable reason: the
+    API server's, or our own without a response. `retry_after` is the time, in seconds, after which
     the API server wants to be called again, or None if it gave none.
     """
 
@@ -69,6 +68,7 @@ class Conflict(ClusterError):
 
     @property
     def already_exists(self) -> bool:
+        """Whether an object with this name already exists."""
         return self.reason == "AlreadyExists"
 
 
@@ -190,8 +190,8 @@ class Lists(Protocol):
 class Objects(Lists, Protocol):
     """Calls that read and write objects, without watches and deletion.
 
-    Every call has a time limit and raises only ClusterErrors. Without a `version`, the one that
-    `served_version` returns is used. `metadata_only` reads PartialObjectMetadata.
+    Every call has a time limit and raises only ClusterErrors. Without a `version`, the result of
+    `served_version` is used. `metadata_only` reads PartialObjectMetadata.
     """
 
     async def get(
@@ -271,7 +271,8 @@ async def find_living(
 ) -> Object | None:
     """Return the object at `ref`, with only metadata, if it has this uid and is not being deleted.
 
-    Return None if there is no such object. Raise ClusterError if the request fails otherwise.
+    Return None if there is no such object. Raise ClusterError if the request fails for another
+    reason.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:

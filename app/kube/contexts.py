@@ -16,7 +16,7 @@ from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at
 def usual_files() -> str:
     """Return the paths that kubectl reads by default, joined as in KUBECONFIG.
 
-    These are the ones in KUBECONFIG, or ~/.kube/config if it is empty or not set.
+    These are the paths in KUBECONFIG, or ~/.kube/config if KUBECONFIG is empty or not set.
     """
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
 

@@ -146,7 +146,7 @@ def decoded_event(line: bytes, form: Form = None) -> Object:
 class Items(Sequence[Object]):
     """The objects of a list, each decoded whenever it is read.
 
-    The API server omits apiVersion and kind in lists, so each object gets those given here.
+    The API server omits apiVersion and kind in lists, so each object gets the values given here.
     """
 
     def __init__(self, items: Sequence[Any], api_version: str, kind: str, form: Form) -> None:

@@ -82,6 +82,7 @@ class Discovery:
         await self._has_refreshed.wait()
 
     def served_version(self, resource: Resource) -> str | None:
+        """Return the version in which `resource` is called, or None if it is not served."""
         return self._served.get(resource)
 
     @property

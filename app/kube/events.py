@@ -52,6 +52,7 @@ class Regarding(Value):
 
     @classmethod
     def of(cls, obj: JsonMap) -> "Regarding":
+        """Return the reference to a stored object."""
         metadata = obj["metadata"]
         namespace = str(metadata.get("namespace") or "")
         return cls(
@@ -64,6 +65,7 @@ class Regarding(Value):
 
     @classmethod
     def to(cls, resource: Resource, name: str, namespace: str = "", uid: str = "") -> "Regarding":
+        """Return the reference to an object, in the preferred version of its `resource`."""
         return cls(
             api_version=resource.api_version(),
             kind=resource.kind,
@@ -73,6 +75,7 @@ class Regarding(Value):
         )
 
     def reference(self) -> Object:
+        """Return the value of the field `regarding`, without an empty namespace or uid."""
         reference = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
         return reference | {
             key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value

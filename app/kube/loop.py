@@ -118,9 +118,7 @@ class Loop:
         return len(self._backoffs)
 
     def add(self, key: Key, *_: object) -> None:
-        """Add `key` to the queue. Ignore further arguments, which stores pass to their
-        subscribers.
-        """
+        """Add `key` to the queue. Ignore the other arguments that stores pass to subscribers."""
         if not self._running:
             return
         self._cancel_timer(key)

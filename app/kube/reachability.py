@@ -23,10 +23,12 @@ class Reach:
         self._problem = ""
 
     def answered(self) -> None:
+        """Note that the API server has just answered."""
         self._answered_at = self._clock()
         self._problem = ""
 
     def failed(self, problem: str) -> None:
+        """Note that a call got no answer."""
         self._problem = problem
 
     def check(self) -> str | None:
@@ -41,6 +43,7 @@ class Reach:
         return f"has not answered for {age:.0f} s, so verdicts use old facts: {self._problem}"
 
     def samples(self) -> Iterator[Sample]:
+        """Yield the time since the last answer."""
         age = self._clock() - self._answered_at
         yield gauge(
             "api_answer_age_seconds", "Seconds since the last answer of the API server.", age

@@ -118,6 +118,7 @@ class WatchStore(Generic[T]):
     # Methods that read the store.
 
     async def until_synced(self) -> None:
+        """Wait until the first list has been read, or the resource is known not to be served."""
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
@@ -129,6 +130,7 @@ class WatchStore(Generic[T]):
         return self
 
     def get(self, namespace: str, name: str) -> T | None:
+        """Return the projection of an object, or None if none is stored."""
         return self._entries.get((namespace, name))
 
     def by_index(self, index: str, value: Key) -> list[T]:
@@ -139,6 +141,7 @@ class WatchStore(Generic[T]):
         return [self._entries[key] for key in self._indexes[index].keys(value)]
 
     def values(self) -> list[T]:
+        """Return all stored projections."""
         return list(self._entries.values())
 
     def known_keys(self) -> list[Key]:
@@ -153,6 +156,7 @@ class WatchStore(Generic[T]):
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:
+        """Call `change` after each change of a stored projection."""
         self._subscribers.append(change)
 
     # Methods for the rest of the program.
@@ -273,6 +277,7 @@ class WatchStore(Generic[T]):
         self._last_sign = self._clock()
 
     def end_problem(self) -> None:
+        """Note that the list or watch works again."""
         self.problem = ""
         self.error = None
 
@@ -301,6 +306,7 @@ class WatchStore(Generic[T]):
         self.error = error
 
     def count_restart(self, reason: str) -> None:
+        """Count a restart of the watch under `reason`."""
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def restart_samples(self, name: str) -> Iterator[Sample]:

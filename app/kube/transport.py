@@ -123,6 +123,7 @@ class Transport:
         self.turns = Turns()
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._opened is not None:
             await self._opened.close()
             self._opened = None
