@@ -1,7 +1,7 @@
 """Check the APIs that we use, and the installed releases of Grove, KAI and others.
 
 The checks report whether the cluster serves the APIs in a known version. They also report stored
-CRDs that are not established, so that the API server does not serve their objects.
+CRDs that are not established, whose objects the API server does not serve.
 
 Releases are recognised by the fields of their CRDs, because CRDs do not carry the version of their
 product. The checks report whether a release was tested with this version. The list of tests, and of
@@ -182,7 +182,7 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
     """Return the checks of the CRDs of `groups`, by the name of the CRD.
 
     A CRD that is not established is a problem. A CRD that is established without some names of its
-    spec is a warning.
+    spec is a warning. Other CRDs have no check.
     """
     in_groups = [crd for crd in crds if _group(crd) in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
@@ -190,7 +190,10 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
 
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
-    """Return the problem of a CRD, or None if it is established with all names of its spec."""
+    """Return the problem of a CRD, or None if it is established with all names of its spec.
+
+    Return None also if it has no conditions yet.
+    """
     name = crd["metadata"]["name"]
     conditions = maps_at(crd, "status", "conditions")
     if not conditions:
@@ -283,7 +286,9 @@ class Release(Value):
     """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec."""
 
     neighbour: str
+    """The name of the product, such as Grove."""
     title: str
+    """The words that tell the range from other ranges, or ""."""
     tried: str
     """The commit or version that this version was tested with, or ""."""
     crd: str

@@ -59,6 +59,7 @@ class Bundle(Value):
     ca_bundle: str
     """The base64 text, as it is stored."""
     target: Target
+    """The Service or host that these webhooks call."""
     webhooks: tuple[str, ...]
     """The names of the webhooks."""
 

@@ -1,6 +1,6 @@
 """Check that the server has the permissions that it needs.
 
-The tables have the same permissions as the manifests, mostly `manifests/base/rbac.yaml`; a test
+The tables have the same permissions as the manifests, mostly `manifests/base/rbac.yaml`. A test
 compares them.
 """
 

@@ -332,9 +332,9 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of the queue guard, its differences, and problems around it.
+    """Return the effect of the queue guard, its differences from this version, and its problems.
 
-    If it is not installed, return a warning if its CRD is, or else [].
+    If only its CRD is installed, return a warning. If neither is, return [].
     """
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
@@ -374,9 +374,9 @@ _LEFT_BEHIND = warning(
 
 
 async def _check_names(client: Client, namespace: str) -> Checks:
-    """Check that the object with the queue names, which policies need for warnings, is right.
+    """Check that the object with the names of all Queues is up to date.
 
-    Return [] if the cluster does not serve Queues.
+    Policies read it to warn about missing queues. Return [] if the cluster does not serve Queues.
     """
     if client.served_version(QUEUE) is None:
         return []
@@ -406,8 +406,8 @@ async def _check_names(client: Client, namespace: str) -> Checks:
 def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]:
     """Return the namespaces that the stored queue guard exempts in addition to the usual ones.
 
-    They are those of KAI and of the program that assigns queues. Return KAI's default namespace if
-    there are none.
+    These are the namespaces of KAI and of the program that assigns queues. Return KAI's default
+    namespace if there are none.
     """
     exempt = exempt_namespaces(configuration)
     return sorted(set(_trusted(stored)).difference(exempt)) or [KAI_SCHEDULER]

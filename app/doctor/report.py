@@ -34,18 +34,22 @@ Examined = dict[str, Checks]
 
 
 def ok(message: str) -> Check:
+    """Return the result of a check that has passed."""
     return Check("ok", message)
 
 
 def warning(message: str, remedy: str = "") -> Check:
+    """Return the result of a check that found a minor problem."""
     return Check("warning", message, remedy)
 
 
 def problem(message: str, remedy: str) -> Check:
+    """Return the result of a check that found a problem."""
     return Check("problem", message, remedy)
 
 
 def unknown(message: str, remedy: str) -> Check:
+    """Return the result of a check that could not be performed."""
     return Check("unknown", message, remedy)
 
 

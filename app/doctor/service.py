@@ -42,6 +42,7 @@ class Target(Value):
     name: str
     """The DNS name that its certificate must have."""
     port: int = 443
+    """The port of the Service or the host."""
     service: ServiceKey | None = None
     """The Service, or None for a host."""
 

@@ -25,11 +25,13 @@ class StoredWebhook(Value):
     configuration: str
     """The kind and name of the configuration."""
     is_mutating: bool
+    """Whether it is in a MutatingWebhookConfiguration."""
     content: JsonMap
     """The webhook as it is stored."""
 
     @property
     def name(self) -> str:
+        """Its fully qualified name."""
         return str(self.content.get("name", ""))
 
     @property
@@ -39,14 +41,17 @@ class StoredWebhook(Value):
 
     @property
     def has_conditions(self) -> bool:
+        """Whether it has matchConditions, which are not evaluated here."""
         return bool(self.content.get("matchConditions"))
 
     @property
     def target(self) -> Target:
+        """The Service or host that API servers call."""
         return target_of(self.content)
 
     @property
     def timeout_seconds(self) -> int:
+        """The time for which an API server waits for its answer."""
         return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
 
     def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
@@ -80,7 +85,9 @@ class Installed(Value):
     configurations: Mapping[str, JsonMap]
     """The configurations by kind and name."""
     webhooks: Sequence[StoredWebhook]
+    """The webhooks of all configurations."""
     surroundings: Surroundings
+    """The objects that the webhooks depend on."""
     policies: Policies
     """The ValidatingAdmissionPolicies of the cluster."""
 

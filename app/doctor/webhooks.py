@@ -147,7 +147,7 @@ def _full_name(group: str, plural: str) -> str:
 
 
 def _limits(webhook: JsonMap) -> str:
-    """Return the conditions under which the webhook is called.
+    """Return the words for the conditions under which the webhook is called, or "" without any.
 
     A namespaceSelector does not apply to cluster-scoped objects.
     """
