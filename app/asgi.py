@@ -1,11 +1,11 @@
 """The FastAPI application for any ASGI server: `uvicorn app.asgi:app`.
 
-GROVE_ADMISSION_CONFIG names the configuration file; without it, all settings have their defaults.
-Facts come from the cluster of this Pod or of the kubeconfig, or from the YAML files in the
-directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
-`grove-admission serve`. The ASGI server handles TLS and limits connections. The application neither
-leads nor writes: also run `grove-admission serve`, which has the reconcilers and writes the
-certificate and the paths of the webhooks.
+GROVE_ADMISSION_CONFIG names the configuration file. Without it, all settings have their defaults,
+but topology support is enabled. Facts come from the cluster of this Pod, or from the YAML files in
+the directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
+`grove-admission serve`. The ASGI server handles TLS and limits connections. The application never
+leads, and its reviews have no token, so they create nothing. Also run `grove-admission serve`,
+which has the reconcilers and writes the certificate and the paths of the webhooks.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-"""The command line: it runs the command in COMMANDS that the arguments name.
-
+"""Run the command in COMMANDS that the arguments name.
 Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input. Some commands have more.
 """
 
@@ -73,7 +72,7 @@ def run_command(command: Command, arguments: argparse.Namespace) -> int:
         _discard_output()
         return 141
     except OSError as problem:
-        # an unreadable folder, for example; without a file name, it is the output: a full disk
+        # for example, a folder can't be read; an error without a file name is about the output
         if problem.filename is None:
             _discard_output()
         complain(f"{problem.filename or 'the output'}: {problem.strerror or problem}")

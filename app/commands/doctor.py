@@ -36,8 +36,7 @@ _UNCONFIGURED = warning(
     "Give the server's configuration: grove-admission doctor --config FILE.",
 )
 _NOT_GIVEN = {"cluster_topology": {"enabled"}}
-"""The field to leave out of the defaults: its default is invalid in a configuration without levels.
-"""
+"""The field to leave out of recorded defaults: its value, true, is invalid without levels."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -175,9 +175,9 @@ object still exists.
 """
 
 _ROOM_SECONDS = 30.0
+"""Seconds between two reads of --watch, each of which reads all nodes and pods."""
 _SECONDS = 5.0
-"""Seconds between two reads of --watch, or _ROOM_SECONDS if each of them reads all nodes and pods.
-"""
+"""Seconds between two reads of --watch with --no-room."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -282,7 +282,10 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _refs(index: Index, kind: str) -> list[Ref]:
-    """Return the objects of a kind in a snapshot, including those that only pods or events name."""
+    """Return the objects of a kind in a snapshot.
+
+    Of a kind that snapshots do not contain, return the objects that pods or events name.
+    """
     facts = index.facts
     row = BY_RESOURCE.get(OF_KIND[kind])
     if row is None:
@@ -366,7 +369,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 
 
 async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
-    """Return whether the workload of an answer, which only events or Kueue name, was deleted.
+    """Return whether the workload of an answer was deleted, and only events or Kueue still name it.
 
     Events are kept for an hour after their object is deleted.
     """

@@ -207,7 +207,7 @@ class Questions(Struct):
     ) -> str:
         """Run a command, and return its JSON output between marks.
 
-        Raise ValueError, with what the command has printed as problems, if there is no output.
+        Raise ValueError with the command's error messages if there is no output.
         """
         try:
             answered = await self.ask([*words, "-o", "json"], given)
@@ -269,9 +269,9 @@ def bounded(answer: Object) -> Object:
 
 
 def _with_short_lists(answer: Object) -> Object:
-    """Return an answer with `leftOut`, if that is necessary.
+    """Cut the longest lists of `answer` until it is short enough or no list is left to cut.
 
-    The longest lists of `answer` are cut until it is short enough or no list is left to cut.
+    Return the answer, with `leftOut` if a list was cut.
     """
     left_out: Counter[str] = Counter()
     short = answer

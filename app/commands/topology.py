@@ -315,7 +315,7 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
 
 
 def _spare_nodes(config: Path | None) -> int:
-    """Return `mnnvl.spareNodes` of a configuration, or its default, 0."""
+    """Return `mnnvl.spareNodes` of a configuration, or 0 without one."""
     if config is None:
         return 0
     # loads pydantic, which takes a third of the time of the start
