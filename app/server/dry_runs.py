@@ -40,7 +40,7 @@ JUDGING_SECONDS = 100.0
 
 
 class BodyTooLarge(UnusableInput):
-    """Raised when the body of a dry run is larger than MAX_DRY_RUN."""
+    """The body of a dry run is larger than MAX_DRY_RUN."""
 
 
 class DryRuns:

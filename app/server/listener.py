@@ -44,6 +44,7 @@ class Listener:
 
     @property
     def port(self) -> int:
+        """The port of the socket, also if the configured port is 0."""
         return int(self._sock.getsockname()[1])
 
     @property
@@ -67,6 +68,7 @@ class Listener:
             await self._finish()
 
     def samples(self) -> Iterator[Sample]:
+        """Yield the numbers of open and closed connections."""
         connections = self.serving.connections
         text = "Open connections by their state."
         yield gauge("connections", text, len(self.handshakes.silent), state="silent")

@@ -29,6 +29,7 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
+        """Whether no check finds a problem."""
         return all(problem is None for problem in self.ready().values())
 
     def notes(self) -> dict[str, str]:
@@ -36,6 +37,7 @@ class Readiness:
         return {name: note for part in self.parts for name, note in part.notes().items()}
 
     def samples(self) -> Iterator[Sample]:
+        """Yield the readiness, and the samples of all parts."""
         yield gauge("ready", "1 if /readyz reports no problem.", self.is_ready)
         for part in self.parts:
             yield from part.samples()

@@ -138,6 +138,7 @@ class ReviewTokens(Part):
         self._loop = Loop(self, observe=observe)
 
     async def run(self) -> None:
+        """Watch the webhook configurations and our Pods, and write tokens, until cancelled."""
         name = self._settings.webhook_configurations
         pods = Selection(POD, self._settings.namespace, labels=OUR_PODS)
         self._pods.subscribe(self._loop.add_all)
@@ -216,8 +217,9 @@ class ReviewTokens(Part):
         )
 
     def _replace_token(self) -> None:
-        """Replace the token, because it has leaked, unless the last leak was less than LEAK_SECONDS
-        ago.
+        """Replace the token, because it has leaked.
+
+        Do nothing if a token was replaced for this reason less than LEAK_SECONDS ago.
         """
         now = self._now()
         if now - self._leaked_at > LEAK_SECONDS:

@@ -140,6 +140,7 @@ class ToolsListener:
 
     @property
     def port(self) -> int:
+        """The port of the socket, also if the configured port is 0."""
         return int(self._sock.getsockname()[1])
 
     @property

@@ -183,6 +183,7 @@ class VerdictLog:
                 continue
 
     def samples(self) -> Iterable[Sample]:
+        """Yield the number of lost lines."""
         text = "Verdicts not logged because of a slow reader or many unknown callers."
         yield counter("log_lines_lost_total", text, self.lost)
 

@@ -27,6 +27,7 @@ class ClusterTopologyWebhook(Value):
     authorized: Collection[str]
     """The full names of the only users who may write it, even while it is being deleted."""
     topology: ClusterView
+    """The facts for the rules of the dialects."""
 
     def __call__(self, request: Request) -> Verdict:
         managed = request.name == self.managed_name and request.kind in self.guarded

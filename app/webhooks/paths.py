@@ -40,7 +40,7 @@ def are_ours(configuration: JsonMap) -> bool:
 
 
 def tokens_in(configuration: JsonMap) -> set[str]:
-    """Return the tokens in the paths of our webhooks, with "" for each path without a token."""
+    """Return the tokens in the paths of our webhooks, and "" if a path has no token."""
     return {
         split_token(path_of(webhook.get("clientConfig") or {}))[0]
         for webhook in configuration.get("webhooks") or ()

@@ -35,7 +35,7 @@ class PodBindingWebhook(Value):
 
     facts: ClusterView
     allowed: Sequence[str]
-    """The configured labels, in addition to the standard and topology level labels."""
+    """The configured labels, in addition to the standard labels and the labels of levels."""
     enabled: bool = True
     """Whether labels are copied at all."""
 

@@ -151,9 +151,9 @@ PATIENCE_BEFORE_DELETION = 3.5
 class PodGangDeletionWebhook(Value):
     """The handler that returns the MNNVL resources of a PodGang before the PodGang is deleted.
 
-    Otherwise, the garbage collector would delete them under running pods. Grove's next releases
-    delete the PodGangs of running workloads seconds after their installation, which may be too soon
-    for the leader. The API server sends only PodGangs with the annotation
+    Otherwise, the garbage collector would delete them under running pods. Later releases of Grove
+    delete the PodGangs of running workloads seconds after an upgrade, which may be too soon for the
+    leader. The API server sends only PodGangs with the annotation
     `grove.io/mnnvl-resources-adopted`.
 
     If the resources cannot be given to the PodCliqueSet, the deletion is denied with a server error

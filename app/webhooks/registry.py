@@ -89,6 +89,7 @@ class Webhook(Value, eq=False, kw_only=True):
 
     @property
     def mutating(self) -> bool:
+        """Is it in the MutatingWebhookConfiguration?"""
         return self.path.startswith("/mutate/")
 
     @property
