@@ -166,7 +166,7 @@ def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[by
 
 
 def is_own_ca(ca: bytes) -> bool:
-    """Return whether the name of `ca` (PEM) is that of a CA which we created."""
+    """Return whether `ca` (PEM) has the name of a CA that we created."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
 
 

@@ -45,6 +45,7 @@ class Holdings(Value):
 
     @property
     def bundle_pem(self) -> bytes:
+        """The CAs in `bundle`, as one PEM text."""
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:

@@ -51,9 +51,9 @@ class BrokenPairError(ValueError):
 class ServingCertificate:
     """A server-side SSL context whose certificate can be replaced between two handshakes.
 
-    Every handshake uses the context of the newest valid pair. Each pair gets a new context, because
-    one into which several were loaded would have two certificates after a change of the key type,
-    and a mismatched pair after an error.
+    Every handshake uses the context of the newest valid pair. Each pair gets a new context. If
+    several pairs were loaded into one context, it would have two certificates after a change of the
+    key type, and a mismatched pair after an error.
 
     With `client_cas` (PEM), a client may present a certificate that one of them signed. The
     application decides whether it must. Raise ValueError or SSLError if `client_cas` are invalid.

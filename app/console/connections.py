@@ -1,8 +1,8 @@
 """The connections of the console's port.
 
-Every user of the machine can open connections, and never send a request. uvicorn has no limit on
-their number, so that they would take all file descriptors. httptools, its usual parser, has no
-limit on the size of a head: 5 million short headers (30 MB) took 500 MB.
+Every user of the machine can open connections and never send a request. uvicorn has no limit on
+their number, so they could take all file descriptors. httptools, its usual parser, has no limit on
+the size of a head: 5 million short headers (30 MB) took 500 MB.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ MOST_HEAD = 64 * 1024
 """The maximum size of a head, in bytes. The query of a page may contain edits."""
 
 SHOWN_TOKEN = "console.shown_token"
-"""The key in the state of a request of a function that tells its connection about the token."""
+"""The key, in the state of a request, of the function to call once a request has the token."""
 
 
 def connection_class() -> type[asyncio.Protocol]:

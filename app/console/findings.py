@@ -128,6 +128,7 @@ class Examination:
 
     @property
     def running(self) -> bool:
+        """Whether an examination is running."""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
@@ -142,6 +143,7 @@ class Examination:
             await self._task
 
     def stop(self) -> None:
+        """Cancel the running examination, if there is one."""
         if self._task is not None:
             self._task.cancel()
 
@@ -251,7 +253,7 @@ def _of_topology(reason: Reason) -> FindingRow:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows, without audit rows that repeat a text of the doctor."""
+    """Return the rows, without warnings of the audit that repeat a text of the doctor."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}

@@ -74,7 +74,7 @@ class WaitingList:
 
     @property
     def rows(self) -> list[WorkloadRow]:
-        """Return all rows, pending workloads first, in KAI's order."""
+        """All rows, pending workloads first, in KAI's order."""
         return [kept.row for kept in sorted(self._kept.values(), key=attrgetter("place"))]
 
     @property

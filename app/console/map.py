@@ -228,8 +228,8 @@ def _cell(
 ) -> Cell:
     """Return the cell of a domain.
 
-    `here` are the domains to mark. `names` maps names to the ones to show, and is empty if there
-    are too many cells. `nodes` has the nodes of each domain.
+    `here` are the domains to mark. `names` maps each name to the text to show, and is empty if
+    there are too many cells. `nodes` has the nodes of each domain.
     """
     free = "?" if report.free is None else plain(report.free)
     of_all = f"{free} of {plain(report.gpus)}"
@@ -285,7 +285,7 @@ def _shared_words(names: Collection[str], ends: str) -> int:
 
     Return 0 if there is none.
     """
-    # in sorted order, what the first and the last name share is shared by all
+    # all names share the common prefix of the first and the last name in sorted order
     pairs = zip(min(names), max(names), strict=False)
     shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     return max((place for place, pair in enumerate(shared, 1) if pair[0] in ends), default=0)

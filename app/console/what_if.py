@@ -22,7 +22,7 @@ EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
 
 
 class TooLongError(Exception):
-    """Raised when an answer takes more than SECONDS."""
+    """An answer takes more than SECONDS."""
 
 
 class WhatIf:

@@ -33,13 +33,13 @@ The filter also finds workloads beyond this limit.
 MOST_EQUAL = 20
 """The maximum number of rows in a group of equal workloads. Further ones are only counted."""
 FOLDED = 3
-"""The number of equal workloads from which they are a group. All but its first row are folded."""
+"""The minimum number of equal workloads in a group. All its rows except the first are folded."""
 MOST_CAUSES = 6
 """The number of causes, most frequent first, by which the list can be filtered."""
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256
-"""The maximum number of domains whose room is shown. Of more, the 24 roomiest are shown."""
+"""The maximum number of domains to show. If there are more, the 24 with the most room are shown."""
 MOST_NAMED = 32
 """The maximum number of domains whose cells show their names."""
 LONGEST_NAME = 14
@@ -127,9 +127,9 @@ class _Narrowed:
     def _only(
         self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
     ) -> list[WorkloadRow]:
-        """Return the rows that have the query's value of an option, or all if it is not valid.
+        """Return the rows that have the query's value of an option.
 
-        Valid are `values`.
+        Return all rows if that value is not one of `values`.
         """
         value = query.get(option, "")
         if value not in values:
