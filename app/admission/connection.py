@@ -267,8 +267,9 @@ class Connection(asyncio.Protocol):
         return True
 
     def _begin(self, state: State) -> None:
-        """Wait for the rest of a head or a body. The time limit starts with the first byte of the
-        request.
+        """Wait for the rest of a head or a body.
+
+        The time limit starts with the first byte of the request.
         """
         if self._state is _IDLE:
             self._since = self._loop.time()
@@ -368,8 +369,7 @@ class Connection(asyncio.Protocol):
             self._serving.connections.hold(self, size)
 
     def _check(self) -> None:
-        """Close the connection if it has been idle for too long, or a request or answer takes too
-        long.
+        """Close the connection if it is idle for too long, or its request or answer takes too long.
 
         Check the client's certificate again too, because it may have expired. Repeat this every
         `watch_seconds`.

@@ -68,9 +68,9 @@ class Connections:
     def hold(self, connection: Open, size: int) -> None:
         """Record the number of bytes that `connection` holds now.
 
-        If all connections together hold too many bytes, close those that hold the most, first
-        strangers, then callers. An API server sends its request quickly and reads its answer, so it
-        holds few bytes, and only for a short time.
+        If all connections together hold too many bytes, close the connections that hold the most:
+        strangers first, then callers. An API server sends its request quickly and reads its answer,
+        so it holds few bytes, and only for a short time.
         """
         if connection not in self._sizes:
             return  # closed early

@@ -80,7 +80,7 @@ class Route(Value):
     def for_request(self, request: Request) -> "Route":
         """Return the route in `others` that judges `request`, or this one if none does.
 
-        If several judge its kind, the one that judges its operation is returned.
+        If several judge its kind, return the route that judges its operation.
         """
         taking = [route for route in self.others if route.takes(request)]
         for route in taking:

@@ -102,8 +102,7 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token. If so, other paths are rejected.
-        """
+        """Returns whether API servers use only paths with a token. If so, others are rejected."""
         self.on_leak: Callable[[], None] = lambda: None
         """Called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0
@@ -190,6 +189,7 @@ class Exchange:
         return self._refused(route, bad, time.perf_counter())
 
     def samples(self) -> Iterator[Sample]:
+        """Yield the numbers of verdicts in progress and of refused callers."""
         yield gauge("in_flight_requests", "Verdicts in progress.", self.waiting)
         yield counter("unknown_callers_total", "Refused unknown callers.", self.refused)
 

@@ -44,7 +44,7 @@ _NO_LENGTH = "State the length of the body by Content-Length: Transfer-Encoding 
 
 
 class NotHttp(Exception):
-    """Raised for a request that is not valid HTTP/1.1 or 1.0, or needs a feature that we lack.
+    """A request is not valid HTTP/1.1 or 1.0, or needs a feature that we lack.
 
     `code` is the status of the answer, and the message is for the client.
     """

@@ -41,7 +41,7 @@ _METADATA = FieldPath("metadata")
 
 
 class BadReview(ValueError):
-    """Raised for a review that can't be judged.
+    """A review can't be judged.
 
     `uid` is "" if it is not known, so that the answer can't be a review.
     """

@@ -115,6 +115,7 @@ class Auditor:
         now: datetime,
     ) -> None:
         self.tally = Tally()
+        """The results so far."""
         self._client = client
         self._cluster = Cluster(client, configuration)
         self._routes = routes_over(configuration, self._cluster, authorized=(_ASKER.username,))
@@ -182,7 +183,7 @@ class Auditor:
     def _resources(self) -> list[Resource]:
         """Return the resources to judge.
 
-        Of the topology APIs, they include the one that Grove uses, and others that are served.
+        They include the topology API that Grove uses, and other topology APIs that are served.
         """
         optional = {dialect.resource for dialect in DIALECTS} - {
             self._cluster.facts.dialect().resource

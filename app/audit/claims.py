@@ -97,8 +97,8 @@ class ClaimAudit(Struct):
     async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that hold NVLink channels unnecessarily.
 
-        `namespace` is None for all namespaces except `exempt` ones. Raise ClusterError if a request
-        fails.
+        `namespace` is None for all namespaces. Namespaces in `exempt` are skipped. Raise
+        ClusterError if a request fails.
         """
         stored = await every(self.client, Selection(RESOURCE_CLAIM, namespace))
         claims = [claim for claim in map(read_resource_claim, stored) if _has_channel(claim)]

@@ -108,7 +108,9 @@ class _Cost(Struct):
     """The cost of a value with everything inside it."""
 
     values: int = 1
+    """The number of values."""
     size: int = 0
+    """The size of their text, in bytes of UTF-8."""
     depth: int = 0
     """The nesting of maps and lists. It is 0 for a scalar."""
 

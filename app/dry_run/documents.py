@@ -26,8 +26,9 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     """Return the documents in YAML or JSON text.
 
-    The items of a List count as documents. `budget` limits their cost; by default, it is the limit
-    of a request. Raise UnusableInput if there are too many, and NoDocument if there are none.
+    The items of a List count as documents. `budget` limits their cost, by default with the limits
+    of a request. Raise UnusableInput if the text is invalid or exceeds a limit, and NoDocument if
+    there is no document.
     """
     documents: list[Object] = []
     try:
@@ -96,7 +97,7 @@ def _check_keys(document: Any) -> None:
 
 
 def _expand(document: Object) -> list[Object]:
-    """Return the items of a List that are maps, or another document itself."""
+    """Return the items of a List that are maps. Return any other document as the only item."""
     items = document.get("items")
     if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
         return [item for item in items if isinstance(item, dict)]

@@ -48,7 +48,7 @@ from app.rules.queue_warnings import unset_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
-"""The code of a verdict that needs facts which are missing."""
+"""The code of a verdict that needs missing facts."""
 _TIMEOUT = 10.0
 """The time limit of each verdict, in seconds."""
 _BINDING = ("v1", "Binding")
@@ -79,6 +79,7 @@ class Judgement(Value):
     """A document with its verdict."""
 
     document: Object
+    """The document as it was given."""
     path: str = ""
     """The path of the last webhook that has judged it, or "" if there is none."""
     verdict: Verdict | None = None

@@ -282,7 +282,7 @@ def maker_of(document: Object) -> Maker | None:
 def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
     """Yield the workloads that a document's controller would create, each with its spec's path.
 
-    Their names differ from the ones that the controller would choose.
+    Their names are not the names that the controller would choose.
     """
     metadata = map_at(document, "metadata")
     parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]
@@ -321,7 +321,7 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _kept_annotations(document: Object) -> Mapping[str, Any]:
-    """Return the annotation of a document that KAI applies to all its Pods, if it has this one."""
+    """Return the document's annotation that KAI applies to all its Pods, or {} if it lacks it."""
     annotations = annotations_of(document)
     return {key: annotations[key] for key in (TOPOLOGY_REQUIRED,) if key in annotations}
 
@@ -387,8 +387,8 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
     """Combine the verdicts on the workloads that a document's controller would create.
 
-    Each has the path of the workload's spec. Return None if there are no verdicts. The names of the
-    workloads are not known yet, so the result does not name their ComputeDomains.
+    Each verdict has the path of the workload's spec. Return None if there are no verdicts. The
+    names of the workloads are not known yet, so the result does not name their ComputeDomains.
     """
     if not verdicts:
         return None
