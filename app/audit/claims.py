@@ -36,8 +36,11 @@ class ClaimAudit(Struct):
     """The part of the audit that checks the claims of PodCliques and Pods."""
 
     client: Client
+    """The client that reads Pods, claims and ComputeDomains."""
     facts: ClusterView
+    """The facts about PodCliqueSets and nodes."""
     stores: Stores
+    """The caches."""
     _pods: dict[Key, list[str]] = {}
     """The names of the Pods without a claim, by the key of their PodClique."""
 

@@ -14,7 +14,9 @@ class Sample(Value):
     text: str
     """The help text of the metric."""
     value: float
+    """The current value."""
     labels: dict[str, str]
+    """The labels and their values."""
     is_counter: bool
     """Whether the metric is a counter. Otherwise, it is a gauge."""
 

@@ -64,6 +64,7 @@ class StoredPod(Stored):
     """
 
     uid: str
+    """Its uid."""
     ref: GroupRef
     """The group that the Pod names."""
     controller: OwnerRef | None
@@ -182,9 +183,11 @@ class StoredPodGroup(Versioned, Stored):
     """A cached KAI PodGroup that grove-admission has created."""
 
     uid: str
+    """Its uid."""
     group_keys: tuple[str, ...]
     """The keys (`GroupRef.key`) that the group of this PodGroup can have."""
     resource_version: str
+    """Its resource version, which does not count in comparisons."""
 
 
 def read_stored_pod_group(obj: Object) -> StoredPodGroup:

@@ -184,7 +184,9 @@ class _Report(Value):
     """The answer to one call of the command."""
 
     topology: Topology
+    """The topology, as Grove and KAI define it."""
     examined: Survey
+    """The survey of this topology."""
     inside: list[DomainReport]
     """The requested domains, or those of the broadest level."""
     room: RoomSearch | None

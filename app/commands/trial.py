@@ -45,6 +45,7 @@ class ReportedMessage(Value):
     kind: str
     """The last part of the webhook's path, such as `podcliqueset`."""
     message: str
+    """The message of the finding."""
 
 
 class Report(Struct):

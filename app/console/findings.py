@@ -71,6 +71,7 @@ class FindingRow(Value):
     detail: str
     """The problems that the audit found, or the id of a finding of the topology."""
     remedy: str
+    """The remedy of the problem."""
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     objects: tuple[str, ...] = ()

@@ -43,7 +43,9 @@ class Guard(Value):
     """
 
     app: ASGIApp
+    """The ASGI app that gets the allowed requests."""
     token: str
+    """The first part of the path of every allowed request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

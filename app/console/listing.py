@@ -43,7 +43,9 @@ class _KeptRow(Value):
     """A row of the list, with the facts from which it was made."""
 
     row: WorkloadRow
+    """The row."""
     parts: Parts
+    """The facts from which it was made."""
     state: int
     """The number of the cluster's state in which the workload was explained, or 0 if it was not."""
     order: float = inf

@@ -76,6 +76,7 @@ class Judge(Value):
     client: Client
     """Reads the objects of the cluster that verdicts need."""
     configuration: Configuration
+    """The configuration by which the documents are judged."""
     live: Live
     """The current facts, which tell whether there is room."""
 

@@ -32,11 +32,13 @@ class Api(Value):
     """A resource that we need."""
 
     resource: Resource
+    """The resource."""
     absent: Status
     """The status of the check if the resource is not served."""
     means: str
     """The consequence if it is missing."""
     remedy: str
+    """The remedy if it is missing, or "" if none is needed."""
 
 
 _GROVE = "Install Grove, unless this cluster does not need it."

@@ -35,9 +35,11 @@ class Need(Value):
     """A permission that the server needs."""
 
     group: str
+    """The API group of the resource, or "" for the core group."""
     resource: str
     """`plural` or `plural/subresource`."""
     verbs: tuple[str, ...]
+    """The verbs that the server needs."""
     purpose: str
     """What the server uses it for, as a noun phrase for messages."""
     namespace: str = ""

@@ -23,7 +23,9 @@ class Check(Value):
 
     status: Status
     message: str
+    """The result in words."""
     remedy: str = ""
+    """The remedy of a problem, or ""."""
 
 
 Checks = list[Check]

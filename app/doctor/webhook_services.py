@@ -18,11 +18,13 @@ class Fault(Value):
     """A problem with the Service of a webhook."""
 
     status: Status
+    """The status of the check."""
     cause: str
     """The problem in words, such as `Service a/b does not exist`."""
     fate: str
     """What happens to requests, or "" if the Service answers except during a restart."""
     remedy: str
+    """The remedy of the problem."""
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
         """Return the message for the webhooks `names` of a configuration that have this problem."""

@@ -71,6 +71,7 @@ class Maker(Value):
     """
 
     group: str
+    """The API group of the kind."""
     kind: str
     makes: Resource
     """The kind of the workloads."""

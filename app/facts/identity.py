@@ -29,6 +29,7 @@ class Ref(Value, order=True):
 
     @property
     def key(self) -> Key:
+        """The namespace and the name."""
         return self.namespace, self.name
 
 
@@ -41,6 +42,7 @@ class Named:
 
     @property
     def ref(self) -> Ref:
+        """The reference to the object."""
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
@@ -58,6 +60,7 @@ class Namespaced(Value, Named):
 
     @property
     def key(self) -> Key:
+        """The namespace and the name."""
         return self.namespace, self.name
 
 

@@ -6,16 +6,19 @@ from msgspec import Struct
 
 
 class Backoff(Struct):
-    """Pauses that double from `first` to `most` seconds.
+    """Pauses that double from `first` to `most`.
 
     Each is shortened by up to half at random, so that many clients do not retry at the same time.
-    `random` returns numbers in [0, 1).
     """
 
     random: Callable[[], float]
+    """A function that returns random numbers in [0, 1)."""
     first: float = 0.5
+    """The first pause in seconds."""
     most: float = 30.0
+    """The longest pause in seconds."""
     _failures: int = 0
+    """The number of pauses since the last success."""
 
     def next(self, at_least: float | None = None) -> float:
         """Return the next pause in seconds.

@@ -97,6 +97,7 @@ class Recorder(Struct):
     """
 
     client: Client
+    """The client that writes the Events."""
     identity: str
     """The name of this process."""
     now: Now = utc_now
@@ -219,6 +220,7 @@ class Notices(Struct):
     """
 
     events: Recorder
+    """The recorder of the Events."""
     _current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = field(default_factory=OrderedDict)
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:

@@ -71,6 +71,7 @@ class Elector(Struct):
     """A candidate that tries to become the leader."""
 
     client: Client
+    """The client that reads and writes the Lease."""
     namespace: str
     """The namespace of the Lease."""
     name: str
@@ -78,11 +79,13 @@ class Elector(Struct):
     identity: str
     """The name of this candidate, unique among all processes, such as a host name with a uuid."""
     timing: LeaseTiming
+    """The times of the election."""
     clock: Clock = time.monotonic
     """A monotonic clock, in seconds."""
     now: Now = utc_now
     """The wall clock in UTC, for the times in the Lease."""
     random: Callable[[], float] = system_random.random
+    """A function that returns random numbers in [0, 1)."""
     stop_process: Callable[[], None] = end_process
     """The function that is called if cancelled work is still running when the lease expires."""
     leading: bool = False

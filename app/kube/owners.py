@@ -46,12 +46,15 @@ class Owners(Struct):
     Owners are cached, because the Pods of a group have the same owners: at most `REMEMBERED`, and
     at most `REMEMBERED_BYTES`, because tenants decide on the size of their annotations. Callers say
     how old a cached owner may be, in seconds. The cache is by whole reference, because anybody can
-    write a reference with the uid of another owner. `clock` is monotonic, in seconds.
+    write a reference with the uid of another owner.
     """
 
     client: Objects
+    """The client that reads the owners."""
     find_kind: FindKind
+    """A function that returns the resource of an apiVersion and kind."""
     clock: Clock = time.monotonic
+    """A monotonic clock, in seconds."""
     _read: OrderedDict[tuple[str, OwnerRef], _Read] = field(default_factory=OrderedDict)
     _bytes: int = 0
     """The size of all cached owners as JSON."""
@@ -178,11 +181,13 @@ class Kinds(Struct):
     """A finder of resources by apiVersion and kind.
 
     The resource list of an apiVersion is read from the API server once, and again for a kind that
-    it does not have. `read` returns the JSON at a path.
+    it does not have.
     """
 
     read: Callable[[str], Awaitable[Object]]
+    """A function that returns the JSON at a path."""
     _lists: dict[str, dict[str, Resource]] = {}
+    """The resources by kind, for each apiVersion."""
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served.

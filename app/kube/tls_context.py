@@ -19,12 +19,16 @@ class ServerTrust(Struct):
     """The current TLS context of `credentials`, with the CA and the client certificate.
 
     Unusable files never replace a context. A new context is used for new connections only.
-    `look_seconds` is the time between two checks of the files. It is also the minimum time between
-    two renewals after failed handshakes, unless the files have changed.
     """
 
     credentials: Credentials
+    """The credentials, with the paths of their files."""
     look_seconds: float
+    """The time between two checks of the files.
+
+    It is also the minimum time between two renewals after failed handshakes, unless the files have
+    changed.
+    """
     _context: ssl.SSLContext | bool | None = None
     _is_stale: bool = False
     _content: list[bytes] = []

@@ -87,6 +87,7 @@ class Pace(Value):
     not_served_retry: float = 120.0
     """The time after which a resource that is not served is tried again."""
     random: Callable[[], float] = system_random.random
+    """A function that returns random numbers in [0, 1)."""
 
     def next_timeout(self, *, probing: bool) -> int:
         """Return the seconds after which the API server should end the next watch."""

@@ -136,6 +136,7 @@ class Server(Value):
     configuration: Configuration
     cluster: Cluster
     client: HttpClient | None
+    """The client of the cluster, or None without a cluster."""
     metrics: Metrics
     log: VerdictLog
     certificate: CertificateSource

@@ -78,8 +78,11 @@ class Reporter(Struct):
     """
 
     client: Client
+    """The client that reads workloads and writes their conditions."""
     events: Recorder
+    """The recorder of events."""
     pacing: Pacing
+    """The limits of the reports."""
     clock: Clock = time.monotonic
     """A monotonic clock, in seconds."""
     now: Now = utc_now

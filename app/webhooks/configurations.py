@@ -31,13 +31,12 @@ class ServiceTarget(Value):
 
 
 class UrlTarget(Value):
-    """The server at a URL (`https://host:port`).
-
-    `ca_bundle` is the PEM bundle that verifies its certificate.
-    """
+    """The server at a URL."""
 
     url: str
+    """The URL without a path (`https://host:port`)."""
     ca_bundle: bytes
+    """The PEM bundle that verifies the server's certificate."""
 
 
 Target = ServiceTarget | UrlTarget

@@ -100,8 +100,11 @@ class PodCliqueWebhook(Value):
     """The handler that injects the MNNVL claim into PodCliques."""
 
     facts: ClusterView
+    """The facts about the cluster."""
     resources: MnnvlResources
+    """The writer of ComputeDomains and claims."""
     configured_mode: ConfiguredMode
+    """The configured form of new claims."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         clique = read_carrier(request.object, request.namespace)
@@ -153,8 +156,11 @@ class PodMnnvlWebhook(Value):
     """The handler that injects the MNNVL claim into Pods outside of PodCliques."""
 
     facts: ClusterView
+    """The facts about the cluster."""
     resources: MnnvlResources
+    """The writer of ComputeDomains and claims."""
     units: UnitOwners
+    """The reader of the owners that Pods name."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         pod, injection = _injected(request, self.facts)
@@ -191,6 +197,7 @@ class PodMnnvlCheck(Value):
     """The final check of a Pod that requests MNNVL, after all mutating webhooks."""
 
     facts: ClusterView
+    """The facts about the cluster."""
 
     def __call__(self, request: Request) -> Verdict:
         _, injection = _injected(request, self.facts)

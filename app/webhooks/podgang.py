@@ -35,7 +35,9 @@ class PodGangWebhook(Value):
     """The handler that completes a PodGang: constraints, annotation and MNNVL resources."""
 
     facts: ClusterView
+    """The facts about the cluster."""
     owners: MnnvlOwners
+    """The writer of the owners of MNNVL resources."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         findings = self.facts.dialect().validate_podgang(request.object)
@@ -167,6 +169,7 @@ class PodGangDeletionWebhook(Value):
     """
 
     owners: MnnvlOwners
+    """The writer of the owners of MNNVL resources."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         if request.dry_run:

@@ -24,6 +24,7 @@ class PodGroupWebhook(Value):
     """
 
     facts: ClusterView
+    """The facts about the cluster."""
 
     def __call__(self, request: Request) -> Verdict:
         findings = validate_pod_group(request.object)

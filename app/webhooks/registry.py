@@ -76,6 +76,7 @@ class Webhook(Value, eq=False, kw_only=True):
     match_conditions: Mapping[str, str] = field(default_factory=dict)
     """CEL expressions by name. The API server sends a request only if all of them are true."""
     subresource: str = ""
+    """The subresource, or "" for the resource itself."""
     kind: str = ""
     """The kind of the objects, if it is not the kind of `resource`."""
     also: tuple[Resource, ...] = ()

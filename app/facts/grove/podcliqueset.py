@@ -201,6 +201,7 @@ class PodCliqueSet(Namespaced, Constrained):
     kind = "PodCliqueSet"
     uid: str = ""
     generation: int = 0
+    """Its `metadata.generation`."""
     deleting: bool = False
     """Whether its deletion was requested."""
     constraint: StoredConstraint = UNCONSTRAINED

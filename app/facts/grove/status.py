@@ -10,6 +10,7 @@ class StatusCondition(Value):
 
     type: str = ""
     status: str = ""
+    """Its status: True, False or Unknown."""
     reason: str = ""
     message: str = ""
     since: float | None = None

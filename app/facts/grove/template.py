@@ -48,6 +48,7 @@ class SetPart(Value):
     """A part of a PodCliqueSet: the set itself, a scaling group or a clique."""
 
     owner: Owner
+    """The kind and the name of the part."""
     path: FieldPath
     """The path of the object or template that has the constraint."""
     constraint: JsonMap | None
@@ -57,6 +58,7 @@ class SetPart(Value):
     all_annotations: JsonMap
     """All its annotations."""
     labels: JsonMap
+    """All its labels."""
 
     @property
     def metadata_path(self) -> FieldPath:
@@ -162,10 +164,13 @@ class Template(Value):
 
     name: str
     replicas: int
+    """The number of its replicas."""
     parts: tuple[SetPart, ...]
     """The set, then its groups and cliques in list order."""
     groups: tuple[GroupTemplate, ...]
+    """Its scaling groups, in list order."""
     cliques: tuple[CliqueTemplate, ...]
+    """Its cliques, in list order."""
     groups_of: GroupsOf
     """The scaling groups of each clique, by its name."""
     findings: tuple[FieldError, ...]

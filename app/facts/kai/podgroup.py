@@ -48,7 +48,9 @@ class Said(Value):
     """
 
     reason: str
+    """The reason for programs, one CamelCase word, or ""."""
     message: str
+    """The message for people, or ""."""
     queue: str = ""
     """The queue that it is about, or ""."""
     quota: Amounts = field(default_factory=dict)

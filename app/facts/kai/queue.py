@@ -55,15 +55,19 @@ class Queue(ClusterScoped):
     parent: str = ""
     """The name of its parent queue, or ""."""
     quota: int | None = None
-    """The quota of GPUs. This, the next three fields and `weight` are as in `Share`."""
+    """The GPUs that it gets before capacity is shared, or None for no bound."""
     limit: int | None = None
+    """The maximum amount of GPUs that it can use, or None for no limit."""
     allocated: int = 0
+    """The GPUs of its pods, from its status."""
     allocated_fixed: int = 0
+    """The GPUs of its pods that can't be preempted, from its status."""
     cpu: Share = NO_SHARE
     """Its share of the CPUs."""
     memory: Share = NO_SHARE
     """Its share of the memory."""
     weight: float = 1.0
+    """The weight by which GPUs beyond all quotas are divided."""
     priority: int = 100
     """Queues with a higher priority get capacity beyond the quotas first."""
     created: float | None = None

@@ -12,6 +12,7 @@ class KaiTopology(ClusterScoped):
     keys: tuple[str, ...] = ()
     """The node labels of its levels, broadest first."""
     owners: tuple[OwnerRef, ...] = ()
+    """Its owner references."""
     aliases: tuple[tuple[str, str], ...] = ()
     """The second names of levels, with their node labels."""
     deleting: bool = False

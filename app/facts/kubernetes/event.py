@@ -12,7 +12,9 @@ class Event(Value):
     uid: str
     """The uid of the object that the event is about."""
     reason: str
+    """The reason for programs, one CamelCase word."""
     message: str
+    """The message for people."""
     time: float | None = None
     """When it was last seen."""
     source: str = ""

@@ -33,7 +33,9 @@ class KueueCondition(Value):
     holds: bool
     """Is its status True?"""
     reason: str
+    """The reason for programs, one CamelCase word."""
     message: str
+    """The message for people."""
     time: float | None = None
     """When its status last changed, or None if that is not known."""
 
@@ -45,6 +47,7 @@ class KueueCheck(Value):
     state: str = "Pending"
     """The state: Pending, Ready, Retry or Rejected."""
     message: str = ""
+    """The message of the controller that runs the check, or ""."""
     time: float | None = None
     """Since when it is in this state."""
     retries: int = 0

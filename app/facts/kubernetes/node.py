@@ -110,6 +110,7 @@ class Node(ClusterScoped):
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
+    """Its labels."""
     allocatable: Amounts = field(default_factory=dict)
     """The allocatable amounts of resources by name, in thousandths."""
     taints: tuple[Taint, ...] = ()

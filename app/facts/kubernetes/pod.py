@@ -84,6 +84,7 @@ class Shape(Value):
     affinity: tuple[Term, ...] = ()
     """The terms of its required node affinity."""
     tolerations: tuple[Toleration, ...] = ()
+    """Its tolerations."""
     part: GpuPart | None = None
     """The GPU fractions that it requests, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
@@ -104,6 +105,7 @@ class PodClaim(Value):
     """An entry of `spec.resourceClaims` of a pod."""
 
     name: str
+    """The name of the entry."""
     claim: str
     """The name of the ResourceClaim, or "" while it has not been created from `template` yet."""
     template: str = ""
@@ -197,9 +199,11 @@ class Stalled(Value):
     """A container that is waiting because of a problem, or a running init container."""
 
     name: str
+    """The name of the container."""
     reason: str
     """Why it is waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
+    """The message of the kubelet, or ""."""
     init: bool = False
     """Is it an init container?"""
     restarts: int = 0
@@ -256,6 +260,7 @@ class Pod(Namespaced):
     deleting: float | None = None
     """When it should end or should have ended: the time of its deletion plus its grace period."""
     finalizers: tuple[str, ...] = ()
+    """Its finalizers."""
     created: float | None = None
     """When it was created."""
     volumes: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ class Volume(ClusterScoped):
     storage_class: str = ""
     """The name of its StorageClass, or ""."""
     phase: str = "Pending"
+    """Its phase, such as Available or Bound."""
 
 
 class StorageClass(ClusterScoped):

@@ -25,6 +25,7 @@ class PriorityClass(ClusterScoped):
 
     kind = "PriorityClass"
     value: int = 0
+    """The priority of its pods."""
     is_default: bool = False
     """Is it the global default of the cluster?"""
 

@@ -22,7 +22,9 @@ class WorkloadStatus(Value):
     ended: str = ""
     """The type of the condition with which it has ended, or "" if it has not ended."""
     reason: str = ""
+    """The reason that its status gives for the end, or ""."""
     message: str = ""
+    """The message that its status gives about the end, or ""."""
     time: float | None = None
     """When it ended, or None if it has not ended or the time is not known."""
     suspended: str = ""

@@ -27,6 +27,7 @@ class DomainNode(Value):
     """A node in the status of a ComputeDomain, or in a ComputeDomainClique."""
 
     name: str
+    """The name of the node."""
     ready: bool
     """Whether the daemon on the node is ready."""
 
@@ -140,6 +141,7 @@ class MnnvlResource(Value):
     PodGang, which Grove may have replaced since.
     """
     owners: tuple[OwnerRef, ...]
+    """Its owner references."""
     created: str = ""
     """The time of its creation (RFC 3339)."""
     awaited: tuple[str, ...] = ()
@@ -147,6 +149,7 @@ class MnnvlResource(Value):
 
     @property
     def key(self) -> Key:
+        """The namespace and the name."""
         return self.namespace, self.name
 
     @property

@@ -40,7 +40,9 @@ class OwnershipProblem(Value):
     """A problem with the owner of an MNNVL resource, and its remedy."""
 
     message: str
+    """The problem in words."""
     remedy: str
+    """The remedy of the problem."""
     settling: bool = False
     """Whether it may resolve within moments, so that it is reported only if it lasts."""
 
@@ -150,7 +152,9 @@ class LevelsVerdict(Value):
     refusal: str | None = None
     """Why a deletion is not allowed, or None if it is."""
     findings: Sequence[FieldError] = field(default_factory=list)
+    """The reasons to reject the write."""
     warnings: Sequence[str] = field(default_factory=list)
+    """The warnings for the user."""
 
 
 class SetVerdict(Value):
@@ -162,6 +166,7 @@ class SetVerdict(Value):
     findings: Sequence[FieldError] = ()
     """The reasons to reject the set."""
     warnings: Sequence[str] = ()
+    """The warnings for the user."""
     levels: Sequence[Level] = ()
     """The levels of the topology that the constraints refer to, broadest first."""
     required: Mapping[Owner, str] = field(default_factory=dict)

@@ -78,6 +78,7 @@ class Injection(Value):
     findings: Findings = field(default_factory=list)
     """The reasons to reject the object."""
     warnings: list[str] = field(default_factory=list)
+    """The warnings for the user."""
     new_mode: ClaimMode = "shared"
     """The form that a new claim would have."""
 

@@ -21,11 +21,13 @@ class HeldChannel(Value):
     """A claim that holds the channel of a node and does not need it."""
 
     claim: Ref
+    """The claim."""
     node: str
     """The node whose channel it is, or "" if that is not known."""
     reason: str
     """Why the claim does not need the channel."""
     remedy: str
+    """The remedy of the problem."""
 
     @property
     def text(self) -> str:

@@ -107,7 +107,9 @@ class Remark(Value):
     """The reason and note of an event about a PodGroup, or about Pods that do not have one yet."""
 
     reason: str
+    """The reason for programs, one CamelCase word."""
     note: str
+    """The note for people."""
 
 
 def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:

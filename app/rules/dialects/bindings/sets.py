@@ -156,11 +156,13 @@ class Problems(Value):
     """The problems of the constraints of a set, in the order of the constraints."""
 
     findings: Findings
+    """The reasons to reject the set."""
     missing: Sequence[str]
     """The names of bindings that were not found. `findings` has a finding about each."""
     unplaceable: Findings
     """Findings about constraints that Grove allows but KAI never satisfies."""
     warnings: list[str]
+    """The warnings for the user."""
 
 
 _STORED = "stored topology constraint, still allowed"
