@@ -28,7 +28,7 @@ class WorkloadStatus(Value):
     time: float | None = None
     """When it ended, or None if it has not ended or the time is not known."""
     suspended: str = ""
-    """The field that suspends it, such as `spec.suspend`; "" if none does."""
+    """The field that suspends it, such as `spec.suspend`, or "" if none does."""
     queued: bool = False
     """Does it have a label of Kueue, such as the name of its queue?"""
     controller: Ref | None = None
