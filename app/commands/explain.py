@@ -284,7 +284,8 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 def _refs(index: Index, kind: str) -> list[Ref]:
     """Return the objects of a kind in a snapshot.
 
-    Of a kind that snapshots do not contain, return the objects that pods or events name.
+    For a kind that snapshots do not contain, return the workloads that pods, warnings or Kueue's
+    Workloads name.
     """
     facts = index.facts
     row = BY_RESOURCE.get(OF_KIND[kind])

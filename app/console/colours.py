@@ -13,7 +13,7 @@ FREE = "free"
 CLOSED = "shut"
 """CSS classes: GPUs of other queues or of no queue, free GPUs, and unused GPUs of closed nodes."""
 WIDTH = 100
-"""The width of a bar, in its own units."""
+"""The width of a bar, in the units of its viewBox."""
 
 Bar = tuple[tuple[str, int, int], ...]
 """The parts of a bar: the CSS class, the start and the width of each."""

@@ -101,7 +101,7 @@ class Result:
     passed: list[tuple[str, Check]] = field(default_factory=list)
     """The doctor's checks without a problem, each with its subject."""
     not_seen: list[str] = field(default_factory=list)
-    """What could not be examined, each with the reason."""
+    """The kinds and stages that could not be examined, each with the reason."""
 
 
 class Examination:

@@ -25,7 +25,7 @@ from app.stores.related_lists import ASKED
 PATH = "queues"
 MOST_ROWS = 300
 _BAR = 400
-"""The width of a bar, in its own units."""
+"""The width of a bar, in the units of its viewBox."""
 
 
 def page(listing: WaitingList) -> ConsolePage:

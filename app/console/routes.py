@@ -1,6 +1,6 @@
 """Answer the requests of the browser.
 
-The paths are pages, the text and JSON of an explanation, events and static files.
+They are for pages, explanations as text and JSON, a stream of events, static files and forms.
 """
 
 import hashlib

@@ -60,7 +60,9 @@ def status_patch(stored: Object, status: Object) -> Object:
 
 
 def condition_patch(stored: Object, kind: str, desired: Condition | None, now: str) -> Object:
-    """Return a merge patch that writes the condition `desired`, or removes `kind` if it is None.
+    """Return a merge patch that writes the condition `desired`, the one of type `kind`.
+
+    Without `desired`, the patch removes that condition.
 
     See `status_patch` and `with_condition`.
     """

@@ -1,4 +1,4 @@
-"""Describe resources of the Kubernetes API, and list the built-in ones that this program uses."""
+"""Describe resources of the Kubernetes API, and define common ones (`facts/kinds` has more)."""
 
 import re
 

@@ -1,9 +1,9 @@
 """Serve the FastAPI application on the tools port, for people and monitoring.
 
-This port shares the event loop with the port for API servers, and must not delay that port. So few
-connections are open at a time, each for one request, and costly requests are answered one at a
-time. uvicorn has no limit on the number of connections and of unfinished handshakes. So connections
-are accepted here, and only uvicorn's protocol is used on them.
+This port shares the event loop with the port for API servers, and must not delay that port. That
+is why only a few connections are open at a time, each for one request, and costly requests are
+answered one at a time. uvicorn limits neither connections nor unfinished handshakes, so this module
+accepts the connections, and uses only uvicorn's protocol on them.
 """
 
 import asyncio

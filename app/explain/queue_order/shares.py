@@ -36,7 +36,7 @@ class GpuMemory(Value):
     least: int | None = None
     """The minimum, by which KAI converts requests for GPU memory in the order of queues."""
     most: int | None = None
-    """The maximum, by which KAI converts requests for GPU memory at limits."""
+    """The maximum, by which KAI divides requests for GPU memory at limits and quotas."""
 
 
 UNKNOWN_MEMORY = GpuMemory()

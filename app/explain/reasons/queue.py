@@ -590,6 +590,6 @@ def preemption_delay(gang: Gang) -> Reasons:
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
-    """Return a reason in KAI's own words, for messages without numbers."""
+    """Return a reason that quotes KAI's message, or KAI's reason if there is no message."""
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

@@ -56,7 +56,7 @@ def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, W
     if not claim and any(name in pod.ephemeral for pod in pods):
         see = f"kubectl describe pod -n {pods[0].namespace} {shlex.quote(pods[0].name)}"
         return (
-            "does not exist yet, and Kubernetes creates it for the pod",
+            "does not exist yet, although Kubernetes should create it for the pod",
             f"Read the events of the pod, which say why that fails: {see}",
             "you",
         )

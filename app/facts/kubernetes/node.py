@@ -153,7 +153,10 @@ def read_node(obj: JsonMap) -> Node:
 
 
 def _lost_at(conditions: Any) -> float | None:
-    """Return since when the condition Ready is not True, or None if it is True or missing."""
+    """Return when the condition Ready last changed its status, if it is not True.
+
+    Return None if it is True or missing.
+    """
     for item in maps_of(conditions):
         if item.get("type") == "Ready" and item.get("status") != "True":
             return seconds_since_1970(item.get("lastTransitionTime"))

@@ -539,7 +539,10 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why the kubelet rejected or evicted a pod, or "" if it did not."""
+    """Return why a pod has failed as a whole, in the kubelet's words.
+
+    Return "" if it has not failed, or if only its containers have.
+    """
     if status.get("phase") != "Failed":
         return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))

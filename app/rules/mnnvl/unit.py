@@ -107,8 +107,8 @@ class NvlinkUnit(Value):
     def is_at(self, place: Place, owners: Iterable[OwnerRef] = ()) -> bool:
         """Return whether a resource at `place` belongs to this unit.
 
-        Units of two workloads can have the same name. So for Pods, if the resource has `owners`,
-        one of them must have the name of this unit's owner.
+        Units of two workloads can have the same name. So if the members of this unit are Pods, and
+        the resource has `owners`, one of them must have the name of this unit's owner.
         """
         own = self._place
         other = (*place.of_replica, place.unit)

@@ -107,7 +107,7 @@ def _needed(cliques: Sequence[CountedClique]) -> int:
 def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
     """Yield a warning if pods under the constraint of `owner` request different numbers of GPUs.
 
-    KAI counts each of them like the largest one.
+    There is no warning if some of them request none. KAI counts each of them like the largest one.
     """
     counted = _counted_by_kai(cliques)
     if counted is None:

@@ -87,7 +87,7 @@ def _unknown(name: str) -> KaiTopology | None:
 
 
 class Sources(Value):
-    """The sources of the fields of a PodGroup, in addition to its group."""
+    """The facts from which the fields of a PodGroup are computed, next to its `DefinedGroup`."""
 
     owner: MetadataLayer
     """The metadata of the top owner."""

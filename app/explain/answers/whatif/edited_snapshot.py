@@ -86,7 +86,10 @@ def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
 
 
 def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
-    """Return the claim without these consumers. If it loses its last one, it is not allocated."""
+    """Return the claim without the consumers in `pods`.
+
+    If that removes its last consumer, the claim is no longer allocated.
+    """
     staying = tuple(
         consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
     )

@@ -95,7 +95,10 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding (or a warning, if `may_stay`) if Grove cannot create the KAI Topology."""
+    """Add a finding if an existing KAI Topology keeps Grove from creating the one of this binding.
+
+    With `may_stay`, add a warning instead.
+    """
     metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
