@@ -59,7 +59,8 @@ Observer = Callable[[str, str, Request | None, Verdict, float], None]
 """A function that is called once for every verdict.
 
 The arguments are the path, the uid (or ""), the request (None if it could not be read), the
-verdict, and the seconds from the complete request to its answer.
+verdict, and the seconds from the start of judging to the encoded answer. The time in the queue of
+reviews does not count.
 """
 
 Trace = Callable[[str, str, Request, Verdict, float], None]

@@ -1,4 +1,4 @@
-"""Pass facts about the request that is being judged on to our calls to the API server.
+"""Hold facts about the current request, which our calls to the API server need.
 
 The trace context is defined in https://www.w3.org/TR/trace-context/.
 """

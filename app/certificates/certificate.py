@@ -431,7 +431,7 @@ def _subject(common_name: str) -> x509.Name:
 def _fitting(names: Sequence[str]) -> str:
     """Return the first name with at most 64 characters, the limit for a common name.
 
-    If there is none, return another text, because clients read only the alternative names.
+    If there is none, return a fixed text: clients check only the subject alternative names.
     """
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 

@@ -446,8 +446,9 @@ COMMAND = Command(
         "Say whether a workload is placed as requested, why it is pending, and how to fix it:"
         " every reason that applies, and a tree from the workload to its pods. Without a name,"
         " list pending workloads in KAI's order, each with its first reason and who can act."
-        " Nothing is written. Exit code: 0 nothing is pending and nothing is wrong, 1 reasons, 2"
-        " not found, not everything was readable, or the remaining reasons were not checked."
+        " Nothing is written. Exit code: 0 nothing is pending and nothing is wrong, 1"
+        " something is pending or wrong (with a name, also if there is only a note), 2 not found,"
+        " not everything was readable, or the remaining reasons were not checked."
     ),
     add_options=add_options,
     run=run,

@@ -12,7 +12,7 @@ _SHOWN = 10
 
 
 async def check_sizes(client: Client) -> Checks:
-    """Check whether the leader has reported objects that are too large, in events.
+    """Check for events in which the leader reports objects that are too large for its caches.
 
     It reports them every half hour, and API servers keep events for an hour. Raise ClusterError if
     a request fails.

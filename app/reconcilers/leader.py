@@ -209,7 +209,7 @@ class Leader(Part):
             name = loop.reconciler.name
             text = "Keys that are queued or being reconciled."
             yield gauge("reconcile_queue_depth", text, loop.depth, reconciler=name)
-            text = "Keys whose last step failed."
+            text = "Keys whose last reconciliation failed, without conflicts."
             yield gauge("reconcile_failing", text, loop.failing, reconciler=name)
 
         text = "Writes held back because another writer keeps undoing them."

@@ -294,12 +294,12 @@ def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, 
 
 
 class ConstraintChange(Value, rename=AS_JSON):
-    """The change of one constraint of a PodCliqueSet."""
+    """The effect of other levels on one constraint of a PodCliqueSet."""
 
     ref: Ref
     field: str
     text: str
-    """The change, in words."""
+    """The effect, in words."""
     severe: bool
     """Is the constraint lost, or will it be rejected?"""
 

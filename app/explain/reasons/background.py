@@ -65,9 +65,9 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether each pod of a gang would fit on the node by itself, next to background pods.
+    """Return whether the node `name` has room for each pod of a gang, without evictions.
 
-    `name` is the name of a node with background pods.
+    It has background pods. Each pod is tried alone.
     """
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])

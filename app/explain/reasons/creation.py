@@ -92,7 +92,8 @@ def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
         " grove-admission rejects its PodCliques, so Grove cannot create anything for it"
     )
     remedy = (
-        f"Install NVIDIA's DRA driver, or remove the annotation {MNNVL_ENABLED} from the"
+        "Ask the platform team to install NVIDIA's DRA driver, or remove the annotation"
+        f" {MNNVL_ENABLED} from the"
         f" PodCliqueSet{_said(gang, pcs.errors)}"
     )
     evidence = Evidence(pcs.ref, f"metadata.annotations[{MNNVL_ENABLED}]", "true")

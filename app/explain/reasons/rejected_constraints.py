@@ -142,10 +142,10 @@ def sizes_differ(gang: Gang) -> Reasons:
         return
 
     short = obstacle.lacking
-    where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
+    where = f"in one {level_of(gang, short)}" if short.key else "at the preferred level"
     text = (
-        f"The pods of {_called(obstacle, short)} differ in size, and KAI needs room {where} for"
-        f" {_as_kai_counts(short)}"
+        f"The pods of {_called(obstacle, short)} differ in size. KAI counts each like the largest,"
+        f" so it needs room {where} for {_as_kai_counts(short)}"
     )
     remedy = _sizes_remedy(obstacle, short)
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred)
@@ -153,12 +153,13 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 
 def _as_kai_counts(short: Demand) -> str:
-    """Return the room that KAI needs, such as `3 x 8 GPUs for pods that request 10 in total`."""
+    """Return the room that KAI needs: `3 x 8 GPUs, although the pods request 10 in total`."""
     largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
     asked = short.asks("/gpu")
     if asked < largest * short.count:
         return (
-            f"{short.count} x {plain(largest)} GPUs for pods that request {plain(asked)} in total"
+            f"{short.count} x {plain(largest)} GPUs, although the pods request {plain(asked)} in"
+            " total"
         )
     return f"{short.count} times the request of its largest pod"
 

@@ -228,7 +228,7 @@ def _has_room(gang: Gang) -> bool:
 
 
 def _is_matched(gang: Gang) -> bool:
-    """Return whether some node matches the selectors of each pending pod."""
+    """Return whether each pending pod has a node that matches its selectors."""
     shapes = {pod.shape for pod in gang.waiting}
     return all(any(is_selected(shape, node) for node in gang.index.nodes) for shape in shapes)
 

@@ -163,7 +163,7 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
 
 
 class DeviceClass(ClusterScoped):
-    """A DeviceClass, which claims name to request devices."""
+    """A DeviceClass. A claim requests devices of a class by the name of the class."""
 
     gpus: str = ""
     """The driver whose GPUs it selects, or "" if it selects other devices or parts of GPUs."""

@@ -92,7 +92,7 @@ class _Status(TypedDict, total=False):
 
 
 class NodeForm(TypedDict, total=False):
-    """The fields of a Node that are decoded, for both readers."""
+    """The fields of a Node that are decoded, for verdicts and for `explain`."""
 
     apiVersion: Any
     kind: Any

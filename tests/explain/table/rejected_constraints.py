@@ -97,7 +97,7 @@ REFUSED = (
                 *fill("rack-a1", but=("gpu-00", "gpu-01")),
             )
         },
-        "The pods of llm-0-pool-0 differ in size, and KAI needs room in one rack for 3 x 8 GPUs for pods that request 10 in total",
+        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so it needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
         "you",
         {
             "pods": (

@@ -82,8 +82,9 @@ _LACKS_ROOM = {
 }
 """The reasons that say why a gang has no place now, each with a rank.
 
-For a gang that had no place before, another of these reasons with the same or a lower rank is not
-worse: after a rack is drained, the reason names the drained nodes.
+A gang that had no place before is not worse off if another of these reasons, with the same or a
+lower rank, replaces its reason. After a rack is drained, for example, NodesUnfit can replace
+NoDomainFits.
 """
 
 

@@ -89,8 +89,9 @@ def _pack(
 ) -> dict[str, str]:
     """Return the packConstraint of `members`, whose set, scaling group or clique requires `domain`.
 
-    `domain` is "" if it requires none. The strictest level is preferred if a level is required, or
-    if KAI then looks for no more room than the pods need. Otherwise KAI might never place them.
+    `domain` is "" if it requires none. The strictest level is also preferred if one is required, or
+    if KAI counts no more room than the pods need. In other cases, no level is preferred, because
+    with a preference KAI might never place the pods.
     """
     required = topology.key_of(domain) if domain else None
     pack = {"required": required} if required else {}
