@@ -21,7 +21,6 @@ from app.explain.queue_order.shares import (
     UNITS,
     Account,
     Quantities,
-    added,
     quantities_of,
     quantities_of_pod,
 )
@@ -107,9 +106,8 @@ def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[
     less = quantities_of((pod.shape, 1) for pod in evicted)
     asked = _asked(gang)
     for account in _accounts(gang, name):
-        used = added(account.allocated, less, -1)
         for at in account.over_limit(asked, less):
-            yield _excess(account, "limit", at, used, asked)
+            yield _excess(account, "limit", at, account.allocated, asked)
 
 
 def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
@@ -151,7 +149,7 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
         queue=account.queue,
         resource=resource,
         bound=getattr(share, bound) or 0,
-        used=max(0, round(used[at] * unit)),
+        used=round(used[at] * unit),
         asked=round(asked[at] * unit),
         is_unset=bound in share.unset,
     )
