@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.explain.placing import fitness
-from app.explain.placing.fitness import matches_any, unfit_because
+from app.explain.placing.fitness import BY_KAI, matches_any, unfit_because
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
+from app.facts.labels import KAI_CORDONS, MIG_ENABLED, MIG_STRATEGY
 from tests.effort import tries
 
 NODE = Node("n1", {"gpu": "h100", "generation": "9", "serial": "1_000"}, {"pods": 110_000})
@@ -91,6 +93,70 @@ def test_a_term_of_a_selector(term: Term, holds: bool) -> None:
     ],
 )
 def test_why_a_node_takes_no_pods(node: Node, shape: Shape, why: str) -> None:
+    assert unfit_because(shape, node) == why
+
+
+MIG = "nvidia.com/mig-1g.10gb"
+WHOLE = Shape((("nvidia.com/gpu", 1000),))
+DEVICE = Shape(((MIG, 1000),))
+PART = Shape((("nvidia.com/gpu", 500),), part=GpuPart(0.5))
+OF_MEMORY = Shape(part=GpuPart(0.0, 4096))
+MIXED = replace(NODE, labels={MIG_STRATEGY: "mixed", MIG_ENABLED: "true"})
+SINGLE = replace(NODE, labels={MIG_STRATEGY: "single"}, allocatable={MIG: 7000})
+FOR_MIG = "only for MIG devices (MIG strategy mixed)"
+FOR_WHOLE = "only for whole GPUs (MIG strategy single)"
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "why"),
+    [
+        (MIXED, WHOLE, FOR_MIG),
+        (MIXED, PART, FOR_MIG),
+        (MIXED, DEVICE, ""),
+        (MIXED, Shape(), ""),
+        (replace(MIXED, labels={**MIXED.labels, MIG_ENABLED: "false"}), WHOLE, ""),
+        (replace(MIXED, labels={MIG_STRATEGY: "mixed"}), WHOLE, ""),
+        (replace(MIXED, labels={MIG_STRATEGY: "mixed"}, allocatable={MIG: 0}), WHOLE, ""),
+        (replace(MIXED, labels={MIG_STRATEGY: "mixed"}, allocatable={MIG: 1000}), WHOLE, FOR_MIG),
+        (SINGLE, DEVICE, FOR_WHOLE),
+        (SINGLE, PART, FOR_WHOLE),
+        (SINGLE, WHOLE, ""),
+        (replace(SINGLE, labels={**SINGLE.labels, MIG_ENABLED: "false"}), DEVICE, ""),
+        (
+            replace(NODE, allocatable={"gpu.nvidia.com/gpu": 8000}),
+            PART,
+            "whose GPUs DRA allocates, which pods can't share",
+        ),
+        (replace(NODE, allocatable={"gpu.nvidia.com/gpu": 8000}), WHOLE, ""),
+        (NODE, OF_MEMORY, f"without the label {MEMORY_LABEL}"),
+        (replace(NODE, labels={MEMORY_LABEL: "81920"}), OF_MEMORY, ""),
+        (NODE, PART, ""),
+        (replace(NODE, pressure="DiskPressure"), Shape(), "with DiskPressure"),
+        (replace(NODE, unschedulable=True, labels={KAI_CORDONS[1]: ""}), Shape(), BY_KAI),
+        (
+            replace(NODE, unschedulable=True),
+            Shape(tolerations=(Toleration(CORDON, "Exists", "", "NoSchedule"),)),
+            "",
+        ),
+        (NODE, Shape(volumes=(((Requirement("gpu", "Exists"),),),)), ""),
+        (
+            NODE,
+            Shape(volumes=(((Requirement("gpu", "Exists"),),), ((Requirement("x", "Exists"),),))),
+            "not selected by the pods",
+        ),
+        (
+            NODE,
+            Shape(
+                selector=(Requirement("gpu", "Exists"),), affinity=((Requirement("x", "Exists"),),)
+            ),
+            "not selected by the pods",
+        ),
+    ],
+)
+def test_why_the_gpus_or_the_state_of_a_node_keep_pods_away(
+    node: Node, shape: Shape, why: str
+) -> None:
     assert unfit_because(shape, node) == why
 
 

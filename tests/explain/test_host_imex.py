@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from app.explain.answers.branch import Branch
 from app.explain.state.snapshot import Snapshot
 from app.facts.kubernetes.claim import DeviceClass
-from tests.explain.fleet import CLASSES, NOW, answer, facts
+from tests.explain.fleet import CLASSES, NOW, facts
+from tests.explain.table.recorded import Asking
 from tests.explain.table.row import domain
 
 KUBELET = "Read the kubelet's messages in the events of the pod"
@@ -61,9 +62,9 @@ def domain_of(tree: Branch) -> tuple[str, str]:
     ],
 )
 def test_what_helps_is_where_imex_runs(
-    snapshot: Snapshot, reason: str, remedy: str, shown: tuple[str, str]
+    snapshot: Snapshot, reason: str, remedy: str, shown: tuple[str, str], answered: Asking
 ) -> None:
-    said = answer(snapshot)
+    said = answered(snapshot)
     assert [each.remedy for each in said.reasons if each.id == reason] == [remedy]
     assert {"NotStarted", "DomainNotReady"} & {each.id for each in said.reasons} == {reason}
     assert domain_of(said.tree) == shown

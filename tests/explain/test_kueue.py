@@ -16,6 +16,7 @@ from app.facts.kubernetes.kueue import (
 )
 from app.facts.labels import KAI_SCHEDULER
 from tests.explain.fleet import NAMESPACE, NOW, WORKERS, answer, facts, gang, nodes, placed
+from tests.explain.table.recorded import Asking
 from tests.explain.table.words import ADMITTED, LATE, NOT_READY, RESERVED, kueue, opened
 from tests.said import Said
 
@@ -161,13 +162,14 @@ def test_a_queue_that_cannot_be_read_has_no_cluster_queue_of_a_guessed_name() ->
     ],
 )
 def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
-    reason: str, words: str, command: str
+    reason: str, words: str, command: str, said: Said
 ) -> None:
     inactive = KueueCondition("Active", False, reason, "Can't admit new workloads")
     found = inactive_help(ClusterQueue("team-a", inactive=inactive))
     assert found.who == "platform"
     assert words in found.remedy
     assert command in found.commands[0]
+    said([found.remedy], found.commands)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
         ("EvictedOnManagerCluster", True, "Wait until Kueue admits it again."),
     ],
 )
-def test_what_was_put_back_only_waits(reason: str, requeued: bool, remedy: str) -> None:
+def test_what_was_put_back_only_waits(reason: str, requeued: bool, remedy: str, said: Said) -> None:
     conditions = (
         KueueCondition("Evicted", True, reason, "evicted"),
         KueueCondition("Requeued", requeued, "Restarted", ""),
@@ -189,9 +191,10 @@ def test_what_was_put_back_only_waits(reason: str, requeued: bool, remedy: str) 
     told = state_of(Index(facts()), replace(WORKLOAD, conditions=conditions))
     assert told is not None
     assert told[1].remedy.startswith(remedy)
+    said([told[0], told[1].remedy], told[1].commands)
 
 
-def test_the_workload_that_took_the_quota_is_named() -> None:
+def test_the_workload_that_took_the_quota_is_named(said: Said) -> None:
     message = "Preempted to accommodate a workload (UID: uid-w, JobUID: UNKNOWN) due to reclamation"
     workload = replace(
         WORKLOAD,
@@ -206,6 +209,7 @@ def test_the_workload_that_took_the_quota_is_named() -> None:
     assert told[0].startswith(
         "Kueue evicted it (Preempted, InCohortReclamation, by Workload owner): Preempted to"
     )
+    said([told[0], told[1].remedy], told[1].commands)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,9 @@ def test_the_workload_that_took_the_quota_is_named() -> None:
         ("DeactivatedDueToMaximumExecutionTimeExceeded", "kueue.x-k8s.io/max-exec-time-seconds"),
     ],
 )
-def test_what_is_deactivated_is_activated_after_its_cause_is_gone(reason: str, remedy: str) -> None:
+def test_what_is_deactivated_is_activated_after_its_cause_is_gone(
+    reason: str, remedy: str, said: Said
+) -> None:
     evicted = KueueCondition("Evicted", True, reason, "The workload is deactivated", NOW - 60)
     workload = replace(WORKLOAD, active=False, conditions=(evicted,))
     told = state_of(Index(facts()), workload)
@@ -228,6 +234,7 @@ def test_what_is_deactivated_is_activated_after_its_cause_is_gone(reason: str, r
     )
     assert remedy in helps.remedy
     assert helps.commands[0].endswith("""-p '{"spec":{"active":true}}'""")
+    said([words, helps.remedy], helps.commands)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +244,12 @@ def test_what_is_deactivated_is_activated_after_its_cause_is_gone(reason: str, r
         ((), ""),
     ],
 )
-def test_what_a_flavor_makes_pods_select_is_said(flavors: tuple[str, ...], words: str) -> None:
+def test_what_a_flavor_makes_pods_select_is_said(
+    flavors: tuple[str, ...], words: str, answered: Asking
+) -> None:
     state = opened(RESERVED, LATE, NOT_READY, flavors=flavors)
     remedies = [
-        each.remedy for each in answer(facts(**state)).reasons if each.id == "KueueMayEvict"
+        each.remedy for each in answered(facts(**state)).reasons if each.id == "KueueMayEvict"
     ]
     assert [remedy.partition("first.")[2].partition(" If its")[0] for remedy in remedies] == [words]
 
@@ -252,11 +261,13 @@ def test_what_a_flavor_makes_pods_select_is_said(flavors: tuple[str, ...], words
         pytest.param("Ready", {"KueueHolds", "NeverFits"}, id="no check is left"),
     ],
 )
-def test_nodes_that_a_check_may_bring_are_not_missed(state: str, ids: set[str]) -> None:
+def test_nodes_that_a_check_may_bring_are_not_missed(
+    state: str, ids: set[str], answered: Asking
+) -> None:
     conditions = (RESERVED, replace(ADMITTED, holds=False))
     waits = kueue(*conditions, checks=(KueueCheck("prov", state),))
     empty = tuple(replace(node, allocatable={"cpu": 64000, "pods": 110_000}) for node in nodes())
-    reasons = answer(facts(**waits, nodes=empty)).reasons
+    reasons = answered(facts(**waits, nodes=empty)).reasons
     assert {each.id for each in reasons if each.id in ("KueueHolds", "NeverFits")} == ids
 
 

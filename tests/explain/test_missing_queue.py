@@ -10,7 +10,8 @@ from app.base.spelling import MOST_COMPARED
 from app.explain.reasons import missing_queue
 from app.explain.state.index import Index
 from app.facts.kai.queue import Queue
-from tests.explain.fleet import answer, facts, pod_group
+from tests.explain.fleet import facts, pod_group
+from tests.explain.table.recorded import Asking
 
 TWO = (Queue("root"), Queue("team-llm", "root"), Queue("research", "root"))
 ONE = TWO[:2]
@@ -26,9 +27,9 @@ ONE = TWO[:2]
     ],
 )
 def test_the_command_names_the_queue_if_there_is_no_choice(
-    queues: tuple[Queue, ...], named: str, told: str
+    queues: tuple[Queue, ...], named: str, told: str, answered: Asking
 ) -> None:
-    reasons = answer(facts(queues=queues, pod_groups=(pod_group(queue=named),))).reasons
+    reasons = answered(facts(queues=queues, pod_groups=(pod_group(queue=named),))).reasons
     (reason,) = [each for each in reasons if each.id == "QueueMissing"]
     (command,) = reason.commands
     assert command.startswith("kubectl patch ")

@@ -36,7 +36,7 @@ from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.pod_starts import STARTING
 from tests.explain.table.queue_order import LINE
 from tests.explain.table.queues import QUEUES
-from tests.explain.table.recorded import in_full, read
+from tests.explain.table.recorded import Asking, in_full, read
 from tests.explain.table.rejected_constraints import REFUSED
 from tests.explain.table.row import Changes, Row, changed, event
 from tests.explain.table.scaling import SCALING
@@ -102,20 +102,20 @@ def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
     assert row.id not in {reason.id for reason in reasons}
 
 
-def test_the_reason_of_a_workload_without_pods() -> None:
+def test_the_reason_of_a_workload_without_pods(answered: Asking) -> None:
     row, train = OF_WORKLOAD, Ref("Workload", NAMESPACE, "train")
-    [reason] = answer(facts(**row.hit), train).reasons
+    [reason] = answered(facts(**row.hit), train).reasons
     assert (reason.id, reason.text, reason.who) == (row.id, row.text, row.who)
     assert reason.remedy == (
         "Find out why the owner of the Workload creates no pods: check its status, and the"
         " namespace's ResourceQuota"
     )
-    assert row.id not in {reason.id for reason in answer(facts(**row.miss), train).reasons}
+    assert row.id not in {reason.id for reason in answered(facts(**row.miss), train).reasons}
 
 
 @pytest.mark.parametrize(("of", "told"), [("uid-train", True), ("uid-another", False)])
 def test_our_leaders_event_about_a_workload_says_that_its_gang_was_evicted(
-    of: str, told: bool
+    of: str, told: bool, answered: Asking
 ) -> None:
     """Our leader writes it about the Workload, because there is no PodCliqueSet."""
     snapshot = facts(
@@ -127,11 +127,11 @@ def test_our_leaders_event_about_a_workload_says_that_its_gang_was_evicted(
         workloads=(Workload(NAMESPACE, "train", {"ring": 4}, uid="uid-train"),),
         **lost(f"{NAMESPACE}/{GANG}", of=of),
     )
-    reasons = answer(snapshot, Ref("Workload", NAMESPACE, "train")).reasons
+    reasons = answered(snapshot, Ref("Workload", NAMESPACE, "train")).reasons
     assert ("PlacementLost" in {reason.id for reason in reasons}) == told
 
 
-def test_a_deadlock_of_one_compute_domain_hides_no_other_one() -> None:
+def test_a_deadlock_of_one_compute_domain_hides_no_other_one(answered: Asking) -> None:
     """The first pod waits for another ComputeDomain than the rest of the gang."""
     state = WAIT_FOR_EACH_OTHER
     [stored] = state["compute_domains"]
@@ -147,32 +147,36 @@ def test_a_deadlock_of_one_compute_domain_hides_no_other_one() -> None:
             "claim_templates": (*state["claim_templates"], template),
         }
     )
-    texts = {reason.id: reason.text for reason in answer(snapshot).reasons}
+    texts = {reason.id: reason.text for reason in answered(snapshot).reasons}
     assert texts["DomainDeadlock"].startswith("Deadlock: ComputeDomain llm-0-cd ")
     assert texts["DomainNotReady"].startswith("ComputeDomain other: 0 of 1 node is ready")
 
 
-def test_a_reservation_of_a_gpu_that_is_evicted_hides_no_failed_binding_of_other_pods() -> None:
+def test_a_reservation_of_a_gpu_that_is_evicted_hides_no_failed_binding_of_other_pods(
+    answered: Asking,
+) -> None:
     state = evicted()
     whole = replace(state["pods"][0], shape=fleet.shape(1))
     shares = state["pods"][1]
     for pod in (whole, shares):
         failed = event(pod.uid, "BindingError", "no device")
         changes = {**state, "pods": (whole, *state["pods"][1:]), "events": (failed,)}
-        ids = {reason.id for reason in answer(facts(**changes)).reasons}
+        ids = {reason.id for reason in answered(facts(**changes)).reasons}
         assert "ReservationEvicted" in ids
         assert ("BindingFailed" in ids) == (pod is whole)
 
 
-def test_a_minimum_that_is_impossible_hides_no_missing_pod_of_another_part() -> None:
+def test_a_minimum_that_is_impossible_hides_no_missing_pod_of_another_part(
+    answered: Asking,
+) -> None:
     router = replace(fleet.cliques()[0], replicas=0)
     snapshot = facts(cliques=(router, fleet.cliques()[1]), pods=pods()[1:-1])
-    texts = {reason.id: reason.text for reason in answer(snapshot).reasons}
+    texts = {reason.id: reason.text for reason in answered(snapshot).reasons}
     assert texts["MinAboveReplicas"].startswith(f"{fleet.ROUTER} needs 1, but at most 0 can exist")
     assert texts["GangIncomplete"] == f"2 of 4 pods exist; {fleet.WORKERS} lacks 1"
 
 
-def test_nodes_that_only_some_pods_may_use_are_closed_to_some_pods() -> None:
+def test_nodes_that_only_some_pods_may_use_are_closed_to_some_pods(answered: Asking) -> None:
     """The router tolerates the taint of a free zone, and the workers don't."""
     taint = Taint("dedicated", "", "NoSchedule")
     router = Toleration("dedicated", "Exists", "", "")
@@ -190,22 +194,22 @@ def test_nodes_that_only_some_pods_may_use_are_closed_to_some_pods() -> None:
             gangs=(fleet.gang(groups=(told,)),),
             pod_groups=(),
         )
-        texts = [reason.text for reason in answer(snapshot).reasons if reason.id == "NodesUnfit"]
+        texts = [reason.text for reason in answered(snapshot).reasons if reason.id == "NodesUnfit"]
         assert [words in text for text in texts] == [True], texts
 
 
-def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:
+def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it(answered: Asking) -> None:
     asked = UserConstraint("zone", "", "other", "pack.required")
     snapshot = facts(
         **{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)}
     )
-    [reason] = [reason for reason in answer(snapshot).reasons if reason.id == "LevelUnknown"]
+    [reason] = [reason for reason in answered(snapshot).reasons if reason.id == "LevelUnknown"]
     assert [(evidence.field, evidence.value) for evidence in reason.evidence] == [
         ("spec.template.topologyConstraint.topologyName", "other")
     ]
 
 
-def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
+def test_a_pod_group_does_not_need_the_template_that_it_was_made_from(answered: Asking) -> None:
     reference = {"workloadName": "train-a", "templateName": "inside-of-a-composite-one"}
     group = read_workload_group(
         {"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}}
@@ -219,10 +223,10 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
             "workloads": (workload,),
         }
     )
-    assert "WorkloadMissing" not in {reason.id for reason in answer(snapshot).reasons}
+    assert "WorkloadMissing" not in {reason.id for reason in answered(snapshot).reasons}
 
 
-def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named() -> None:
+def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named(answered: Asking) -> None:
     name = "llm-0-pool-1-workers"
     place = replace(fleet.WORKERS_PLACE, group_replica="1", clique=name)
     second = tuple(replace(fleet.pod(name, number), place=place) for number in range(3))
@@ -242,7 +246,7 @@ def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named() -> Non
         cliques=(*fleet.cliques(), clique),
     )
 
-    unfit = [reason for reason in answer(snapshot).reasons if reason.id == "NodesUnfit"]
+    unfit = [reason for reason in answered(snapshot).reasons if reason.id == "NodesUnfit"]
     assert [reason.text for reason in unfit] == [
         "4 of 4 nodes of zone-b/rack-b1 are closed: 4 cordoned",
         "4 of 4 nodes of zone-b/rack-b2 are closed: 4 cordoned",

@@ -46,6 +46,7 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.placement import tolerating
 from tests.explain.table.queues import SHARED, batch
+from tests.explain.table.recorded import Asking
 from tests.explain.table.rejected_constraints import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
 from tests.explain.table.words import UNBOUND, warned
@@ -256,10 +257,10 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
 ]  # fmt: skip
 
 
-def test_nobody_is_to_wait_for_pods_of_a_set_that_ends() -> None:
+def test_nobody_is_to_wait_for_pods_of_a_set_that_ends(answered: Asking) -> None:
     """As in a namespace that is deleted: Grove makes no other pods."""
     deleted = pcs(deleted_at=NOW - 300, finalizers=("example.com/hold",))
-    reasons = answer(facts(**ending(), sets=(deleted,))).reasons
+    reasons = answered(facts(**ending(), sets=(deleted,))).reasons
     assert [reason.id for reason in reasons] == ["SetBeingDeleted"]
 
 
@@ -267,9 +268,9 @@ def test_nobody_is_to_wait_for_pods_of_a_set_that_ends() -> None:
     ("reason_id", "changes", "remedy"),
     [pytest.param(row[0], *row[2:], id=f"{row[0]}: {row[1]}") for row in REMEDIES],
 )
-def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
+def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered: Asking) -> None:
     ref = SET_REF if reason_id == "NothingMade" else GANG_REF
-    explained = answer(facts(**changes), ref)
+    explained = answered(facts(**changes), ref)
     assert [reason.remedy for reason in explained.reasons if reason.id == reason_id] == [remedy]
 
 
@@ -296,8 +297,10 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
         ),
     ],
 )
-def test_what_mends_a_level_that_is_not_kept(changes: Changes, remedy: str) -> None:
-    reasons = answer(facts(**changes), GANG_REF).reasons
+def test_what_mends_a_level_that_is_not_kept(
+    changes: Changes, remedy: str, answered: Asking
+) -> None:
+    reasons = answered(facts(**changes), GANG_REF).reasons
     assert remedy in [reason.remedy for reason in reasons if reason.id == "RequiredViolated"]
 
 
@@ -334,9 +337,9 @@ HELD = fill("rack-a2", "rack-b1", "rack-b2")
     ],
 )
 def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
-    changes: Changes, first: str, last: str
+    changes: Changes, first: str, last: str, answered: Asking
 ) -> None:
-    reasons = answer(facts(**{**CORDONED, **changes})).reasons
+    reasons = answered(facts(**{**CORDONED, **changes})).reasons
     assert (reasons[0].id, reasons[-1].id) == (first, last)
     assert len({reason.id for reason in reasons}) == len(reasons)
 
@@ -358,13 +361,13 @@ def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
     ],
 )
 def test_nobody_uncordons_what_kai_resource_management_moves(
-    theirs: tuple[str, ...], remedy: str, commands: tuple[str, ...]
+    theirs: tuple[str, ...], remedy: str, commands: tuple[str, ...], answered: Asking
 ) -> None:
     marked = tuple(
         replace(n, labels={**n.labels, KAI_CORDONS[0]: ""}) if n.name in theirs else n
         for n in CORDONED["nodes"]
     )
-    reasons = answer(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
+    reasons = answered(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
     (unfit,) = [reason for reason in reasons if reason.id == "NodesUnfit"]
     assert (unfit.remedy, unfit.commands) == (remedy, commands)
 
@@ -385,10 +388,10 @@ OLD = {"created": NOW - 800}
     ],
 )
 def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
-    backend: str, scheduler: str, to_kai: bool
+    backend: str, scheduler: str, to_kai: bool, answered: Asking
 ) -> None:
     changes = {"pods": pods(scheduler=scheduler, **OLD), "gangs": (gang(scheduler=backend),)}
-    reasons = answer(facts(**changes), GANG_REF).reasons
+    reasons = answered(facts(**changes), GANG_REF).reasons
     remedies = [reason.remedy for reason in reasons]
     assert (TO_KAI in remedies) is to_kai
     if backend == "team-x":
@@ -396,10 +399,10 @@ def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
         assert asks in remedies
 
 
-def test_a_scheduler_with_a_profile_of_grove_is_not_misspelt() -> None:
+def test_a_scheduler_with_a_profile_of_grove_is_not_misspelt(answered: Asking) -> None:
     name = "kai-schedular"
     gangs = (gang(scheduler=name),)
-    reasons = answer(facts(pods=pods(scheduler=name, **OLD), gangs=gangs), GANG_REF).reasons
+    reasons = answered(facts(pods=pods(scheduler=name, **OLD), gangs=gangs), GANG_REF).reasons
     (silent,) = [reason for reason in reasons if reason.id == "SchedulerSilent"]
     assert "Did you mean" not in silent.text
 
@@ -444,30 +447,33 @@ def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
     labels: dict[str, str],
     remedy: str | None,
     commands: tuple[str, ...],
+    answered: Asking,
 ) -> None:
     """Releases of KAI before 0.18 give such nodes to nobody."""
     fleet = tuple(
         replace(n, unschedulable=True, labels={**n.labels, **labels}) if n.name in closed else n
         for n in nodes()
     )
-    answered = answer(facts(nodes=fleet, pods=(*waiting, *HELD)))
-    found = [reason for reason in answered.reasons if reason.id == "NodesUnfit"]
+    told = answered(facts(nodes=fleet, pods=(*waiting, *HELD)))
+    found = [reason for reason in told.reasons if reason.id == "NodesUnfit"]
     assert [(reason.severity, reason.remedy) for reason in found] == (
         [("note", remedy)] if remedy else []
     )
     assert [reason.commands for reason in found] == ([commands] if remedy else [])
-    assert answered.line[0].next == "next"
+    assert told.line[0].next == "next"
 
 
 @pytest.mark.parametrize("labels", [{}, *({label: ""} for label in KAI_CORDONS)])
-def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[str, str]) -> None:
+def test_words_about_cordons_name_those_of_kai_resource_management(
+    labels: dict[str, str], answered: Asking
+) -> None:
     marked = tuple(replace(n, labels={**n.labels, **labels}, unschedulable=True) for n in nodes())
     waiting = pods(group="", scheduler="volcano")
     words = tuple(
         warned(each.ref, each.uid, "FailedScheduling", "16 were unschedulable", "volcano")
         for each in waiting
     )
-    reasons = answer(
+    reasons = answered(
         facts(**{**UNBOUND, "nodes": marked, "pods": waiting, "events": words})
     ).reasons
     remedies = [reason.remedy for reason in reasons if reason.id == "SchedulerRefuses"]
@@ -577,9 +583,9 @@ ALONE = (Queue("root"), Queue("team-llm", "root"))
     ],
 )
 def test_a_queue_that_kai_does_not_use_has_a_remedy_that_it_can_use(
-    changes: Changes, remedy: str, commands: list[str]
+    changes: Changes, remedy: str, commands: list[str], answered: Asking
 ) -> None:
-    [reason] = [each for each in answer(facts(**changes)).reasons if each.id == "QueueMissing"]
+    [reason] = [each for each in answered(facts(**changes)).reasons if each.id == "QueueMissing"]
     assert (reason.remedy, list(reason.commands)) == (remedy, commands)
 
 
@@ -671,11 +677,11 @@ GROUPED: Changes = {
     ],
 )
 def test_who_makes_a_podgroup_corrects_its_level(
-    others: tuple[KaiTopology, ...], remedy: str
+    others: tuple[KaiTopology, ...], remedy: str, answered: Asking
 ) -> None:
     """Nobody writes the levels of a Topology for a PodGroup that Grove does not make."""
     snapshot = facts(**GROUPED, kai_topologies=(*facts().kai_topologies, *others))
-    explained = answer(snapshot, Ref("PodGroup", NAMESPACE, "llm-0"))
+    explained = answered(snapshot, Ref("PodGroup", NAMESPACE, "llm-0"))
     reasons = [
         (reason.remedy, reason.who) for reason in explained.reasons if reason.id == "LevelUnknown"
     ]

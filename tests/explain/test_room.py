@@ -40,6 +40,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.recorded import Asking
 from tests.explain.table.rejected_constraints import dotted
 
 pytestmark = pytest.mark.untraced
@@ -118,11 +119,11 @@ def test_equal_parts_may_share_a_rack() -> None:
     ]
 
 
-def test_parts_that_fit_each_alone_but_not_in_one_zone() -> None:
+def test_parts_that_fit_each_alone_but_not_in_one_zone(answered: Asking) -> None:
     free = dict.fromkeys(("gpu-00", "gpu-01", "gpu-08", "gpu-09"), 8)
     changes = sizes(8, 8, told=SchedulerConstraint(ZONE), free=free, parts=2)
     (reason,) = [
-        reason for reason in answer(facts(**changes)).reasons if reason.id == "NoDomainFits"
+        reason for reason in answered(facts(**changes)).reasons if reason.id == "NoDomainFits"
     ]
     assert reason.text == "No zone has room for 4 pods of 8 GPUs; zone-a has room for 2"
 
@@ -156,20 +157,22 @@ def test_a_part_may_require_more_than_its_gang_where_dots_join_racks() -> None:
     assert room_reasons({**changes, "pods": (*small, *fill(*RACKS))}) == ["NoDomainFits"]
 
 
-def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> None:
+def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing(
+    answered: Asking,
+) -> None:
     finished = tuple(replace(p, phase="Succeeded") for p in fill(*RACKS))
     assert room_reasons({"pods": (*pods(), *finished)}) == []
     ending = tuple(replace(p, deleting=NOW) for p in fill(*RACKS))
-    (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
+    (reason,) = answered(facts(pods=(*pods(), *ending))).reasons
     assert (reason.id, reason.remedy.split(",")[0]) == (
         "NoDomainFits",
         "Wait until research/batch-gpu-01-0",
     )
 
 
-def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago() -> None:
+def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago(answered: Asking) -> None:
     stuck = tuple(replace(p, deleting=NOW - 121) for p in fill(*RACKS))
-    (reason,) = answer(facts(pods=(*pods(), *stuck))).reasons
+    (reason,) = answered(facts(pods=(*pods(), *stuck))).reasons
     assert (reason.id, "do not end: terminating for 2 minutes" in reason.remedy) == (
         "NoDomainFits",
         True,
@@ -186,7 +189,7 @@ def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago() -> None:
     ],
 )
 def test_a_kubelet_that_is_back_ends_pods_that_were_deleted(
-    since: int | None, finalizers: tuple[str, ...], ends: bool
+    since: int | None, finalizers: tuple[str, ...], ends: bool, answered: Asking
 ) -> None:
     lost = {f"gpu-{n:02}" for n in range(12, 16)}
     fleet = tuple(replace(n, ready=n.name not in lost) for n in nodes())
@@ -195,7 +198,7 @@ def test_a_kubelet_that_is_back_ends_pods_that_were_deleted(
         replace(p, deleting=deleted, finalizers=finalizers) if p.node in lost else p
         for p in fill(*RACKS)
     )
-    (reason, *_) = answer(facts(nodes=fleet, pods=(*pods(), *busy))).reasons
+    (reason, *_) = answered(facts(nodes=fleet, pods=(*pods(), *busy))).reasons
     assert (reason.id == "NodesUnfit") is ends
     assert ("hold room until the kubelet of gpu-12, gpu-13" in reason.remedy) is ends
 
@@ -213,9 +216,9 @@ def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
     assert room_reasons(changes) == []
 
 
-def test_the_wider_level_that_fits_is_advised() -> None:
+def test_the_wider_level_that_fits_is_advised(answered: Asking) -> None:
     busy = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05"))
-    (reason,) = answer(facts(pods=(*pods(), *busy))).reasons
+    (reason,) = answered(facts(pods=(*pods(), *busy))).reasons
     assert reason.remedy.startswith('Require "zone" instead of "rack": it would fit now. Or wait ')
 
 

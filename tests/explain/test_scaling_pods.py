@@ -7,7 +7,8 @@ from app.explain.answers.pending import waiting_alone
 from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.pod import Shape
-from tests.explain.fleet import NOW, answer, facts, fill, nodes, pods, shape
+from tests.explain.fleet import NOW, facts, fill, nodes, pods, shape
+from tests.explain.table.recorded import Asking
 from tests.explain.table.row import Changes, part_of
 from tests.explain.table.scaling import NOT, TRIGGERED, scaling
 
@@ -34,30 +35,32 @@ def without_gpus(asks: Shape, *said: tuple[str, str, float]) -> Changes:
 )
 @pytest.mark.parametrize("asks", [part_of(0.5), MEMORY], ids=["fraction", "memory"])
 def test_empty_node_groups_are_no_fault_of_the_device_plugin(
-    asks: Shape, event: tuple[str, str, float], ids: list[str]
+    asks: Shape, event: tuple[str, str, float], ids: list[str], answered: Asking
 ) -> None:
-    reasons = answer(facts(**without_gpus(asks, event))).reasons
+    reasons = answered(facts(**without_gpus(asks, event))).reasons
     assert [reason.id for reason in reasons] == ids
 
 
 @pytest.mark.parametrize(
     ("asks", "id"), [(part_of(0.5), "NeverFits"), (MEMORY, "GpuMemoryUnknown")]
 )
-def test_without_an_autoscaler_the_missing_devices_are_the_reason(asks: Shape, id: str) -> None:
-    reasons = answer(facts(**without_gpus(asks))).reasons
+def test_without_an_autoscaler_the_missing_devices_are_the_reason(
+    asks: Shape, id: str, answered: Asking
+) -> None:
+    reasons = answered(facts(**without_gpus(asks))).reasons
     assert [each.id for each in reasons if each.severity == "problem"] == [id]
 
 
-def test_the_newest_words_decide_whether_a_node_comes() -> None:
+def test_the_newest_words_decide_whether_a_node_comes(answered: Asking) -> None:
     said = ("TriggeredScaleUp", TRIGGERED, 9), ("NotTriggerScaleUp", NOT, 2)
-    ids = {reason.id for reason in answer(facts(**scaling(*said))).reasons}
+    ids = {reason.id for reason in answered(facts(**scaling(*said))).reasons}
     assert ids & {"NodesComing", "NoNodeGroupHelps"} == {"NoNodeGroupHelps"}
 
 
-def test_nobody_is_to_wait_for_a_scaling_pod_that_ends_at_once() -> None:
+def test_nobody_is_to_wait_for_a_scaling_pod_that_ends_at_once(answered: Asking) -> None:
     changes = scaling(node="gpu-00", phase="Running")
     others = tuple(pod for pod in changes["pods"] if pod.node != "gpu-00" or pod.scales_for)
-    reasons = answer(facts(**{**changes, "pods": (*others, *fill("rack-a1"))})).reasons
+    reasons = answered(facts(**{**changes, "pods": (*others, *fill("rack-a1"))})).reasons
     remedies = [reason.remedy for reason in reasons if reason.id == "NoDomainFits"]
     assert remedies
     assert not any("inference-w" in remedy for remedy in remedies)

@@ -11,32 +11,35 @@ from app.explain.reasons.reason import Reason
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import SubGroup
 from tests.explain.queue_order.test_cycle import Gangs, node
+from tests.explain.table.recorded import whole
+from tests.said import Said
 
 NOW = 1000.0
 PARTS = (SubGroup("a", minimum=1), SubGroup("b", minimum=1))
 
 
-def stale(needed: int | None) -> Reason:
+def stale(said: Said, needed: int | None) -> Reason:
     """Return what is said of a gang that KAI has marked; one of its two SubGroups runs."""
     gangs = Gangs()
     gangs.add("g", 1, 8, nodes=("n1",), subgroups=PARTS, needed=needed, stale=NOW - 20)
     gangs.pods = [replace(pod, subgroup=name) for pod, name in zip(gangs.pods, "ab", strict=True)]
     answer = explain(gangs.index(node("n1"), now=NOW), Ref("PodGroup", "ns", "g"))
     assert answer
+    said(whole(answer))
     assert not any(reason.remedy.startswith("Nothing is wrong") for reason in answer.reasons)
     (reason,) = [reason for reason in answer.reasons if reason.id == "GangStale"]
     return reason
 
 
 @pytest.mark.parametrize("needed", [None, 2])
-def test_a_gang_that_is_below_its_minimum(needed: int | None) -> None:
-    reason = stale(needed)
+def test_a_gang_that_is_below_its_minimum(needed: int | None, said: Said) -> None:
+    reason = stale(said, needed)
     assert reason.text.startswith("g has been below its minimum for 20 seconds: KAI evicts its 1 ")
     assert reason.remedy.startswith("Find out why the other pods are pending. ")
 
 
-def test_a_release_of_kai_that_does_not_know_how_many_subgroups_are_enough() -> None:
-    reason = stale(1)
+def test_a_release_of_kai_that_does_not_know_how_many_subgroups_are_enough(said: Said) -> None:
+    reason = stale(said, 1)
     assert reason.text.startswith(
         "KAI has counted g as below its minimum for 20 seconds, although its minSubGroup (1) is"
         " satisfied, which KAI respects from 0.18 on: KAI evicts its 1 running pod at "

@@ -3,6 +3,7 @@
 Each case names what the answer must say first, what helps, and what would be false.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
 from tests.explain.fleet import HOST, NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
 from tests.explain.fleet import answer as of_set
+from tests.explain.table.recorded import whole
+from tests.said import Said
 
 FOUR = tuple(nodes()[:4])
 LACKS = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
@@ -44,10 +47,20 @@ def on(node: str) -> dict[str, Any]:
     return {"node": node, "phase": "Running"}
 
 
-def told(ref: Ref, *pods: Pod, **more: Any) -> Answer:
-    answer = explain(Index(Snapshot(pods=pods, **{"nodes": FOUR, "now": NOW, **more})), ref)
-    assert answer
-    return answer
+Told = Callable[..., Answer]
+
+
+@pytest.fixture
+def told(said: Said) -> Told:
+    """Explains an object beside pods, and compares all that is said with what is recorded."""
+
+    def ask(ref: Ref, *pods: Pod, **more: Any) -> Answer:
+        answer = explain(Index(Snapshot(pods=pods, **{"nodes": FOUR, "now": NOW, **more})), ref)
+        assert answer
+        said(whole(answer))
+        return answer
+
+    return ask
 
 
 def half(kind: str, name: str, *on_nodes: str) -> tuple[Pod, ...]:
@@ -61,7 +74,7 @@ def half(kind: str, name: str, *on_nodes: str) -> tuple[Pod, ...]:
 # Pods that hold the room.
 
 
-def test_two_jobs_that_hold_half_each_wait_for_each_other() -> None:
+def test_two_jobs_that_hold_half_each_wait_for_each_other(told: Told) -> None:
     pods = (
         *half("PyTorchJob", "a", "gpu-00", "gpu-01"),
         *half("PyTorchJob", "b", "gpu-02", "gpu-03"),
@@ -83,7 +96,7 @@ def test_two_jobs_that_hold_half_each_wait_for_each_other() -> None:
     ],
 )
 def test_the_room_of_pods_that_end_is_waited_for_without_that_of_the_own_workload(
-    holders: tuple[Pod, ...],
+    holders: tuple[Pod, ...], told: Told
 ) -> None:
     pods = (*half("PyTorchJob", "a", "gpu-00", "gpu-01"), *holders)
     first = told(Ref("PyTorchJob", NAMESPACE, "a"), *pods).reasons[0]
@@ -91,7 +104,9 @@ def test_the_room_of_pods_that_end_is_waited_for_without_that_of_the_own_workloa
     assert "PyTorchJob a" not in first.remedy
 
 
-def test_a_workload_that_is_larger_than_all_nodes_is_not_told_to_wait_for_some_room() -> None:
+def test_a_workload_that_is_larger_than_all_nodes_is_not_told_to_wait_for_some_room(
+    told: Told,
+) -> None:
     workers = half("LeaderWorkerSet", "lws", "gpu-00")
     held = [occupant(node.name, created=NOW - 9000) for node in FOUR[2:]]
     two_free = {"nodes": FOUR[:1] + FOUR[2:]}
@@ -126,7 +141,7 @@ def of_deployment(name: str, replica_set: str, **more: Any) -> Pod:
     ],
 )
 def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
-    revision: str, remedy: str
+    revision: str, remedy: str, told: Told
 ) -> None:
     held = [of_deployment(f"llm-{at}", revision, **on(f"gpu-0{at}")) for at in range(4)]
     waits = of_deployment("llm-9", "new")
@@ -145,7 +160,7 @@ def holding(name: str, node: str, kind: str = "Job", namespace: str = NAMESPACE,
     return replace(pod, namespace=namespace, controller=ref, made_for=(ref,))
 
 
-def test_the_pods_that_hold_the_cpus_of_free_gpus_are_named() -> None:
+def test_the_pods_that_hold_the_cpus_of_free_gpus_are_named(told: Told) -> None:
     """The smallest set of pods that is enough, and no daemon."""
     held = [
         holding("etl", "gpu-00", cpu=56),
@@ -162,7 +177,7 @@ def test_the_pods_that_hold_the_cpus_of_free_gpus_are_named() -> None:
     )
 
 
-def test_an_empty_node_with_too_few_cpus_is_passed_over() -> None:
+def test_an_empty_node_with_too_few_cpus_is_passed_over(told: Told) -> None:
     small = replace(FOUR[1], allocatable={**FOUR[1].allocatable, "cpu": 8_000})
     pod = made("Job", "j", 0, shape=shape(8, cpu=60))
     held = holding("etl", "gpu-00", cpu=56)
@@ -171,7 +186,7 @@ def test_an_empty_node_with_too_few_cpus_is_passed_over() -> None:
     assert "wait until Job etl (1 pod, there for 30 minutes) ends" in first.remedy
 
 
-def test_daemons_are_not_scaled_down_for_pods_without_gpus() -> None:
+def test_daemons_are_not_scaled_down_for_pods_without_gpus(told: Told) -> None:
     daemons = [holding("proxy", node.name, "DaemonSet", "kube-system", cpu=1) for node in FOUR]
     held = [holding(f"etl-{node.name}", node.name, cpu=60) for node in FOUR]
     pod = made("Job", "j", 0, shape=shape(0, cpu=8))
@@ -190,7 +205,7 @@ def test_daemons_are_not_scaled_down_for_pods_without_gpus() -> None:
     )
 
 
-def test_the_pod_that_holds_gpus_by_a_claim_is_named() -> None:
+def test_the_pod_that_holds_gpus_by_a_claim_is_named(told: Told) -> None:
     part = ResourceSlice("gpu.nvidia.com", "gpu-00", 1, "gpu-00", ("gpu-0", "gpu-1"))
     user = made("Job", "first", 0, **on("gpu-00"), shape=shape(0), claims=(PodClaim("gpu", "g"),))
     claim = ResourceClaim(
@@ -222,7 +237,7 @@ def test_the_pod_that_holds_gpus_by_a_claim_is_named() -> None:
     ],
 )
 def test_a_device_plugin_that_does_not_run_is_named(
-    changes: dict[str, Any], is_named: bool
+    changes: dict[str, Any], is_named: bool, told: Told
 ) -> None:
     without = tuple(replace(node, allocatable={"cpu": 64_000, "pods": 110_000}) for node in FOUR)
     ref = Ref("DaemonSet", "kube-system", "nvidia-device-plugin")
@@ -262,7 +277,7 @@ NO_CAPACITY = Event("u", "Failed", "no capacity", NOW - 60, "karpenter", CLAIM, 
     ],
 )
 def test_nodes_that_are_announced_again_and_again_do_not_come(
-    first: float, last: float, begins: str, who: str
+    first: float, last: float, begins: str, who: str, told: Told
 ) -> None:
     pod = made("Job", "j", 0, unscheduled=LACKS, said_at=NOW - 60)
     held = [occupant(node.name) for node in FOUR]
@@ -277,7 +292,7 @@ def test_nodes_that_are_announced_again_and_again_do_not_come(
     assert [each.id for each in answer.reasons].index("SchedulerRefuses") > 0
 
 
-def test_a_label_that_no_node_has_is_for_the_autoscaler_to_tell_of() -> None:
+def test_a_label_that_no_node_has_is_for_the_autoscaler_to_tell_of(told: Told) -> None:
     selects = replace(shape(8), selector=(Requirement("gpu", "In", ("a",)),))
     pod = made("Job", "j", 0, shape=selects)
     said = Event("uid-j-0", "FailedScheduling", "no instance type", NOW - 60, "karpenter")
@@ -295,7 +310,9 @@ def test_a_label_that_no_node_has_is_for_the_autoscaler_to_tell_of() -> None:
         "follower pod node selector not set",
     ],
 )
-def test_followers_without_a_leader_follow_from_why_the_leader_has_no_node(words: str) -> None:
+def test_followers_without_a_leader_follow_from_why_the_leader_has_no_node(
+    words: str, told: Told
+) -> None:
     leader = made("JobSet", "sim", 0, unscheduled=LACKS, said_at=NOW - 60)
     job = Ref("Job", NAMESPACE, "sim-w-0")
     event = Event("uid-sim", "FailedCreate", words, NOW - 60, "job-controller", job, True)
@@ -313,7 +330,7 @@ def test_followers_without_a_leader_follow_from_why_the_leader_has_no_node(words
 
 
 @pytest.mark.parametrize("more", [{"skipped": frozenset({"events"})}, {"unseen": {"events": "x"}}])
-def test_the_message_of_a_container_needs_no_events(more: dict[str, Any]) -> None:
+def test_the_message_of_a_container_needs_no_events(more: dict[str, Any], told: Told) -> None:
     """Files of `kubectl get pods,nodes -o yaml` have no events."""
     stalled = (Stalled("main", "ErrImagePull", "manifest unknown"),)
     pod = made("Job", "j", 0, node="gpu-00", bound=NOW - 600, stalled=stalled)
@@ -341,7 +358,9 @@ HEAD = made("RayCluster", "ray", 0, shape=shape(0), **on("gpu-00"))
 RAY = Ref("RayCluster", NAMESPACE, "ray")
 
 
-def test_a_worker_that_was_rejected_and_not_replaced_is_told_although_the_rest_runs() -> None:
+def test_a_worker_that_was_rejected_and_not_replaced_is_told_although_the_rest_runs(
+    told: Told,
+) -> None:
     answer = told(RAY, HEAD, rejected())
     assert [(reason.id, reason.severity) for reason in answer.reasons] == [
         ("KubeletRefuses", "warning")
@@ -360,11 +379,11 @@ def test_a_worker_that_was_rejected_and_not_replaced_is_told_although_the_rest_r
         pytest.param((), id="nothing was rejected"),
     ],
 )
-def test_a_workload_whose_pods_were_replaced_is_placed(others: tuple[Pod, ...]) -> None:
+def test_a_workload_whose_pods_were_replaced_is_placed(others: tuple[Pod, ...], told: Told) -> None:
     assert told(RAY, HEAD, *others).reasons == ()
 
 
-def test_a_pod_that_was_rejected_is_not_placed() -> None:
+def test_a_pod_that_was_rejected_is_not_placed(told: Told) -> None:
     pod = rejected(owner="", controller=None, made_for=(), created=NOW - 90000)
     answer = told(pod.ref, pod)
     assert [(reason.id, reason.severity) for reason in answer.reasons] == [
@@ -387,7 +406,9 @@ AFFINITY = "0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 
         pytest.param(True, "Request less x per pod", id="without room"),
     ],
 )
-def test_a_missing_resource_is_no_cause_where_nodes_have_room(is_full: bool, remedy: str) -> None:
+def test_a_missing_resource_is_no_cause_where_nodes_have_room(
+    is_full: bool, remedy: str, told: Told
+) -> None:
     pod = made("Job", "j", 0, unscheduled=AFFINITY, said_at=NOW - 60)
     held = [occupant(node.name) for node in FOUR] if is_full else []
     reasons = told(pod.ref, pod, *held).reasons
@@ -406,7 +427,7 @@ def test_a_missing_resource_is_no_cause_where_nodes_have_room(is_full: bool, rem
         ("pod group is not ready, 1 Running, 3 minAvailable", "Find out why the other pods"),
     ],
 )
-def test_what_helps_depends_on_the_scheduler_s_words(words: str, remedy: str) -> None:
+def test_what_helps_depends_on_the_scheduler_s_words(words: str, remedy: str, told: Told) -> None:
     pod = made("Job", "j", 0, unscheduled=words, said_at=NOW - 60)
     assert told(pod.ref, pod).reasons[0].remedy.startswith(remedy)
 
@@ -421,7 +442,7 @@ SELECTOR = "0/4 nodes are available: 1 Too many pods, 3 node(s) didn't match Pod
         pytest.param("gpu-99", "Correct the nodeSelector", id="no node matches"),
     ],
 )
-def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str) -> None:
+def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str, told: Told) -> None:
     selects = replace(shape(8), selector=(Requirement(HOST, "In", (host,)),))
     pod = made("Job", "j", 0, unscheduled=SELECTOR, said_at=NOW - 60, shape=selects)
     reasons = told(pod.ref, pod).reasons
@@ -441,7 +462,7 @@ def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str) 
         ('no runtime for "nvidia" is configured, sandbox', "Ask the platform team to check the"),
     ],
 )
-def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str) -> None:
+def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str, told: Told) -> None:
     late = {"node": "gpu-00", "bound": NOW - 900, "waiting": ("ContainerCreating",)}
     pod = made("Job", "j", 0, **late)
     event = Event("uid-j-0", "FailedMount", words, NOW - 60, "kubelet", pod.ref, True)
@@ -464,13 +485,13 @@ def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str) -> N
         ('jobs.batch "a" already exists', "Delete the object that the message names"),
     ],
 )
-def test_what_helps_depends_on_the_controller_s_words(words: str, remedy: str) -> None:
+def test_what_helps_depends_on_the_controller_s_words(words: str, remedy: str, told: Told) -> None:
     job = Ref("Job", NAMESPACE, "j")
     event = Event("u", "FailedCreate", words, NOW - 60, "job-controller", job, True)
     assert told(job, events=(event,)).reasons[0].remedy.startswith(remedy)
 
 
-def test_volcano_is_quoted_about_the_group_that_it_does_not_enqueue() -> None:
+def test_volcano_is_quoted_about_the_group_that_it_does_not_enqueue(told: Told) -> None:
     job, group = Ref("Job", NAMESPACE, "j"), Ref("PodGroup", NAMESPACE, "pg")
     said = f"PodGroup {NAMESPACE}:pg unschedule,reason: pod group is not ready, 1 minAvailable"
     events = (
@@ -484,7 +505,7 @@ def test_volcano_is_quoted_about_the_group_that_it_does_not_enqueue() -> None:
     assert reason.remedy.startswith("Find out why Volcano does not enqueue the PodGroup")
 
 
-def test_a_suspended_object_is_resumed_by_what_created_it() -> None:
+def test_a_suspended_object_is_resumed_by_what_created_it(told: Told) -> None:
     train = Ref("TrainJob", NAMESPACE, "t")
     job = Ref("JobSet", NAMESPACE, "t")
     held = WorkloadStatus(job, suspended="spec.suspend", controller=train)
@@ -511,7 +532,7 @@ def test_a_clique_that_was_scaled_to_zero_is_told_once() -> None:
     assert reasons[0].remedy == ("Set replicas to at least 3; an autoscaler must not go below that")
 
 
-def test_a_domain_that_no_pod_uses_says_what_makes_it_ready() -> None:
+def test_a_domain_that_no_pod_uses_says_what_makes_it_ready(told: Told) -> None:
     domain = ComputeDomain(NAMESPACE, "cd", "uid-cd", 2, "channel", False)
     answer = told(domain.ref, compute_domains=(domain,))
     assert answer.headline == (

@@ -17,6 +17,8 @@ from app.facts.kai.podgroup import SubGroup
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Node
 from tests.explain.queue_order.test_cycle import Gangs, node
+from tests.explain.table.recorded import whole
+from tests.said import Said
 
 LEAF = SubGroup("net", minimum=2, told=SchedulerConstraint("leaf"), topology="network")
 RACK = SubGroup("room", minimum=1, told=SchedulerConstraint("rack"), topology="rooms")
@@ -62,7 +64,7 @@ def answer(index: Index) -> Answer:
     return found
 
 
-def said(found: Answer) -> Texts:
+def about_labels(found: Answer) -> Texts:
     return tuple((reason.id, reason.text) for reason in found.reasons if reason.id in ABOUT_LABELS)
 
 
@@ -146,17 +148,19 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_labels_of_each_topology_are_looked_at(case: Case) -> None:
+def test_labels_of_each_topology_are_looked_at(case: Case, said: Said) -> None:
     found = answer(index_of(case.nodes, case.placed))
-    assert said(found) == case.said
+    said(whole(found))
+    assert about_labels(found) == case.said
     assert [own.next == "next" for own in found.line] == [case.fits] * len(found.line)
 
 
-def test_a_gang_of_one_topology_is_told_nothing_of_another_one() -> None:
+def test_a_gang_of_one_topology_is_told_nothing_of_another_one(said: Said) -> None:
     nodes = fleet("z/- s/l1", "z/- s/-", "z/- t/l1")
     only = replace(RACK, told=LEAF.told, topology="network")
-    found = said(answer(index_of(nodes, subgroups=(LEAF, only))))
-    assert found == (
+    found = answer(index_of(nodes, subgroups=(LEAF, only)))
+    said(whole(found))
+    assert about_labels(found) == (
         (
             "LevelLabelMissing",
             "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every gang with a constraint",
@@ -168,22 +172,24 @@ def test_a_gang_of_one_topology_is_told_nothing_of_another_one() -> None:
     )
 
 
-def test_topologies_with_equal_levels_are_told_once() -> None:
+def test_topologies_with_equal_levels_are_told_once(said: Said) -> None:
     copy = KaiTopology("copy", ("spine", "leaf"))
     nodes = fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l2")
     parts = (LEAF, replace(RACK, told=LEAF.told, topology="copy"))
-    found = said(answer(index_of(nodes, subgroups=parts, topologies=(*TOPOLOGIES, copy))))
-    assert [text for _, text in found] == [
+    found = answer(index_of(nodes, subgroups=parts, topologies=(*TOPOLOGIES, copy)))
+    said(whole(found))
+    assert [text for _, text in about_labels(found)] == [
         "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every gang with a constraint"
     ]
 
 
 @pytest.mark.parametrize("first", [LEAF, RACK], ids=["its own", "of a SubGroup"])
-def test_dots_are_the_cause_in_whatever_topology_they_are(first: SubGroup) -> None:
+def test_dots_are_the_cause_in_whatever_topology_they_are(first: SubGroup, said: Said) -> None:
     """The gang's own topology is the one that its first SubGroup names."""
     nodes = fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d")
     second = RACK if first is LEAF else LEAF
     placed = ("n1", "n2", "n3") if first is LEAF else ("n3", "n1", "n2")
     found = answer(index_of(nodes, placed, subgroups=(first, second)))
+    said(whole(found))
     [violated] = [reason for reason in found.reasons if reason.id == "RequiredViolated"]
     assert violated.remedy.startswith("Ask the platform team to rename domains without dots")

@@ -1,5 +1,6 @@
 """Remedies about pods that hold the room: whether they end, are stuck in that, or are evicted."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.selectors import Requirement
 from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
+from tests.explain.table.recorded import whole
 from tests.explain.table.row import part_of
+from tests.said import Said
 
 JOB = Ref("Job", "research", "sweep")
 ONE = replace(nodes()[0], name="n-1")
@@ -47,13 +50,22 @@ def queue(name: str, quota: int) -> Queue:
     return Queue(name, parent="root", quota=quota, limit=None)
 
 
-def remedy(holder: Pod, *, on: tuple[Node, ...] = (ONE,), waiting: Pod = WAITING) -> str:
-    """What NoDomainFits says for a pod, while another one has the GPUs."""
-    facts = Snapshot(pods=(holder, waiting), nodes=on, now=NOW)
-    answer = explain(Index(facts), waiting.ref)
-    assert answer
-    [found] = [reason for reason in answer.reasons if reason.id == "NoDomainFits"]
-    return found.remedy
+Remedy = Callable[..., str]
+
+
+@pytest.fixture
+def remedy(said: Said) -> Remedy:
+    """Says what NoDomainFits says for a pod while another one has the GPUs. All is recorded."""
+
+    def ask(holder: Pod, *, on: tuple[Node, ...] = (ONE,), waiting: Pod = WAITING) -> str:
+        facts = Snapshot(pods=(holder, waiting), nodes=on, now=NOW)
+        answer = explain(Index(facts), waiting.ref)
+        assert answer
+        [found] = [reason for reason in answer.reasons if reason.id == "NoDomainFits"]
+        said(whole(answer))
+        return found.remedy
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -81,11 +93,13 @@ def remedy(holder: Pod, *, on: tuple[Node, ...] = (ONE,), waiting: Pod = WAITING
     ],
     ids=["it runs", "a finalizer keeps it", "it does not end", "in its grace period", "late"],
 )
-def test_the_remedy_depends_on_whether_the_pod_ends(changes: dict[str, Any], says: str) -> None:
+def test_the_remedy_depends_on_whether_the_pod_ends(
+    changes: dict[str, Any], says: str, remedy: Remedy
+) -> None:
     assert says in remedy(replace(HOLDER, **changes))
 
 
-def test_pods_that_reserve_a_shared_gpu_are_not_waited_for() -> None:
+def test_pods_that_reserve_a_shared_gpu_are_not_waited_for(said: Said) -> None:
     """The only GPU of a node is shared: half of it is used, and a pod asks for more than half."""
     small = replace(ONE, allocatable={**ONE.allocatable, "nvidia.com/gpu": 1000})
     half = replace(HOLDER, shape=part_of(0.5), gpu_groups=("g",), group="pg-half", controller=None)
@@ -101,12 +115,13 @@ def test_pods_that_reserve_a_shared_gpu_are_not_waited_for() -> None:
     )
     answer = explain(Index(facts), asks.ref)
     assert answer
+    said(whole(answer))
     [found] = [reason.remedy for reason in answer.reasons if reason.id == "NoDomainFits"]
     assert "Wait until PodGroup research/pg-half" in found
     assert "sweep" not in found
 
 
-def test_a_selector_without_which_pods_fit_is_named() -> None:
+def test_a_selector_without_which_pods_fit_is_named(remedy: Remedy) -> None:
     pinned = replace(shape(8), selector=(Requirement("tier", "In", ("gold",)),))
     gold = replace(ONE, labels={**ONE.labels, "tier": "gold"})
     free = replace(OTHER, labels={"tier": "silver"})
@@ -115,7 +130,7 @@ def test_a_selector_without_which_pods_fit_is_named() -> None:
     assert words not in remedy(HOLDER, on=(gold,), waiting=replace(WAITING, shape=pinned))
 
 
-def test_nobody_is_waited_for_whom_kai_evicts_at_once() -> None:
+def test_nobody_is_waited_for_whom_kai_evicts_at_once(said: Said) -> None:
     """Queue `b` has all GPUs, twice its quota; a gang of `a` asks for what is its own."""
     running = [
         replace(
@@ -142,6 +157,7 @@ def test_nobody_is_waited_for_whom_kai_evicts_at_once() -> None:
     )
     answer = explain(Index(facts), asks.ref)
     assert answer
+    said(whole(answer))
     remedies = {reason.id: reason.remedy for reason in answer.reasons}
     assert remedies["NoDomainFits"] == (
         "Wait: queue b is above its fair share, and KAI may evict its pods"

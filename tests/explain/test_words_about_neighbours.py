@@ -1,5 +1,6 @@
 """Words about what a pod uses: its group, its volumes, its claims and the daemons of its domain."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
-from tests.explain.fleet import NAMESPACE, NOW, answer, facts, nodes, pod_group, shape
+from tests.explain.fleet import NAMESPACE, NOW, facts, nodes, pod_group, shape
+from tests.explain.table.recorded import Asking, whole
 from tests.said import Said as Recorded
 
 POD = Pod(NAMESPACE, "late-0", "uid-late", shape=shape(1), created=NOW - 900, said_at=NOW - 60)
@@ -28,15 +30,27 @@ def warned(about: Ref, message: str, source: str, uid: str = "uid") -> Event:
     return Event(uid, "Failed", message, NOW - 60, source, about, True)
 
 
-def asked(pod: Pod, **more: Any) -> Answer:
-    labelled = (replace(n, labels={**n.labels, NVLINK_DOMAIN: "c.1"}) for n in nodes())
-    facts = Snapshot(pods=(pod, *more.pop("others", ())), nodes=tuple(labelled), now=NOW, **more)
-    answer = explain(Index(facts), pod.ref)
-    assert answer
-    return answer
+Asked = Callable[..., Answer]
 
 
-def test_a_scheduler_is_quoted_about_the_group_of_a_pod() -> None:
+@pytest.fixture
+def asked(said: Recorded) -> Asked:
+    """Explains a pod, and compares all that is said with what is recorded."""
+
+    def ask(pod: Pod, **more: Any) -> Answer:
+        labelled = (replace(n, labels={**n.labels, NVLINK_DOMAIN: "c.1"}) for n in nodes())
+        facts = Snapshot(
+            pods=(pod, *more.pop("others", ())), nodes=tuple(labelled), now=NOW, **more
+        )
+        answer = explain(Index(facts), pod.ref)
+        assert answer
+        said(whole(answer))
+        return answer
+
+    return ask
+
+
+def test_a_scheduler_is_quoted_about_the_group_of_a_pod(asked: Asked) -> None:
     pod = replace(POD, scheduler="volcano", unscheduled="not ready", other_group="job-1")
     group = Ref("PodGroup", NAMESPACE, "job-1")
     said = warned(group, "queue resource quota insufficient", "volcano")
@@ -48,7 +62,7 @@ def test_a_scheduler_is_quoted_about_the_group_of_a_pod() -> None:
     assert "capability of the queue" in reason.remedy
 
 
-def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy() -> None:
+def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy(asked: Asked) -> None:
     pod = replace(POD, unscheduled="binding volumes: timed out", volumes=("data",))
     claim = VolumeClaim(NAMESPACE, "data", storage_class="late")
     said = warned(claim.ref, "no space left", "csi.example.com")
@@ -65,15 +79,15 @@ def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy() -> N
     )
 
 
-def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand() -> None:
+def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand(asked: Asked) -> None:
     spec = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}
     pod = replace(read_pod({"metadata": {"namespace": NAMESPACE, "name": "late-0"}, "spec": spec}))
     assert pod.volumes == ("late-0-scratch",)
     [reason, *_] = asked(pod).reasons
     assert (reason.id, reason.text) == (
         "VolumeUnbound",
-        "PersistentVolumeClaim late-0-scratch, which 1 pod uses, does not exist yet, and Kubernetes"
-        " creates it for the pod",
+        "PersistentVolumeClaim late-0-scratch, which 1 pod uses, does not exist yet, although"
+        " Kubernetes should create it for the pod",
     )
     assert reason.remedy.startswith("Read the events of the pod")
 
@@ -155,15 +169,14 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand() -> 
     ],
 )
 def test_what_helps_is_said_for_messages_of_schedulers(
-    words: str, remedy: str, said: Recorded
+    words: str, remedy: str, asked: Asked
 ) -> None:
     reasons = asked(replace(POD, unscheduled=f"0/3 nodes are available: {words}.")).reasons
     [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
     assert refuses.remedy.startswith(remedy)
-    said([refuses.remedy], refuses.commands)
 
 
-def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:
+def test_tainted_devices_are_named_if_claims_cannot_be_allocated(asked: Asked) -> None:
     pod = replace(POD, unscheduled="0/1 nodes are available: 1 cannot allocate all claims.")
     part = ResourceSlice(
         "gpu.nvidia.com", "n", 1, "n-0", ("gpu-0",), (("gpu-0", "xid=79:NoExecute"),)
@@ -177,7 +190,7 @@ def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:
     assert "taint" not in asked(other, slices=(part,)).reasons[0].text
 
 
-def test_kai_is_not_restarted_because_of_tainted_devices() -> None:
+def test_kai_is_not_restarted_because_of_tainted_devices(answered: Asking) -> None:
     """Our checks don't know about such taints: they may be why KAI can't allocate the claims."""
     part = ResourceSlice(
         "gpu.nvidia.com", "n", 1, "n-0", ("gpu-0",), (("gpu-0", "xid=79:NoExecute"),)
@@ -185,14 +198,14 @@ def test_kai_is_not_restarted_because_of_tainted_devices() -> None:
     said = Said("Other", "cannot allocate all claims", time=NOW - 9)
     state = {"pod_groups": (pod_group(said=(said,)),)}
     for slices, is_suspected in (((), True), ((part,), False)):
-        [reason] = answer(facts(**state, slices=slices)).reasons
+        [reason] = answered(facts(**state, slices=slices)).reasons
         assert ("restart KAI's scheduler" in reason.remedy) == is_suspected
         assert ("According to our checks it fits" in reason.text) == is_suspected
         assert ("Devices with a taint: gpu-0" in reason.text) != is_suspected
         assert reason.who == ("platform" if is_suspected else "you")
 
 
-def test_a_queue_without_a_parent_is_suspected_if_kai_gives_no_cause() -> None:
+def test_a_queue_without_a_parent_is_suspected_if_kai_gives_no_cause(asked: Asked) -> None:
     pod = replace(POD, scheduler="kai-scheduler", group="pg")
     group = KaiPodGroup(
         NAMESPACE, "pg", queue="alone", minimum=1, said=(Said("x", "Unable to schedule", time=NOW),)
@@ -220,7 +233,7 @@ USES = replace(
 DAEMON = Pod("nvidia", "daemon-0", "uid-d", daemon_of="uid-cd", created=NOW - 600)
 
 
-def about_daemon(daemon: Pod) -> str:
+def about_daemon(asked: Asked, daemon: Pod) -> str:
     answer = asked(
         USES,
         others=(daemon,),
@@ -231,16 +244,16 @@ def about_daemon(daemon: Pod) -> str:
     return f"{reason.text}; {reason.remedy}"
 
 
-def test_the_daemons_of_a_domain_are_quoted() -> None:
+def test_the_daemons_of_a_domain_are_quoted(asked: Asked) -> None:
     pending = replace(DAEMON, unscheduled="1 node(s) had untolerated taint(s)", said_at=NOW - 60)
     assert (
         "daemon-0 is pending, default-scheduler says: 1 node(s) had untolerated taint(s)"
-        in about_daemon(pending)
+        in about_daemon(asked, pending)
     )
 
     image = Stalled("imex", "ImagePullBackOff", 'Back-off pulling image "x:1"')
     without = replace(DAEMON, node="gpu-00", stalled=(image,), waiting=("ImagePullBackOff",))
-    words = about_daemon(without)
+    words = about_daemon(asked, without)
     assert 'Back-off pulling image "x:1"' in words
     assert "kubectl describe pod -n nvidia daemon-0" in words
 
@@ -248,12 +261,12 @@ def test_the_daemons_of_a_domain_are_quoted() -> None:
     crashes = replace(
         DAEMON, node="gpu-00", phase="Running", stalled=(crash,), waiting=("CrashLoopBackOff",)
     )
-    words = about_daemon(crashes)
+    words = about_daemon(asked, crashes)
     assert "Container imex is in CrashLoopBackOff (3 restarts, exit code 1)" in words
     assert "kubectl logs -n nvidia daemon-0" in words
 
 
-def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words() -> None:
+def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words(asked: Asked) -> None:
     pod = replace(POD, node="gpu-00", bound=NOW - 600, waiting=("ImagePullBackOff",))
     cause = replace(warned(pod.ref, "Failed to pull image x:1", "kubelet", pod.uid), time=NOW - 90)
     repeated = warned(pod.ref, "Error: ImagePullBackOff", "kubelet", pod.uid)
@@ -263,7 +276,7 @@ def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words() -> N
     assert reason.text.startswith("kubelet says: Error: ImagePullBackOff (60 seconds ago)")
 
 
-def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits() -> None:
+def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits(asked: Asked) -> None:
     pod = replace(POD, owner="uid-job", unscheduled="1 Insufficient cpu")
     failed = replace(
         pod, name="late-1", uid="uid-1", node="gpu-03", phase="Failed", failure="OutOfcpu: no"
@@ -278,7 +291,7 @@ def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits() -> 
     assert len(asked(pod, others=(without_cause,)).reasons) == 1
 
 
-def test_a_node_that_was_set_by_hand_is_suspected_if_a_volume_is_not_bound() -> None:
+def test_a_node_that_was_set_by_hand_is_suspected_if_a_volume_is_not_bound(asked: Asked) -> None:
     pod = replace(POD, node="gpu-00", bound=NOW - 600, waiting=("ContainerCreating",))
     for message, advice in (
         ('PVC "data" is not bound', "kubernetes.io/hostname instead"),

@@ -18,8 +18,10 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import NAMESPACE, NOW
+from tests.explain.table.recorded import Asking, whole
 from tests.explain.test_read import Cluster
 from tests.kube.memory.client import MemoryClient
+from tests.said import Said
 
 JOB = Ref("Job", NAMESPACE, "train")
 LIMIT = "Job has reached the specified backoff limit"
@@ -30,17 +32,26 @@ def pod(name: str, phase: str, **more: Any) -> Pod:
     return Pod(NAMESPACE, name, f"uid-{name}", phase=phase, made_for=(JOB,), **more)
 
 
-def answer(*pods: Pod, **more: Any) -> Answer:
-    explained = explain(Index(Snapshot(pods=pods, now=NOW, **more)), JOB)
-    assert explained
-    return explained
+@pytest.fixture
+def answer(said: Said) -> Asking:
+    """Explains the Job beside pods, and compares all that is said with what is recorded."""
+
+    def ask(*pods: Pod, **more: Any) -> Answer:
+        explained = explain(Index(Snapshot(pods=pods, now=NOW, **more)), JOB)
+        assert explained
+        said(whole(explained))
+        return explained
+
+    return ask
 
 
 TWO_FAILED = (pod("a", "Failed", node="n"), pod("b", "Failed", node="n"))
 
 
 @pytest.mark.parametrize("pods", [(), TWO_FAILED], ids=["without pods", "with failed pods"])
-def test_a_job_that_has_failed_is_neither_pending_nor_placed(pods: tuple[Pod, ...]) -> None:
+def test_a_job_that_has_failed_is_neither_pending_nor_placed(
+    pods: tuple[Pod, ...], answer: Asking
+) -> None:
     told = answer(*pods, workload_statuses=(FAILED,))
     assert told.headline == "train has failed (10 minutes ago)"
     assert (told.state, told.exit_code) == ("problem", 1)
@@ -51,7 +62,7 @@ def test_a_job_that_has_failed_is_neither_pending_nor_placed(pods: tuple[Pod, ..
     )
 
 
-def test_an_event_tells_that_a_job_has_failed_if_its_status_was_not_read() -> None:
+def test_an_event_tells_that_a_job_has_failed_if_its_status_was_not_read(answer: Asking) -> None:
     event = Event("u", "BackoffLimitExceeded", LIMIT, NOW - 600, "job-controller", JOB, True)
     assert answer(*TWO_FAILED, events=(event,)).headline == "train has failed (10 minutes ago)"
     assert answer(events=(event,)).headline == "train has failed (10 minutes ago)"
@@ -59,7 +70,7 @@ def test_an_event_tells_that_a_job_has_failed_if_its_status_was_not_read() -> No
     assert again.headline == "train is pending: 0 of 1 pod placed"
 
 
-def test_a_job_that_has_completed_is_said_to_have() -> None:
+def test_a_job_that_has_completed_is_said_to_have(answer: Asking) -> None:
     done = WorkloadStatus(JOB, "Complete", time=NOW - 600)
     told = answer(pod("a", "Succeeded", node="n"), workload_statuses=(done,))
     assert told.headline == "train has completed (10 minutes ago)"
@@ -67,7 +78,7 @@ def test_a_job_that_has_completed_is_said_to_have() -> None:
     assert answer(workload_statuses=(done,)).headline == "train has completed (10 minutes ago)"
 
 
-def test_pods_that_have_all_ended_are_not_placed() -> None:
+def test_pods_that_have_all_ended_are_not_placed(answer: Asking) -> None:
     pods = (*TWO_FAILED, pod("c", "Succeeded", node="n"))
     assert answer(*pods).headline == (
         "train has no pod that runs or is pending: 3 pods ended (2 Failed and 1 Succeeded)"
@@ -75,7 +86,7 @@ def test_pods_that_have_all_ended_are_not_placed() -> None:
     assert answer(*pods, pod("d", "Running", node="n")).headline.startswith("train is placed")
 
 
-def test_a_suspended_job_is_pending_and_kueue_is_asked_first() -> None:
+def test_a_suspended_job_is_pending_and_kueue_is_asked_first(answer: Asking) -> None:
     held = WorkloadStatus(JOB, suspended="spec.suspend")
     told = answer(workload_statuses=(held,))
     assert (told.state, told.headline) == ("waits", "train is pending: it has no pods yet")
@@ -121,7 +132,7 @@ async def test_without_the_right_to_list_jobs_it_is_not_known_whether_one_has_fa
     assert told.exit_code == 2
 
 
-def test_pods_without_a_gang_are_told_of_together() -> None:
+def test_pods_without_a_gang_are_told_of_together(answer: Asking) -> None:
     """Their reasons have one count, and one message of a kubelet or scheduler."""
     words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
     waiting = [

@@ -18,8 +18,10 @@ from app.explain.state.index import Index
 from app.explain.state.read import facts_of
 from app.facts.identity import Ref
 from tests.explain.fleet import NAMESPACE, facts
+from tests.explain.table.recorded import whole
 from tests.explain.table.words import NO_QUOTA, kueue
 from tests.kube.memory.client import MemoryClient
+from tests.said import Said
 
 NOW = 1_800_000_000.0
 Object = dict[str, Any]
@@ -124,7 +126,7 @@ NAMED: list[Any] = [
     [("StatefulSet", True), ("RayCluster", False), ("Job", True), ("ReplicaSet", False)],
 )
 def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
-    kind: str, is_wrong: bool
+    kind: str, is_wrong: bool, said: Said
 ) -> None:
     """A RayCluster has minReplicas, and replicas of a Deployment need no others.
 
@@ -144,6 +146,7 @@ def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
     ]
     answer = explain(index_of(*pods, group("pg")), Ref("PodGroup", "ns", "pg"))
     assert answer
+    said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
     assert ("with its minimum only" in note.text) is is_wrong
     assert note.remedy.startswith("Nothing is wrong with an elastic workload") is not is_wrong
@@ -161,7 +164,7 @@ def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
         pytest.param("own", "set minMember: 3 in PodGroup own", id="somebody else made it"),
     ],
 )
-def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str) -> None:
+def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str, said: Said) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "uid-of-w"}
     grouped = group(name)
     grouped["metadata"]["ownerReferences"] = [owner]
@@ -179,6 +182,7 @@ def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str) -> None:
     ]
     answer = explain(index_of(*pods, grouped), Ref("PodGroup", "ns", name))
     assert answer
+    said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
     assert f"If all must start together, {remedy}" in note.remedy
 

@@ -4,25 +4,37 @@
 `./scripts/fix`: read the differences before you commit them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from app.explain.answers.answer import Answer
 from app.explain.reasons.reason import Reason
 from app.facts.identity import Ref
 from tests.explain.table.row import Row
 
 FILE = Path(__file__).with_name("reasons.txt")
+Asking = Callable[..., Answer]
+"""The type of the fixture `answered`: it explains an object of a snapshot."""
 
 
 def in_full(reasons: Iterable[Reason], row: Row) -> str:
     """The lines about the reasons with the id of a row. Other texts than the row's are in them."""
     return "\n".join(
-        line for reason in reasons if reason.id == row.id for line in _lines(reason, row)
+        line for reason in reasons if reason.id == row.id for line in _lines(reason, row.text)
     )
 
 
-def _lines(reason: Reason, row: Row) -> Iterable[str]:
-    text = "" if reason.text == row.text else f": {reason.text}"
+def whole(answer: Answer) -> Iterator[str]:
+    """All lines about an answer, for `said.txt`: its headline, reasons and place in the line."""
+    yield answer.headline
+    for reason in answer.reasons:
+        yield f"{reason.id}: {reason.text}"
+        yield from _lines(reason, reason.text)
+    yield from (f"line: {own.words}" for own in answer.line)
+
+
+def _lines(reason: Reason, known: str) -> Iterator[str]:
+    text = "" if reason.text == known else f": {reason.text}"
     yield f"  {reason.severity} ({reason.who}){text}"
     yield f"    remedy: {reason.remedy}"
     yield from (f"    $ {command}" for command in reason.commands)

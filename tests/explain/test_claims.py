@@ -1,0 +1,315 @@
+"""What is said of ResourceClaims, of channels of NVLink domains, and of volumes.
+
+Tests `app/explain/reasons/claims.py`, `app/explain/reasons/shared_claims.py` and
+`app/explain/reasons/volumes.py`.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.facts.grove.unit_member import CLAIM as OURS
+from app.facts.identity import Ref
+from app.facts.kubernetes.claim import Consumer, DeviceClass, ResourceClaim
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
+from app.facts.nvidia.computedomain import ComputeDomain
+from tests.explain.fleet import (
+    HOST,
+    NAMESPACE,
+    NOW,
+    WORKERS,
+    ZONE,
+    cliques,
+    facts,
+    fill,
+    nodes,
+    occupant,
+    pcs,
+    placed,
+    pods,
+)
+from tests.explain.table.claims import REFUSES, STORED, written
+from tests.explain.table.recorded import Asking
+from tests.explain.table.row import (
+    CHANNEL,
+    CLAIM,
+    ONE_NODE,
+    SHARED,
+    TEMPLATED,
+    Changes,
+    changed,
+    channels,
+    claiming,
+    reserved,
+)
+from tests.explain.table.volumes import BOUND, LATE, LOCAL, SMALL, claimed, data, disk, tied
+from tests.explain.table.words import warned
+
+MINE = PodClaim("scratch", "my-gpus")
+OF_GPUS = replace(CLAIM, name="my-gpus", classes=("ring.example/GPU-slice",))
+ENDING = replace(CLAIM, name="shared", deleting=NOW - 600)
+
+
+def used(name: str, *users: Any, **claim: Any) -> Changes:
+    """The workers use a claim by name, which pods have reserved; it is called `name` in pods."""
+    consumers = tuple(Consumer(pod.name, pod.uid) for pod in users)
+    stored = replace(CLAIM, name="shared", consumers=consumers, allocated=True, **claim)
+    return {"pods": (*claiming(PodClaim(name, "shared")), *users), "claims": (stored,)}
+
+
+def user(name: str, **changes: Any) -> Any:
+    return occupant("gpu-15", gpus=0, namespace=NAMESPACE, name=name, uid=f"uid-{name}", **changes)
+
+
+def not_created(*ages: float, words: str) -> tuple[Event, ...]:
+    return tuple(
+        replace(warned(pod.ref, pod.uid, "FailedResourceClaimCreation", words, ""), time=NOW - age)
+        for pod, age in zip(pods(), ages, strict=False)
+    )
+
+
+GONE = ((Requirement("metadata.name", "In", ("gpu-99",)),),)
+DOMAIN = ComputeDomain(NAMESPACE, "llm-0-cd", "uid-cd", 0, "llm-0-template")
+TEMPLATES = channels()["claim_templates"]
+NEW = tuple(replace(pod, claims=(PodClaim("mnnvl", "", "llm-0-template"),)) for pod in pods())
+TAKEN = channels("gpu-12", "gpu-13")
+RUNS = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+CASES: dict[str, tuple[Changes, str]] = {
+    "NVIDIA's controller has not created the template of a ComputeDomain": (
+        {"pods": claiming(TEMPLATED), "compute_domains": (DOMAIN,)},
+        "ResourceClaimTemplate llm-0-template does not exist",
+    ),
+    "a template of the same name is of a ComputeDomain in another namespace": (
+        {
+            "pods": claiming(TEMPLATED),
+            "compute_domains": (replace(DOMAIN, namespace="research"),),
+        },
+        "ResourceClaimTemplate llm-0-template does not exist",
+    ),
+    "Kubernetes can't create a claim of one pod": (
+        {
+            "pods": (*pods()[:3], NEW[3]),
+            "claim_templates": TEMPLATES,
+            "events": not_created(9, 9, 9, 9, words="no such class"),
+        },
+        "1 pod lacks a claim that Kubernetes creates from a template; the controller of claims says: no such class (9 seconds ago)",
+    ),
+    "the newest of its messages counts": (
+        {
+            "pods": NEW,
+            "claim_templates": TEMPLATES,
+            "events": not_created(90, 30, 60, 45, words="exceeded quota: x"),
+        },
+        "4 pods lack claims that Kubernetes creates from a template; the controller of claims says: exceeded quota: x (30 seconds ago)",
+    ),
+    "pods request MNNVL themselves and have no claim": (
+        {"pods": pods(asks_mnnvl=True)},
+        "4 pods request MNNVL but have no claim, because no webhook answered when they were created",
+    ),
+    "one pod requests MNNVL itself and has no claim": (
+        {"pods": (*claiming(PodClaim(OURS, "llm-0-mnnvl"), asks_mnnvl=True)[:3], replace(pods()[3], asks_mnnvl=True)), "claims": (CLAIM,)},
+        "1 pod requests MNNVL but has no claim, because no webhook answered when it was created",
+    ),
+    "one of the pods of a PodClique without a claim runs": (
+        {
+            "sets": (pcs(mnnvl=STORED.mnnvl),),
+            "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
+            "pods": (*RUNS[:2], *pods()[2:]),
+        },
+        "PodClique llm-0-pool-0-workers requests MNNVL but has no claim; 1 of its pods runs outside the NVLink domain",
+    ),
+    "no pod of a PodClique without a claim runs": (
+        {
+            "sets": (pcs(mnnvl=STORED.mnnvl),),
+            "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
+        },
+        "PodClique llm-0-pool-0-workers requests MNNVL but has no claim",
+    ),
+    "one pod runs without the claim of its PodClique, and one has it": (
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], claims=(SHARED,))),
+            "pods": (RUNS[0], RUNS[1], *(replace(pod, claims=(SHARED,)) for pod in RUNS[2:])),
+            "claims": (CLAIM,),
+        },
+        "1 pod of PodClique llm-0-pool-0-workers runs without its claim, outside the NVLink domain",
+    ),
+    "pods that can be found have the channels": (
+        {
+            **TAKEN,
+            "pods": (*TAKEN["pods"], occupant("gpu-12", namespace="research", name="sweep-3-0", gpus=0, controller=Ref("Job", "research", "sweep-3"), created=NOW - 7200)),
+            "claims": (
+                replace(TAKEN["claims"][0], consumers=(Consumer("sweep-3-0", "uid"),)),
+                TAKEN["claims"][1],
+            ),
+        },
+        "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
+    ),
+    "claims of GPUs by another name, without the label of a queue": (
+        {
+            "pods": claiming(MINE),
+            "claims": (OF_GPUS,),
+            "device_classes": (DeviceClass(OF_GPUS.classes[0]),),
+        },
+        "ResourceClaim my-gpus, which pods share, requests GPUs and has no queue label, so KAI places no pod with it",
+    ),
+    "a claim of a user's that is bound to one of two nodes": (
+        used(
+            "scratch",
+            nodes=((Requirement("metadata.name", "In", ("gpu-00", "gpu-01")),),),
+        ),
+        "ResourceClaim shared is bound to gpu-00 and gpu-01, so 3 pending pods must go there",
+    ),
+    "our claim is bound to a node that is gone, and two pods have it, and one has ended": (
+        used(OURS, user("b"), user("a"), user("c", phase="Failed"), nodes=GONE),
+        "ResourceClaim shared is bound to a node that is gone, so 3 pending pods must go there",
+    ),
+    "our claim is bound to a node that is gone, and no pod has it": (
+        used(OURS, nodes=GONE),
+        "ResourceClaim shared is bound to a node that is gone, so 3 pending pods must go there",
+    ),
+    "a claim of a user's is being deleted, and two pods have it": (
+        used("scratch", user("b"), user("a"), user("c", deleting=NOW), deleting=NOW - 600),
+        "ResourceClaim shared is being deleted, but 2 pods still use it, so no other pod can use it",
+    ),
+    "our claim is being deleted, and all pods run with it": (
+        {
+            "pods": tuple(replace(pod, claims=(PodClaim(OURS, "shared"),)) for pod in RUNS),
+            "claims": (
+                replace(ENDING, consumers=tuple(Consumer(pod.name, pod.uid) for pod in RUNS[1:])),
+            ),
+        },
+        "ResourceClaim shared is being deleted, but 3 pods still use it, so no other pod can use it",
+    ),
+    "a claim is reserved for an old pod of the same name": (
+        {
+            "pods": (*claiming(SHARED), user("old-0")),
+            "claims": (replace(reserved("old-0"), consumers=(Consumer("old-0", "uid-before"),)),),
+        },
+        "ResourceClaim llm-0-mnnvl is reserved for old-0, which does not exist any more",
+    ),
+    "one zone of a disk is needed, and other pods there use no GPUs": (
+        tied(
+            disk(ZONE, "zone-b"),
+            pods=(
+                *pods(volumes=("data",)),
+                *fill("rack-b1", "rack-b2"),
+                *(occupant(f"gpu-{number:02}", 1, 0, group="small") for number in range(8, 16)),
+            ),
+        ),
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with topology.kubernetes.io/zone=zone-b can use, and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more have no room for the pod",
+    ),
+    "the only node of a disk is full": (
+        tied(disk(HOST, "gpu-04"), pods=(*pods(volumes=("data",))[:2], *pods()[2:], occupant("gpu-04"))),
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-04 can use, and gpu-04 has no room for the pod",
+    ),
+    "a class that does not wait for the pod has made a disk elsewhere": (
+        {
+            **tied(disk(HOST, "gpu-99")),
+            "storage_classes": (StorageClass("late"),),
+        },
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-99 can use, and none of 16 nodes is one of them",
+    ),
+    "two nodes of a disk are closed for two causes": (
+        tied(
+            disk(HOST, "gpu-04", "gpu-05"),
+            nodes=tuple(
+                replace(n, unschedulable=n.name == "gpu-04", ready=n.name != "gpu-05")
+                for n in nodes()
+            ),
+        ),
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname in (gpu-04, gpu-05) can use, and these take no pods: gpu-04 (cordoned) and gpu-05 (not ready)",
+    ),
+    "a class makes disks for a node that is too small": (
+        {
+            **claimed(data(storage_class=None), replace(LATE, is_default=True, places=((Requirement(HOST, "In", ("gpu-04",)),),))),
+            "nodes": changed(("gpu-04",), allocatable=SMALL),
+        },
+        "PersistentVolumeClaim data gets a volume which only nodes with kubernetes.io/hostname=gpu-04 can use (StorageClass by default), and gpu-04 is too small for the pod, even if empty (nvidia.com/gpu)",
+    ),
+    "something is said of a claim that is not bound for a known cause": (
+        {
+            **claimed(data(storage_class="fast"), StorageClass("fast")),
+            "events": (warned(data().ref, "uid-data", "Failed", "no space", "csi.example.com"),),
+        },
+        "PersistentVolumeClaim data, which 4 pods use, is not bound, and StorageClass fast binds volumes before pods are placed; csi.example.com says: no space (60 seconds ago)",
+    ),
+    "one pod uses a claim for which no volume that is made by hand is free": (
+        {
+            **claimed(data(storage_class="local"), LOCAL),
+            "pods": (*pods()[:3], replace(pods()[3], volumes=("data",))),
+            "volumes": (
+                Volume("pv-1", storage_class="local", phase="Released"),
+                Volume("pv-2", storage_class="other", phase="Available"),
+            ),
+        },
+        "PersistentVolumeClaim data, which 1 pod uses, is not bound: StorageClass local creates no volumes, and no PersistentVolume of it is available",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
+def test_claims_of_pods(changes: Changes, text: str, answered: Asking) -> None:
+    assert text in [reason.text for reason in answered(facts(**changes)).reasons]
+
+
+NONE: dict[str, tuple[Changes, str]] = {
+    "a claim of another kind needs no label of a queue": (
+        {"pods": claiming(SHARED), "claims": (CLAIM,)},
+        "ClaimQueue",
+    ),
+    "our claim is being deleted, and nobody has it": (
+        {"pods": claiming(PodClaim(OURS, "shared")), "claims": (ENDING,)},
+        "ClaimBeingDeleted",
+    ),
+    "a claim is reserved for a pod whose uid is not known": (
+        {
+            "pods": (*claiming(SHARED), replace(user("old-0"), uid="")),
+            "claims": (reserved("old-0"),),
+        },
+        "ClaimHeld",
+    ),
+    "a PodClique that refuses MNNVL": (
+        {
+            "sets": (pcs(mnnvl=STORED.mnnvl),),
+            "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS, **REFUSES))),
+        },
+        "ClaimNotInjected",
+    ),
+    "claims of pods that have a channel already": (
+        {
+            **TAKEN,
+            "claims": (
+                TAKEN["claims"][0],
+                ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,), True),
+            ),
+        },
+        "ChannelTaken",
+    ),
+    "a claim that is bound to a node that the gang fits": (
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, nodes=ONE_NODE),)},
+        "ClaimElsewhere",
+    ),
+    "an event about a pod that has its claim": (
+        {
+            "pods": claiming(TEMPLATED),
+            "claim_templates": TEMPLATES,
+            "claims": (ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,)),),
+            "events": not_created(9, 9, 9, 9, words="no"),
+        },
+        "ClaimMissing",
+    ),
+    "a claim that is bound": (claimed(BOUND, StorageClass("fast")), "VolumeUnbound"),
+    "a claim without a class that waits, and nothing is said of it": (
+        claimed(VolumeClaim(NAMESPACE, "data", storage_class="late"), LATE),
+        "VolumeUnbound",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "id"), NONE.values(), ids=NONE)
+def test_claims_that_keep_nobody(changes: Changes, id: str, answered: Asking) -> None:
+    assert id not in {reason.id for reason in answered(facts(**changes)).reasons}

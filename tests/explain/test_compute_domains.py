@@ -1,0 +1,189 @@
+"""What is said of ComputeDomains: their nodes, the pods that use them, and NVIDIA's daemon pods.
+
+Tests `app/explain/reasons/compute_domains.py`.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.facts.kubernetes.claim import DeviceClass
+from app.facts.kubernetes.pod import Pod, Stalled
+from app.facts.labels import NVLINK_DOMAIN
+from app.facts.nvidia.computedomain import DomainClique, DomainNode
+from app.facts.rows import ROOM
+from app.rules.mnnvl.sets import GROVE_FINALIZER
+from tests.explain.fleet import CLASSES, NAMESPACE, NOW, facts, nodes, placed, pods
+from tests.explain.table.recorded import Asking
+from tests.explain.table.row import TEMPLATED, Changes, domain
+from tests.explain.table.words import warned
+
+READY = domain("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+LABELLED = tuple(replace(n, labels={**n.labels, NVLINK_DOMAIN: "c.1"}) for n in nodes())
+TWO_OF_FOUR = "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03"
+
+
+def daemon(node: str, **changes: Any) -> Pod:
+    """The daemon pod of the ComputeDomain on a node."""
+    made = Pod(
+        "nvidia",
+        f"daemon-{node}",
+        f"uid-daemon-{node}",
+        node=node,
+        phase="Running",
+        daemon_of="uid-cd",
+        created=NOW - 600,
+    )
+    return replace(made, **changes)
+
+
+def daemons(*others: Pod, ready: tuple[str, ...] = ("gpu-00", "gpu-01"), **more: Any) -> Changes:
+    """Some nodes of a ComputeDomain are ready, and these daemon pods exist."""
+    state = domain(*ready)
+    return {**state, "nodes": LABELLED, "pods": (*state["pods"], *others), **more}
+
+
+def pending(name: str) -> Pod:
+    """A daemon pod without a node."""
+    said = "1 node(s) had untolerated taint(s)"
+    return daemon("", name=name, phase="Pending", unscheduled=said, said_at=NOW - 60)
+
+
+def without_node(count: int, number: int = 4, **changes: Any) -> Changes:
+    """The last pods of the gang have no node, and the ComputeDomain requires some nodes."""
+    state = domain("gpu-00", "gpu-01", number=number)
+    claiming = tuple(replace(pod, claims=(TEMPLATED,), **changes) for pod in pods()[-count:])
+    return {**state, "nodes": LABELLED, "pods": (*state["pods"][:-count], *claiming)}
+
+
+def run(state: Changes) -> Changes:
+    """The containers of all pods that have a node run."""
+    started = (
+        replace(pod, phase="Running", waiting=()) if pod.node else pod for pod in state["pods"]
+    )
+    return {**state, "pods": tuple(started)}
+
+
+CRASHES = Stalled("imex", "CrashLoopBackOff", restarts=3, ended="exit code 1")
+CREATING = {"phase": "Pending", "waiting": ("ContainerCreating",)}
+OTHER_CLIQUE = DomainClique(NAMESPACE, "uid-other.0", (DomainNode("gpu-03", True),))
+IN_CLIQUES = (
+    DomainClique(NAMESPACE, "uid-cd.0", (DomainNode("gpu-02", True), DomainNode("gpu-03", False))),
+    OTHER_CLIQUE,
+)
+BOUND = tuple(replace(pod, bound=NOW - 600) for pod in READY["pods"])
+OF_KUBELET = tuple(
+    warned(pod.ref, pod.uid, "FailedMount", 'secret "s" not found', "kubelet") for pod in BOUND
+)
+TWO_READY = (DomainNode("gpu-00", True), DomainNode("gpu-01", True))
+ONLY_REPEATS = tuple(
+    warned(pod.ref, pod.uid, "Failed", "ComputeDomain llm-0-cd is not ready", "kubelet")
+    for pod in BOUND
+)
+
+CASES: dict[str, tuple[Changes, str]] = {
+    "the daemon pods of both nodes run": (
+        daemons(daemon("gpu-02"), daemon("gpu-03")),
+        f"{TWO_OF_FOUR}. Their daemon pods run, so the status is out of date",
+    ),
+    "the daemon pod of the only node runs": (
+        daemons(daemon("gpu-03"), ready=("gpu-00", "gpu-01", "gpu-02")),
+        "ComputeDomain llm-0-cd: 3 of 4 nodes are ready, not gpu-03. The daemon pod there runs, so the status is out of date",
+    ),
+    "one node of four is ready, and one more by its ComputeDomainClique": (
+        daemons(ready=("gpu-00",), domain_cliques=IN_CLIQUES),
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-01 and gpu-03. No daemon pod is on gpu-01 and gpu-03",
+    ),
+    "all nodes are ready, and the ComputeDomain is not": (
+        {
+            **domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", number=4),
+            "nodes": LABELLED,
+            "pods": (*READY["pods"], *(daemon(f"gpu-0{number}") for number in range(4))),
+        },
+        "ComputeDomain llm-0-cd: 4 of 4 nodes are ready. Their daemon pods run, so the status is out of date",
+    ),
+    "one daemon pod crashes, and the other one runs": (
+        daemons(
+            daemon("gpu-03", stalled=(CRASHES,), waiting=("CrashLoopBackOff",)), daemon("gpu-02")
+        ),
+        f"{TWO_OF_FOUR}. Daemon pods that don't run: daemon-gpu-03 (CrashLoopBackOff); Container imex is in CrashLoopBackOff (3 restarts, exit code 1)",
+    ),
+    "two daemon pods do not start": (
+        daemons(daemon("gpu-03", **CREATING), daemon("gpu-02", phase="Pending")),
+        f"{TWO_OF_FOUR}. Daemon pods that don't run: daemon-gpu-02 (Pending) and daemon-gpu-03 (ContainerCreating)",
+    ),
+    "daemon pods are pending": (
+        daemons(pending("daemon-b"), pending("daemon-a"), daemon("gpu-02")),
+        f"{TWO_OF_FOUR}. No daemon pod is on gpu-03: daemon-a is pending, default-scheduler says: 1 node(s) had untolerated taint(s) (60 seconds ago)",
+    ),
+    "a daemon pod is pending, and no scheduler says why": (
+        daemons(daemon("", phase="Pending")),
+        f"{TWO_OF_FOUR}. No daemon pod is on gpu-02 and gpu-03: daemon- is pending",
+    ),
+    "the daemon pods there are of another ComputeDomain, or have ended": (
+        daemons(daemon("gpu-02", daemon_of="uid-other"), daemon("gpu-03", phase="Failed")),
+        f"{TWO_OF_FOUR}. No daemon pod is on gpu-02 and gpu-03",
+    ),
+    "the class of the daemons does not exist": (
+        daemons(device_classes=(DeviceClass(CLASSES[0]),)),
+        f"{TWO_OF_FOUR}. DeviceClass compute-domain-daemon.nvidia.com does not exist",
+    ),
+    "pods of other namespaces may not be read": (
+        daemons(unseen={ROOM: "forbidden"}),
+        TWO_OF_FOUR,
+    ),
+    "one of its pods has no node": (
+        without_node(1),
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02; 1 more has none of its pods. 1 of its pods has no node yet",
+    ),
+    "two of its pods have no node": (
+        without_node(2),
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready; 2 more have none of its pods. 2 of its pods have no node yet",
+    ),
+    "one of its pods has no node, and it requires no number of nodes": (
+        without_node(1, number=0),
+        "ComputeDomain llm-0-cd: 2 of 3 nodes are ready, not gpu-02. No daemon pod is on gpu-02",
+    ),
+    "the pods that have a node run, and one has none": (
+        run(without_node(1)),
+        "ComputeDomain llm-0-cd is not ready: 2 of 4 nodes are ready, not gpu-02; 1 more has none of its pods. Its pods that have a node run",
+    ),
+    "the kubelet names another cause": (
+        {**daemons(), "pods": BOUND, "events": OF_KUBELET},
+        TWO_OF_FOUR,
+    ),
+    "the kubelet only repeats that it is not ready": (
+        {**daemons(), "pods": BOUND, "events": ONLY_REPEATS},
+        f"{TWO_OF_FOUR}. No daemon pod is on gpu-02 and gpu-03",
+    ),
+    "a ComputeDomain of one more node than pods exist": (
+        {**domain("gpu-00", number=2), "pods": placed("gpu-00", claims=(TEMPLATED,), waiting=("ContainerCreating",))},
+        "ComputeDomain llm-0-cd requires 2 nodes (numNodes), but only 1 pod uses it, so it never becomes ready",
+    ),
+    "Grove's finalizer and another one keep what somebody has deleted": (
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/a", GROVE_FINALIZER)),
+        "ComputeDomain llm-0-cd is being deleted, but Grove's finalizer keeps it, and Grove does not create another one",
+    ),
+    "gated pods are not needed for the nodes that it requires": (
+        without_node(2, number=2, gates=("grove.io/podgang-pending-creation",)),
+        "ComputeDomain llm-0-cd: 2 of 2 nodes are ready. No daemon pod is on gpu-00 and gpu-01",
+    ),
+    "it is ready, and so are the nodes of two pods that were not started": (
+        {
+            **daemons(),
+            "pods": BOUND,
+            "compute_domains": (replace(READY["compute_domains"][0], ready=True, nodes=TWO_READY),),
+        },
+        "2 pods of llm-0 have had a node for 10 minutes without being started: ContainerCreating",
+    ),
+    "a ComputeDomain of as many nodes as pods, of which two are gated": (
+        without_node(2, gates=("grove.io/podgang-pending-creation",)),
+        "Deadlock: ComputeDomain llm-0-cd requires 4 nodes (numNodes), but 2 of its 4 pods are gated until other pods are ready, and these don't start before the domain is ready",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
+def test_a_compute_domain(changes: Changes, text: str, answered: Asking) -> None:
+    assert text in [reason.text for reason in answered(facts(**changes)).reasons]

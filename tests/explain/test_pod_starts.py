@@ -1,0 +1,239 @@
+"""What is said of pods that kubelets reject or do not start, and of containers that do not run.
+
+Tests `app/explain/reasons/pod_starts.py`.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.answer import explain
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod, Stalled
+from tests.explain.fleet import (
+    NAMESPACE,
+    NOW,
+    WORKERS,
+    facts,
+    nodes,
+    placed,
+    pods,
+)
+from tests.explain.table.pod_starts import CRASHES, FETCHES, of_clique, rejected
+from tests.explain.table.recorded import Asking, whole
+from tests.explain.table.row import Changes, changed
+from tests.explain.table.words import starting
+from tests.said import Said
+
+ON_FOUR = ("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+JOB = Ref("Job", NAMESPACE, "train")
+
+
+def bound(*ages: float, **changes: Any) -> tuple[Pod, ...]:
+    """The pods on nodes, bound so many seconds ago and not started."""
+    return tuple(
+        replace(pod, bound=NOW - age, **changes) for pod, age in zip(starting(), ages, strict=True)
+    )
+
+
+def warnings(
+    *ages: float, words: str = "no memory for {}", reason: str = "FailedMount", of: int = 4
+) -> tuple[Event, ...]:
+    """Warnings of the kubelet about pods, so many seconds ago."""
+    return tuple(
+        Event(pod.uid, reason, words.format(pod.name), NOW - age, "kubelet", pod.ref, True)
+        for pod, age in zip(pods()[:of], ages, strict=True)
+    )
+
+
+NOT_BEGUN = "and did not start"
+CASES: dict[str, tuple[Changes, str]] = {
+    "the newest message and the oldest binding count": (
+        {"pods": bound(300, 900, 600, 300), "events": warnings(30, 90, 50, 20)},
+        f"kubelet says: no memory for {WORKERS}-2 (20 seconds ago). 4 pods have had a node for 15 minutes {NOT_BEGUN}",
+    ),
+    "messages that differ are told apart": (
+        {
+            "pods": bound(300, 900, 600, 300),
+            "events": (*warnings(30, 90, of=2), *warnings(1, 2, 50, 20, words="another")[2:]),
+        },
+        f"kubelet says: another (20 seconds ago). 2 pods have had a node for 10 minutes {NOT_BEGUN}",
+    ),
+    "only one pod is late": (
+        {"pods": bound(60, 61, 60, 60), "events": warnings(5, 6, 7, 8)},
+        f"kubelet says: no memory for {WORKERS}-0 (6 seconds ago). 1 pod has had a node for 61 seconds {NOT_BEGUN}",
+    ),
+    "a claim that can't be prepared counts at once": (
+        {
+            "pods": bound(5, 5, 5, 5),
+            "events": warnings(1, 1, 1, 1, words="no GPU", reason="FailedPrepareDynamicResources"),
+        },
+        f"kubelet says: no GPU (1 second ago). 4 pods have had a node for 5 seconds {NOT_BEGUN}",
+    ),
+    "pods on a node that is not ready": (
+        {
+            "pods": bound(600, 600, 600, 600),
+            "events": warnings(1, 1, 1, 1, words="no GPU"),
+            "nodes": changed(("gpu-00", "gpu-01"), ready=False),
+        },
+        f"kubelet says: no GPU (1 second ago). 1 pod has had a node for 10 minutes {NOT_BEGUN}",
+    ),
+    "no message says why": (
+        {"pods": bound(600, 900, 61, 60)},
+        "3 pods of llm-0 have had a node for 15 minutes without being started: ContainerCreating",
+    ),
+    "no state says why": (
+        {"pods": (*bound(600, 900, 61, 60)[:3], replace(bound(0, 0, 0, 61)[3], waiting=()))},
+        "1 pod of llm-0 has had a node for 61 seconds without being started: no state reported",
+    ),
+    "containers of two pods crash, and another container of a third": (
+        {
+            "pods": tuple(
+                replace(pod, phase="Running", bound=None, waiting=("CrashLoopBackOff",), stalled=(of,))
+                for pod, of in zip(
+                    starting(),
+                    (CRASHES, CRASHES, replace(CRASHES, name="agent", restarts=1), CRASHES),
+                    strict=True,
+                )
+            )
+        },
+        "Container agent is in CrashLoopBackOff (1 restart, OOMKilled) in 1 pod",
+    ),
+    "a container of a pod that has not started has no log yet": (
+        {"pods": bound(600, 600, 600, 600, stalled=(Stalled("main", "CreateContainerError"),))},
+        "Container main is in CreateContainerError in 4 pods",
+    ),
+    "an init container whose start is not known": (
+        {"pods": bound(600, 600, 600, 600, stalled=(replace(FETCHES, since=None),))},
+        "Init container fetch-weights has been running in 4 pods",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
+def test_pods_that_do_not_start(changes: Changes, text: str, answered: Asking) -> None:
+    assert text in [reason.text for reason in answered(facts(**changes)).reasons]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pod x is not allowed to use resource claim y",
+        "no such plugin gpu.nvidia.com",
+        "Failed to prepare dynamic resources: no",
+        'configmap "c" not found',
+        "pod has unbound PersistentVolumeClaims",
+        "Multi-Attach error for volume v",
+        "Failed to pull x:1",
+        "Error: InvalidImageName x",
+        "MountVolume.SetUp failed",
+        "mount failed: exit status 32",
+        "Failed to create pod sandbox",
+        "network is not ready",
+        "CNI plugin not initialized",
+        "something else",
+    ],
+)
+def test_what_helps_against_the_words_of_a_kubelet(words: str, answered: Asking) -> None:
+    events = warnings(5, 5, 5, 5, words=words)
+    state = facts(pods=bound(600, 600, 600, 600), events=events)
+    assert [reason.id for reason in answered(state).reasons] == ["KubeletRefuses"]
+
+
+def failed(failure: str, age: float, number: int = 9, **changes: Any) -> Pod:
+    """A pod of the workers that the kubelet has rejected, of a given age."""
+    names = {"name": f"{WORKERS}-{number}", "uid": f"uid-{number}"}
+    return replace(rejected(failure, created=NOW - age), **{**names, **changes})
+
+
+def beside(*rejected: Pod, ages: tuple[float, ...] = (840, 840, 840, 840)) -> Changes:
+    """Pods of the gang are pending, of these ages."""
+    waiting = (replace(pod, created=NOW - age) for pod, age in zip(pods(), ages, strict=True))
+    return {"pods": (*of_clique(*waiting), *rejected)}
+
+
+def running(*rejected: Pod, age: float = 840) -> Changes:
+    run = (replace(pod, created=NOW - age) for pod in placed(*ON_FOUR))
+    return {"pods": (*of_clique(*run), *rejected)}
+
+
+OF_NODE = "OutOfcpu: Node didn't have enough resource: cpu"
+OF_DEVICE = "UnexpectedAdmissionError: Allocate failed"
+EVICTED = "Evicted: The node was low on resource: memory."
+REJECTIONS: dict[str, tuple[Changes, list[tuple[str, str]]]] = {
+    "two pods on a node, for one cause": (
+        beside(failed(OF_NODE, 900), failed(OF_NODE, 850, 8)),
+        [(f"The kubelet rejected {WORKERS}-8 and {WORKERS}-9 on gpu-03: {OF_NODE} (14 minutes ago)", "problem")],
+    ),
+    "pods on two nodes": (
+        beside(failed(OF_NODE, 900), failed(OF_NODE, 850, 8, node="gpu-04")),
+        [
+            (f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (15 minutes ago)", "problem"),
+            (f"The kubelet rejected {WORKERS}-8 on gpu-04: {OF_NODE} (14 minutes ago)", "problem"),
+        ],
+    ),
+    "what a Job owns is created again by it": (
+        beside(failed(OF_NODE, 900, controller=JOB)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (15 minutes ago)", "problem")],
+    ),
+    "a device plugin has too few devices": (
+        beside(failed(OF_DEVICE, 900)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_DEVICE} (15 minutes ago)", "problem")],
+    ),
+    "an evicted pod is as old as it is": (
+        beside(failed(EVICTED, 900)),
+        [(f"The kubelet evicted {WORKERS}-9 on gpu-03: {EVICTED[:-1]}", "problem")],
+    ),
+    "another cause, and no node": (
+        beside(failed("Shutdown: no", 900, node="")),
+        [(f"The kubelet rejected {WORKERS}-9: Shutdown: no (15 minutes ago)", "problem")],
+    ),
+    "another cause, on a node": (
+        beside(failed("Shutdown: no", 900)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: Shutdown: no (15 minutes ago)", "problem")],
+    ),
+    "an hour before the oldest pod that is pending": (
+        beside(failed(OF_NODE, 4440), ages=(10, 840, 10, 10)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (74 minutes ago)", "problem")],
+    ),
+    "more than an hour before": (beside(failed(OF_NODE, 4441), ages=(10, 840, 10, 10)), []),
+    "another pod of its owner is newer": (running(failed(OF_NODE, 841)), []),
+    "no other pod of its owner is newer": (
+        running(failed(OF_NODE, 840)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (14 minutes ago)", "warning")],
+    ),
+    "the newer pod is of another owner": (
+        running(failed(OF_NODE, 841, owner="uid-of-another", group="llm-0")),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (14 minutes ago)", "warning")],
+    ),
+    "an hour ago, and nothing has replaced it": (
+        running(failed(OF_NODE, 3600), age=7200),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: {OF_NODE} (60 minutes ago)", "warning")],
+    ),
+    "more than an hour ago, and nothing has replaced it": (running(failed(OF_NODE, 3601), age=7200), []),
+    "the pods of the gang are of nobody, and one is newer": (
+        {"pods": (*placed(*ON_FOUR), failed(OF_NODE, 841, owner="", group="llm-0"))},
+        [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "told"), REJECTIONS.values(), ids=REJECTIONS)
+def test_pods_that_the_kubelet_rejects(
+    changes: Changes, told: list[tuple[str, str]], answered: Asking
+) -> None:
+    reasons = answered(facts(**changes)).reasons
+    found = [(each.text, each.severity) for each in reasons if each.id == "KubeletRefuses"]
+    assert found == told
+
+
+def test_a_rejected_pod_that_is_asked_for_is_told_of_whatever_its_age(said: Said) -> None:
+    pod = failed(OF_NODE, 90_000, owner="", group="")
+    answer = explain(Index(Snapshot(pods=(pod,), nodes=nodes(), now=NOW)), pod.ref)
+    assert answer
+    said(whole(answer))
+    assert [reason.severity for reason in answer.reasons] == ["problem"]
