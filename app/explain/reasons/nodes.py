@@ -307,13 +307,17 @@ def other_resource(gang: Gang) -> Reasons:
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
     verb = "is" if name == "memory" else "are"
+    if most < asks:
+        limit = f"at most {amount(name, most)} {verb} free"
+        found, remedy = f"{limit} on a node with free GPUs", f": {limit}"
+    else:
+        found, remedy = "too few nodes with free GPUs have that much free", ""
     text = (
         f"GPUs are free {where}, but not enough {_called(name)}: a pod requests"
-        f" {amount(name, asks)}, and at most {amount(name, most)} {verb} free on a node with free"
-        " GPUs"
+        f" {amount(name, asks)}, and {found}"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
-    remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
+    remedy = f"Request less {_called(name)} per pod{remedy}"
     in_the_way = _in_the_way(gang, name, asks, free)[: short.count]
     if in_the_way and obstacle.placements.under(EMPTIED).fits:
         pods = list(itertools.chain.from_iterable(in_the_way))
