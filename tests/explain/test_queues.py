@@ -23,7 +23,9 @@ from app.explain.queue_order.cycle import line_of
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kai.queue import Queue, Share
-from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.gpus import GPU
+from app.facts.kubernetes.pod import PodClaim, Shape
 from app.facts.labels import NODE_POOL
 from app.facts.rows import ROOM
 from tests.explain.queue_order.test_cycle import QUEUES, Gangs, node
@@ -264,3 +266,15 @@ def test_users_with_claims_and_parts_of_gpus_follow_a_change() -> None:
     assert gpu_users(index) == []
     index.follow(replace(index.facts, pods=(replace(pod, background=True),)))
     assert gpu_users(index) == []
+
+
+def test_a_pod_that_any_pod_may_evict_uses_no_part_of_a_gpu() -> None:
+    gangs = Gangs()
+    gangs.add("half", 1, nodes=("n1",))
+    index = gangs.index(node("n1"))
+    (pod,) = (
+        replace(pod, shape=Shape(((GPU, 500),), part=GpuPart(500))) for pod in index.facts.pods
+    )
+    assert [user.gpus for user in gpu_users(Index(replace(index.facts, pods=(pod,))))] == [500]
+    evicted = replace(pod, background=True)
+    assert gpu_users(Index(replace(index.facts, pods=(evicted,)))) == []
