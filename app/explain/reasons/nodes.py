@@ -456,11 +456,11 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         f'{count} in pool "{pool}"' if pool else f"{count} without a pool"
         for pool, count in sorted(pools.items())
     )
-    text = f"It is in no node pool, and the {number} without a pool have no room for it; {where}"
+    text = f"It is in no node pool, and the {number} without a pool have no room for it"
     if gang.pool:
-        text = (
-            f'Its node pool "{gang.pool}" has {number} and no room for it; of the others, {where}'
-        )
+        text = f'Its node pool "{gang.pool}" has {number} and no room for it'
+    if where:
+        text = f"{text}; {'of the others, ' if gang.pool else ''}{where}"
     if "" in fitting:
         queues, commands = into_pool(gang, "")
         leave = "Remove the node pool label from the workload and its PodGroup, and use a queue"
