@@ -334,7 +334,7 @@ class Connection(asyncio.Protocol):
             self._continue()
 
     def _continue(self) -> None:
-        """Handle buffered data after an answer was written or read by the client."""
+        """Handle buffered data after an answer was written, or after the client has read it."""
         if self._state is not State.END:
             self._transport.resume_reading()
             self._read()

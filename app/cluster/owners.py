@@ -1,4 +1,4 @@
-"""Write the owners of MNNVL resources by the rule in force, for webhooks and reconcilers.
+"""Set the owner references of MNNVL resources, for webhooks and reconcilers.
 
 `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and their preconditions.
 """

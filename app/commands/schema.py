@@ -320,7 +320,7 @@ class UserCounts(Counts):
 
 
 class CountedMessage(ReportedMessage):
-    """A message that would have rejected `count` writes, with the first of them."""
+    """A message with which `count` writes were or would be rejected, and the first of them."""
 
     outcome: str
     count: int

@@ -78,7 +78,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why there is no certificate, or ""."""
     is_readable: bool = True
-    """Whether the Secret could be read."""
+    """Whether the Secret could be read. It is True too if the Secret does not exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:

@@ -65,7 +65,7 @@ class CallLimits(Value):
     reads: int = 2
     """The maximum number of attempts of a read."""
     pause: float = 0.2
-    """The time between two attempts, unless the API server asks for another one."""
+    """The time between two attempts, unless the API server says how long to wait (Retry-After)."""
     connections: int = 100
     """The maximum number of connections."""
     longest: int = 16 * 2**20

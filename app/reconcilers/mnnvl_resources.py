@@ -316,8 +316,8 @@ class MnnvlResourcesReconciler(Struct):
     def _unneeded(self, key: Key) -> list[tuple[Resource, str]]:
         """Return the kind and name of each cached resource of `key` that is not needed.
 
-        Resources that are being deleted are omitted. The claim comes first, because pods reserve
-        it.
+        Resources that are being deleted are omitted. The claim comes first: if a pod has reserved
+        it, the ComputeDomain is kept too.
         """
         namespace, base = key
         modes = {demand.mode for demand in self._demands(key)}

@@ -104,7 +104,7 @@ def webhook(route: Route) -> dict[str, Any]:
     content = {"schema": _ASKED, "example": example["asked"]}
     return {
         "summary": f"Judge {operations} of a {route.kind}",
-        "description": "API servers call this webhook. Reviews sent from this page write nothing.",
+        "description": "API servers call this webhook. A review with dryRun: true writes nothing.",
         "tags": ["webhooks"],
         "openapi_extra": {
             "requestBody": {"required": True, "content": {"application/json": content}}

@@ -95,6 +95,9 @@ def takes_tokens(pod: Object) -> bool:
     return annotations_of(pod).get(TAKES_TOKENS) == "all"
 
 
+_NO_WRITES = "reviews cause no writes, unless server.clientCaFile is set"
+
+
 class ReviewTokens(Part):
     """Keeps the same token in the webhook configurations and in the routes of `exchange`.
 
@@ -166,9 +169,7 @@ class ReviewTokens(Part):
         managed = self._managed()
         if not managed:
             self._accept(())
-            self._note = (
-                "reviews cause no writes: the paths of the webhook configurations are not managed"
-            )
+            self._note = f"{_NO_WRITES}: the paths of the webhook configurations are not managed"
             return REPLACED_SECONDS
 
         stored = set[str]().union(*map(tokens_in, managed.values())) - {""}
@@ -270,7 +271,7 @@ class ReviewTokens(Part):
     def _wait(self, token: str) -> float | None:
         """Return the seconds until the next step, and set the note for /readyz."""
         if not token:
-            self._note = "reviews cause no writes: one of our Pods runs a version without tokens"
+            self._note = f"{_NO_WRITES}: one of our Pods runs a version without tokens"
             return REPLACED_SECONDS
 
         self._note = "reviews of API servers have a token"

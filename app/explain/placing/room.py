@@ -81,7 +81,7 @@ class RoomCounter(Board):
         return self._place(part, candidates[best])
 
     def _try(self, part: Demand, domain: Domain) -> int:
-        """Return how many pods of a part fit into a domain. Undo the placement."""
+        """Return how many pods of a part fit into a domain. A trial placement is undone."""
         if not part.bound and len(part.loose) == 1:
             shape, count = part.loose[0]
             able = self._takers(self._ground, shape, domain.nodes)

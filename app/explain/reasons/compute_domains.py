@@ -293,10 +293,11 @@ def waits_for_domain(gang: Gang, pod: Pod) -> bool:
 
 
 def host_managed(index: Index, domain: ComputeDomain) -> bool:
-    """Return whether IMEX is a service of the hosts. NVIDIA's driver then has no class for daemons.
+    """Return whether a ComputeDomain is ready because the hosts run IMEX (mode hostManaged).
 
-    ComputeDomains are then ready at once, and list no nodes (mode hostManaged, in 95932046 of the
-    driver). If one isn't ready, the driver is not in this mode, and the class is only missing.
+    In this mode, since commit 95932046 of NVIDIA's driver, there is no DeviceClass for daemons, and
+    ComputeDomains are ready at once and list no nodes. If one is not ready, the DeviceClass is
+    missing for another reason.
     """
     return domain.ready and hosts_run_imex(index)
 

@@ -101,7 +101,10 @@ def _missing_labels(
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
-    """Return whether an empty node could take a pending pod. Without a gang, return True."""
+    """Return whether `node`, if it were empty, could take a pod that KAI places next.
+
+    Return True if the gang has no members.
+    """
     return not gang.members or any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)

@@ -304,7 +304,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
 
 
 def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
-    """Return the names of the resources of which none of the nodes has enough, as text."""
+    """Return a text that lists the resources that no node has enough of for a pod."""
     return listed(
         name
         for name, ask in shape.requests

@@ -52,7 +52,8 @@ NOTHING = Required()
 def placing_warnings(parts: Mapping[str, PartLevels], topology_of: TopologyOf) -> list[str]:
     """Return warnings about the constraints of `parts`, which are given by name.
 
-    No part may contain itself. Nothing is checked if `topology_of` does not know the topology.
+    The parents must not form a cycle, but the whole gang may be its own parent. A part whose
+    topology `topology_of` does not know is skipped.
     """
     names = {part.topology for part in parts.values() if part.topology}
     topologies = {name: topology_of(name) for name in names}
