@@ -235,3 +235,30 @@ def test_pods_that_have_ended_are_named_because_kai_does_not_count_them() -> Non
         found.remedy
         == "Find out why Job train creates no more pods: kubectl describe job train -n inference"
     )
+
+
+@pytest.mark.parametrize(
+    ("workload", "maker", "told"),
+    [
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm-0", True),
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm-1", False),
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm", True),
+        ("JobSet/vllm", "Job/vllm-workers-1", True),
+        ("RayJob/vllm", "RayCluster/vllm-x7k2p", True),
+    ],
+    ids=["of the leader", "of another leader", "of all leaders", "of a JobSet", "of a RayJob"],
+)
+def test_makers_that_own_no_pod_of_the_gang_yet_are_quoted(
+    workload: str, maker: str, told: bool
+) -> None:
+    """The StatefulSet of the workers is owned by their leader, and owns no pod before it can create one."""
+    of, about = (
+        Ref(*f"{kind}/{NAMESPACE}/{name}".split("/"))
+        for kind, name in (w.split("/") for w in (workload, maker))
+    )
+    leader = replace(POD, name="vllm-0", made_for=(of,), controller=of)
+    event = failed(QUOTA, uid="uid-of-another", about=about)
+    reason = incomplete(facts(pods=(leader,), events=(event,)), leader.name)
+    assert (QUOTA in reason.text) == told
+    assert (f"About {about}, " in reason.text) == told
+    assert ("resourcequota" in reason.remedy) == told

@@ -9,7 +9,7 @@ from app.explain.gangs.gang import Gang, Member
 from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
-from app.explain.reasons.messages import maker_words, makers_of
+from app.explain.reasons.messages import Words, maker_words, makers_of, words_of
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -22,7 +22,9 @@ from app.explain.reasons.reason import (
 )
 from app.explain.reasons.uncreated_pods import advice_on
 from app.explain.state.index import Index
+from app.explain.state.makers import refusals_about
 from app.facts.identity import Ref
+from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 
@@ -116,12 +118,27 @@ def _creators_message(gang: Gang) -> tuple[str, str, Who]:
     The message is "" if there is none.
     """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
+    told = told or next(_indirect_words(gang), None)
     if told is None:
         return "", _unexplained_remedy(gang), "you"
 
     maker, words = told
     meaning, remedy, who = advice_on(maker, words, of_kai=gang.is_of_kai)
     return f". About {maker}, {words.quoted(gang.facts.now)}{meaning}", remedy, who
+
+
+def _indirect_words(gang: Gang) -> Iterator[tuple[Ref, Words]]:
+    """Yield objects that create pods for the gang's workload but own none of its pods yet.
+
+    Each comes with the newest message about pods that it cannot create. The StatefulSet of a
+    LeaderWorkerSet's workers has the name of their leader; those of other groups are left out.
+    """
+    leaders = {pod.name for pod in gang.pods}
+    for workload in dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for):
+        for event in refusals_about(gang.index, workload):
+            of_group = workload.kind == LEADER_WORKER_SET.kind and event.about.kind == "StatefulSet"
+            if not of_group or event.about.name in {workload.name, *leaders}:
+                yield event.about, words_of(event, "its controller")
 
 
 def group_incomplete(gang: Gang) -> Reasons:
