@@ -292,6 +292,21 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
         ),
         pytest.param(
             replace(
+                WAITS,
+                reasons=(reason("KAI is silent", id="KaiSilent", who="platform"),),
+                line=(in_line("llm-0", 1, "next", where=("r3",)),),
+            ),
+            [
+                "llm is pending",
+                "  1  KAI is silent.                                                                       KaiSilent",
+                "     fix: Look up (platform team)",
+                "  Position 1 of 9 in queue team; by KAI's order, it is next in r3",
+                ROW,
+            ],
+            id="the next one of a silent scheduler",
+        ),
+        pytest.param(
+            replace(
                 PLACED,
                 tree=tree(
                     clique("llm-0-a", pod("llm-0-a-0"), pod("llm-0-a-1", marked=True)),

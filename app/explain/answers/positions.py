@@ -70,13 +70,21 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     @property
     def words(self) -> str:
         """A text such as `position 2 of 5 in queue team-a; KAI should place it next in r3`."""
+        return self._words(NEXT[self.next])
+
+    @property
+    def words_while_silent(self) -> str:
+        """The same text if KAI is silent, so that it may never place the gang."""
+        return self._words("by KAI's order, it is next" if self.next == "next" else NEXT[self.next])
+
+    def _words(self, prediction: str) -> str:
         place = place_words(self.number, self.count, self.queue)
         where = f" in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
             where = f", and other gangs{elsewhere} are ahead of it"
         unless = "" if self.next == "never" else _unless(self.may_differ)
-        return f"{place}; {NEXT[self.next]}{where}{unless}"
+        return f"{place}; {prediction}{where}{unless}"
 
 
 def _unless(settings: Sequence[str]) -> str:

@@ -82,9 +82,10 @@ def _who(reason: Reason) -> str:
 
 
 def _in_line(answer: Answer) -> Iterator[str]:
+    silent = {ref for cause in answer.causes if cause.id == "KaiSilent" for ref in cause.objects}
     for own in answer.line[:MOST_WORDS]:
         name = f"{own.ref.name}: " if len(answer.line) > 1 else ""
-        words = f"{name}{own.words}"
+        words = f"{name}{own.words_while_silent if own.ref in silent else own.words}"
         yield f"  {words if name else words[:1].upper() + words[1:]}"
 
 
