@@ -81,6 +81,7 @@ def test_two_jobs_that_hold_half_each_wait_for_each_other(told: Told) -> None:
     )
     first = told(Ref("PyTorchJob", NAMESPACE, "a"), *pods).reasons[0]
     assert first.id == "NoDomainFits"
+    assert first.text.startswith("The nodes have no room")
     assert first.remedy.startswith("Delete or suspend one of PyTorchJob a and PyTorchJob b: each")
     assert "Wait until" not in first.remedy
 

@@ -15,6 +15,7 @@ from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.packer import Rules
 from app.explain.placing.placements import (
+    ANY_POOL,
     EMPTIED,
     EMPTY,
     OPENED,
@@ -450,7 +451,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 def _open_nodes(obstacle: Obstacle) -> str:
     """Return a text for the nodes that are open to pods, with their domain if they share one."""
     pool = obstacle.gang.pool
-    everywhere = f"The nodes of node pool {pool}" if pool else "The nodes"
+    everywhere = "The nodes" if pool in {"", ANY_POOL} else f"The nodes of node pool {pool}"
     if len(obstacle.open) == len(obstacle.nodes):
         return everywhere
 
