@@ -451,24 +451,28 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         for pool in sorted(pools)
         if pool != gang.pool and obstacle.placements.under(replace(EMPTY, pool=pool)).fits
     ]
-    number = counted(pools.pop(gang.pool, 0), "node")
+    own = pools.pop(gang.pool, 0)
+    number = counted(own, "node")
     where = listed(
         f'{count} in pool "{pool}"' if pool else f"{count} without a pool"
         for pool, count in sorted(pools.items())
     )
     text = f"It is in no node pool, and the {number} without a pool have no room for it"
+    fill = ""
     if gang.pool:
-        text = f'Its node pool "{gang.pool}" has {number} and no room for it'
+        has = f"has {number} and no room for it" if own else "has no nodes"
+        text = f'Its node pool "{gang.pool}" {has}'
+        fill = "" if own else f". Or ask the platform team to label nodes {NODE_POOL}={gang.pool}"
     if where:
         text = f"{text}; {'of the others, ' if gang.pool else ''}{where}"
     if "" in fitting:
         queues, commands = into_pool(gang, "")
         leave = "Remove the node pool label from the workload and its PodGroup, and use a queue"
-        return text, f"{leave} without it{queues}", commands
+        return text, f"{leave} without it{queues}{fill}", commands
     if fitting:
         queues, commands = into_pool(gang, fitting[0])
         label = f"Label the workload and its PodGroup {NODE_POOL}={fitting[0]}"
-        return text, f"{label}, and use a queue with the same label{queues}", commands
+        return text, f"{label}, and use a queue with the same label{queues}{fill}", commands
     remedy = "Ask the platform team for nodes without a pool, or for a pool that is large enough"
     if gang.pool:
         remedy = f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"

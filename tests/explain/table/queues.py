@@ -542,6 +542,21 @@ QUEUES = (
         },
     ),
     Row(
+        "OutsidePool",
+        "the gang is bound to a pool that no node is in",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "queues": (*OF_POOL, Queue("open-root"), Queue("open", "open-root")),
+        },
+        'Its node pool "h100" has no nodes; of the others, 16 without a pool',
+        "platform",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "queues": OF_POOL,
+            "nodes": labelled(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), pool="h100"),
+        },
+    ),
+    Row(
         "NoDomainFits",
         "the nodes without a pool are full, and another pool has room: that is no reason by itself",
         {
