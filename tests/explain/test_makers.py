@@ -145,6 +145,21 @@ def test_a_pod_of_the_workload_that_another_scheduler_has_does_not_count(node: s
     assert reason.remedy.startswith("Set schedulerName: kai-scheduler in the pod template of")
 
 
+def test_a_missing_pod_that_another_scheduler_has_placed_requests_what_it_requests() -> None:
+    """The launcher of an MPIJob requests no GPUs, so one node has room for the gang."""
+    launcher = replace(
+        POD, name="launcher", uid="uid-l", scheduler="default-scheduler", group="", shape=shape(0)
+    )
+    for pods, ids in (
+        ((POD, launcher), ["GangIncomplete"]),
+        ((POD,), ["GangIncomplete", "NeverFits"]),
+    ):
+        known = facts(pods=pods, pod_groups=(replace(GROUP, minimum=2),), nodes=nodes()[:1])
+        explained = explain(Index(known), POD.ref)
+        assert explained
+        assert [reason.id for reason in explained.reasons] == ids
+
+
 @pytest.mark.parametrize(
     "other",
     [{"owner": "uid-of-another"}, {"namespace": "elsewhere"}, {"phase": "Succeeded"}],

@@ -4,7 +4,7 @@ A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or a pod that 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
+from app.facts.labels import KAI_SCHEDULER
 
 MOST_DEPTH = 16
 """The maximum number of levels of SubGroups that are read.
@@ -175,8 +176,29 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
         return _nested(index, group, pods)
     replicas = max(group.minimum, len(pods))
     shape, shapes = _asked(index, pods)
+    if len(pods) < group.minimum:
+        elsewhere = pods_of_other_schedulers(index, group, pods)
+        shape = _shape_of(index, elsewhere[0]) if elsewhere else shape
     member = Member(group.name, group.minimum, replicas, shape, pods, shapes=shapes)
     return Unit(group.name, group.told, (member,))
+
+
+def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Pod]) -> list[Pod]:
+    """Return the living pods of a PodGroup's workload that use another scheduler.
+
+    KAI doesn't count them. They share an owner with the `pods` of the PodGroup or with itself.
+    """
+
+    def look() -> Mapping[tuple[str, str], Sequence[Pod]]:
+        return by_key(
+            ((pod.namespace, pod.owner), pod)
+            for pod in index.facts.pods
+            if pod.scheduler != KAI_SCHEDULER and pod.owner and not pod.group and pod.is_alive
+        )
+
+    of_owner = index.remembered("pods of other schedulers", look, ["pods"])
+    owners = dict.fromkeys([*(pod.owner for pod in pods), *group.owners])
+    return [pod for owner in owners for pod in of_owner.get((group.namespace, owner), ())]
 
 
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
-from app.explain.gangs.assembly import pods_of_part
+from app.explain.gangs.assembly import pods_of_other_schedulers, pods_of_part
 from app.explain.gangs.gang import Gang, Member
 from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
@@ -42,7 +42,8 @@ def gang_incomplete(gang: Gang) -> Reasons:
     exist = "exists" if existing == 1 else "exist"
     text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
     evidence = Evidence(gang.ref, "minimum", str(needed))
-    elsewhere = _of_other_schedulers(gang)
+    group = gang.pod_group
+    elsewhere = pods_of_other_schedulers(gang.index, group, gang.pods) if group else []
     if elsewhere:
         text, remedy = _placed_elsewhere(elsewhere, text)
         yield about(evidence, "GangIncomplete", text, remedy, "you")
@@ -78,23 +79,6 @@ def _ended(gang: Gang) -> list[Pod]:
         return []
     of_group = gang.index.pods_of_group.get(gang.pod_group.key, ())
     return sorted((pod for pod in of_group if pod.finished), key=lambda pod: pod.name)
-
-
-def _of_other_schedulers(gang: Gang) -> list[Pod]:
-    """Return the running and pending pods of the gang's workload that use another scheduler.
-
-    KAI doesn't count them. They share an owner with the pods of the gang or with its PodGroup.
-    """
-    if gang.pod_group is None:
-        return []
-    owners = {pod.owner for pod in gang.pods} | set(gang.pod_group.owners)
-    owners -= {""}
-    return [
-        pod
-        for pod in gang.facts.pods
-        if pod.owner in owners and pod.namespace == gang.namespace and pod.is_alive
-        if pod.scheduler != KAI_SCHEDULER and not pod.group
-    ]
 
 
 def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
