@@ -55,7 +55,7 @@ from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, shown_first, topology_of, value_of_level
 from app.explain.state.read import read_all
-from app.explain.state.snapshot import BY_RESOURCE, RESOURCES, Snapshot
+from app.explain.state.snapshot import BY_RESOURCE, RESOURCES, TITLES, Snapshot
 from app.facts.grove.topology import (
     ClusterTopology,
     read_cluster_topology,
@@ -227,10 +227,8 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     topology = topology_of(index, arguments.name)
     _require_topology(topology, arguments.name)
     if arguments.room and not index.room_is_known:
-        for line in (
-            "Cannot tell whether there is room: not all nodes and pods are readable.",
-            *how_to_get(index.facts.unseen),
-        ):
+        complain(f"Cannot tell whether there is room: {_unknown_room(index.facts)}.")
+        for line in how_to_get(index.facts.unseen):
             complain(line)
         return UNUSABLE
 
@@ -339,6 +337,14 @@ def _levels(topology: Topology) -> str:
 # The effects of edits.
 
 
+def _unknown_room(facts: Snapshot) -> str:
+    """Return why the room of the cluster is not known."""
+    missing = [TITLES[kind] for kind in ("nodes", "pods") if kind in facts.skipped]
+    if not missing:
+        return "not all nodes and pods are readable"
+    return f"{listed(missing)} are missing from the files"
+
+
 def _report_effects(
     facts: Snapshot,
     edits: list[Supposition],
@@ -354,7 +360,7 @@ def _report_effects(
     index = Index(facts)
     _require_topology(topology_of(index, arguments.name), arguments.name)
     if not index.room_is_known:
-        complain("Cannot tell the effects: not all nodes and pods are readable.")
+        complain(f"Cannot tell the effects: {_unknown_room(facts)}.")
         return _print_unknown(facts)
 
     try:

@@ -258,6 +258,17 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             id="what was not checked",
         ),
         pytest.param(
+            replace(WAITS, skipped=("NoDomainFits",), lacking=("events", "nodes", ROOM)),
+            [
+                "llm is pending",
+                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                ROW,
+                "not checked: NoDomainFits",
+                "missing from the files: events and nodes, which some reasons need. Add them, or use a file written with --record: it says which kinds are empty and which were not read",
+            ],
+            id="files without nodes",
+        ),
+        pytest.param(
             replace(WAITS, skipped=("NoDomainFits",), lacking=(ROOM, "nodes", "pods")),
             [
                 "llm is pending",

@@ -13,7 +13,7 @@ from app.explain.answers.branch import Branch, State
 from app.explain.output.rights import how_to_get
 from app.explain.reasons.reason import Reason, listed
 from app.explain.state.snapshot import TITLES
-from app.facts.rows import ROOM
+from app.facts.rows import CHANNELS, ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 MOST_LINES = 40
@@ -109,17 +109,27 @@ def _foot(answer: Answer) -> Iterator[str]:
     yield from how_to_get(answer.unseen, answer.ref.namespace)
     if answer.skipped:
         yield f"not checked: {listed(answer.skipped, 40)}"
-    kinds = [TITLES[kind] for kind in answer.lacking if kind in TITLES]
-    if kinds and not {ROOM, "nodes", "pods"}.intersection(answer.lacking):
+    kinds = [TITLES[kind] for kind in answer.lacking if kind in TITLES and kind not in _PARTS]
+    if answer.lacks_room and _is_without_room(set(answer.lacking)):
+        ref = answer.ref
+        command = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
+        yield f"room was not examined, because that needs all nodes and pods. Run: {command}"
+    elif kinds:
         yield (
             f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add them, or"
             " use a file written with --record: it says which kinds are empty and which were not"
             " read"
         )
-    elif answer.lacks_room:
-        ref = answer.ref
-        command = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
-        yield f"room was not examined, because that needs all nodes and pods. Run: {command}"
+
+
+_PARTS = {ROOM, CHANNELS}
+"""The facts that are no kinds of their own."""
+
+
+def _is_without_room(lacking: set[str]) -> bool:
+    """Return whether nothing but room is lacking, as with --no-room. Files lack other kinds too."""
+    of_room = {*_PARTS, "nodes", "pods"}
+    return not lacking or (not lacking.isdisjoint(of_room) and lacking <= {*of_room, "slices"})
 
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:

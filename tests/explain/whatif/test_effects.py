@@ -408,7 +408,7 @@ def test_without_nodes_and_pods_nothing_is_claimed(
     code = main(["topology", "--offline", str(path), "--if", "drain gpu-00"])
     printed = capsys.readouterr()
     assert (code, printed.out) == (2, "")
-    assert "Cannot tell the effects" in printed.err
+    assert "Cannot tell the effects: pods are missing from the files." in printed.err
 
 
 @pytest.mark.parametrize("edit", ["drain rack=rack-b1", "label gpu-00 rack=rack-z"])
