@@ -21,10 +21,11 @@ from app.explain.answers.branch import (
 )
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import USED, Subject
+from app.explain.queue_order.shares import quantities_of
 from app.explain.reasons.compute_domains import compute_domains_of, host_managed, ready_nodes
 from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import over_limits, over_quota, use_words
-from app.explain.reasons.reason import Reason, amount, counted, listed, plain
+from app.explain.reasons.reason import Reason, amount, counted, listed, mig_words, plain
 from app.explain.state.amounts import gpus_of
 from app.explain.state.queues import chain, unusable_because
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -210,7 +211,7 @@ class _Grower:
     def _queue(self, queue: Queue, gang: Gang) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
-        gpus = gang.demand.asks("/gpu")
+        gpus = round(1000 * quantities_of(gang.demand.shapes)[0])  # MIG devices as their slices
         trouble = self._trouble_of_queue(queue, gang)
         return self._branch(
             queue.ref,
@@ -301,8 +302,10 @@ _OF_QUEUE = {
 def _sizes(member: Member) -> str:
     """Return the GPU requests of a part, such as `1 x 2 GPUs + 3 x 8 GPUs`, or ""."""
     shapes = [*member.shapes, *repeat(member.shape, member.expected - len(member.shapes))]
-    counts = Counter(gpus_of(dict(shape.requests)) for shape in shapes)
-    sizes = (f"{n} x {amount('/gpu', gpus)}" for gpus, n in sorted(counts.items()) if gpus)
+    counts = Counter((gpus_of(dict(shape.requests)), mig_words(shape)) for shape in shapes)
+    sizes = (
+        f"{n} x {mig or amount('/gpu', gpus)}" for (gpus, mig), n in sorted(counts.items()) if gpus
+    )
     return " + ".join(sizes)
 
 

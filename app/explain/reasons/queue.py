@@ -21,6 +21,7 @@ from app.explain.queue_order.shares import (
     UNITS,
     Account,
     Quantities,
+    quantities,
     quantities_of,
     quantities_of_pod,
 )
@@ -255,7 +256,7 @@ def queue_limit(gang: Gang) -> Reasons:
         yield from _without_bound(exceeded, "limit", "QueueLimit")
         for over in exceeded:
             if not over.is_unset:
-                yield _at_limit(over, "QueueLimit", _below_limit(gang, over), "you")
+                yield _at_limit(gang, over, "QueueLimit", _below_limit(gang, over), "you")
     elif said and not _is_next(gang):
         remedy = "Wait until other workloads in the queue end, or ask for a higher limit"
         yield _as_said(group, said, "QueueLimit", remedy)
@@ -277,7 +278,10 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     if over.asked > most:
         if most <= 0:
             return raised
-        return f"Request at most {amount(over.resource, most)}, or {lower_first(raised)}"
+        least = f"Request at most {amount(over.resource, most)}"
+        if _as_slices(gang, over):
+            least = f"Request MIG devices of at most {counted(most // 1000, 'slice')} in all"
+        return f"{least}, or {lower_first(raised)}"
     holders = list(_holders(gang, over))
     if not holders:
         return raised
@@ -395,14 +399,24 @@ def lower_priority(gang: Gang) -> Reasons:
 
     losing = losing_against(gang)
     if not any(over_limits(gang, group.queue, losing)):
-        yield _at_limit(over, "LowerPriority", evicting(losing), "wait")
+        yield _at_limit(gang, over, "LowerPriority", evicting(losing), "wait")
 
 
-def _at_limit(over: Excess, reason: str, remedy: str, who: Who) -> Reason:
+def _at_limit(gang: Gang, over: Excess, reason: str, remedy: str, who: Who) -> Reason:
     field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
     evidence = Evidence(over.queue.ref, field, plain(over.bound))
-    text = f"Queue {over.queue.name}: limit {over.words}"
+    text = f"Queue {over.queue.name}: limit {over.words}{_as_slices(gang, over)}"
     return about(evidence, reason, text, remedy, who)
+
+
+def _as_slices(gang: Gang, over: Excess) -> str:
+    """Return a note on how KAI counts the MIG devices of a gang as GPUs, or ""."""
+    names = {name for shape, _ in gang.demand.shapes for name, _ in shape.requests}
+    counts = {name: quantities({name: 1000})[0] for name in sorted(names) if "/mig-" in name}
+    if not counts or not counts_as_gpu(over.resource):
+        return ""
+    each = (f"{name.rpartition('/')[2]} as {round(count)}" for name, count in counts.items())
+    return f"; KAI counts each {listed(each)}"
 
 
 def evicting(pods: Iterable[Pod]) -> str:
@@ -437,7 +451,7 @@ def queue_quota(gang: Gang) -> Reasons:
         )
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif over:
-        text = f"{binds} {over.queue.name}: {over.words}"
+        text = f"{binds} {over.queue.name}: {over.words}{_as_slices(gang, over)}"
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif said and not exceeded and not _is_next(gang):
         numbers = _numbers_said(gang, group, said)

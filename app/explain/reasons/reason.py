@@ -8,6 +8,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Run
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Shape
 from app.objects.names import is_subdomain
 
 Who = Literal["you", "platform", "wait"]
@@ -168,17 +169,24 @@ def amount(resource: str, thousandths: int) -> str:
 
 def pods_of(shapes: Sequence[Run]) -> str:
     """Return a text such as `10 pods of 8 GPUs`, or `2 pods without GPUs and 4 pods of 8 GPUs`."""
-    counts: dict[tuple[int, int], int] = {}
+    counts: dict[tuple[int, int, str], int] = {}
     for shape, count in shapes:
-        size = gpus_of(dict(shape.requests)), shape.part.memory if shape.part else 0
+        gpus = gpus_of(dict(shape.requests))
+        size = gpus, shape.part.memory if shape.part else 0, mig_words(shape)
         counts[size] = counts.get(size, 0) + count
     none = " without GPUs" if len(counts) > 1 else ""
     return listed(
-        f"{counted(count, 'pod')} of {memory:,} MiB of GPU memory"
-        if memory
+        f"{counted(count, 'pod')} of {mig or f'{memory:,} MiB of GPU memory'}"
+        if memory or mig
         else pods_of_size(count, gpus) + ("" if gpus else none)
-        for (gpus, memory), count in sorted(counts.items())
+        for (gpus, memory, mig), count in sorted(counts.items())
     )
+
+
+def mig_words(shape: Shape) -> str:
+    """Return the MIG devices that a pod requests, such as `2 mig-1g.10gb`, or ""."""
+    devices = (pair for pair in shape.requests if "/mig-" in pair[0] and pair[1])
+    return listed(f"{plain(number)} {name.partition('/')[2]}" for name, number in devices)
 
 
 def pods_of_size(count: int, gpus: int) -> str:

@@ -340,7 +340,10 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"^Restart the gang once another domain has room", _gone_and_restarted),
     (r"[Rr]estart the gang", _restart),
     (r"raise maxPods of the kubelets", _more_pods),
-    (r"^Request at most|^Use smaller|use smaller or fewer pods|^Use pods of one size", _smaller),
+    (
+        r"^Request (?:MIG devices of )?at most|^Use smaller|use smaller or fewer pods|^Use pods of one size",
+        _smaller,
+    ),
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
     (r"delete (?:.+ and then )?the claim: the new claim", _new_claim),
     (r"ask for a higher limit on queue", _raise_limit),
