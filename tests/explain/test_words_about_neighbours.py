@@ -233,10 +233,10 @@ USES = replace(
 DAEMON = Pod("nvidia", "daemon-0", "uid-d", daemon_of="uid-cd", created=NOW - 600)
 
 
-def about_daemon(asked: Asked, daemon: Pod) -> str:
+def about_daemon(asked: Asked, *others: Pod) -> str:
     answer = asked(
         USES,
-        others=(daemon,),
+        others=others,
         compute_domains=(DOMAIN,),
         device_classes=(DeviceClass(CHANNEL_CLASS), DeviceClass(DAEMON_CLASS)),
     )
@@ -264,6 +264,17 @@ def test_the_daemons_of_a_domain_are_quoted(asked: Asked) -> None:
     words = about_daemon(asked, crashes)
     assert "Container imex is in CrashLoopBackOff (3 restarts, exit code 1)" in words
     assert "kubectl logs -n nvidia daemon-0" in words
+
+
+def test_nodes_without_a_daemon_pod_are_named_next_to_one_that_crashes(asked: Asked) -> None:
+    crash = Stalled("imex", "CrashLoopBackOff", restarts=3, ended="exit code 1")
+    crashes = replace(
+        DAEMON, node="gpu-00", phase="Running", stalled=(crash,), waiting=("CrashLoopBackOff",)
+    )
+    second = replace(USES, name="second", uid="uid-second", node="gpu-01")
+    words = about_daemon(asked, crashes, second)
+    assert "not gpu-00 and gpu-01. Daemon pods that don't run: daemon-0 " in words
+    assert "exit code 1). No daemon pod is on gpu-01; Ask" in words
 
 
 def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words(asked: Asked) -> None:

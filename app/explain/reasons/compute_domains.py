@@ -226,6 +226,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
 
     daemons = {pod.node: pod for pod in index.facts.pods if _is_daemon(pod, domain)}
     there = [daemons[name] for name in nodes if name in daemons]
+    bare = [name for name in nodes if name not in daemons]
     broken = [pod for pod in there if pod.phase != "Running" or pod.waiting]
     if broken:
         states = listed(f"{pod.name} ({listed(pod.waiting) or pod.phase})" for pod in broken)
@@ -240,8 +241,9 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
                 "Ask the platform team to find out why the daemon pod does not start:"
                 f" kubectl describe pod -n {first.namespace} {first.name}"
             )
+        none = f". No daemon pod is on {listed(bare)}" if bare else ""
         return (
-            f". Daemon pods that don't run: {states}{f'; {said}' if said else ''}",
+            f". Daemon pods that don't run: {states}{f'; {said}' if said else ''}{none}",
             remedy,
             "platform",
         )
@@ -253,7 +255,6 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
             f" writes the status, and the logs of the daemon pods: {see}",
             "platform",
         )
-    bare = [name for name in nodes if name not in daemons]
     pending = [pod for pod in index.facts.pods if _is_daemon(pod, domain) and not pod.node]
     if pending:
         first = min(pending, key=lambda pod: pod.name)
