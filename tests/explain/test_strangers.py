@@ -459,6 +459,21 @@ def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str, 
             "Failed to prepare dynamic resources: error creating GPU instance",
             "Ask the platform team to read the log of the DRA driver's kubelet plugin on gpu-00",
         ),
+        (
+            "Failed to prepare dynamic resources: error adding Node label for ComputeDomain:"
+            " label already exists for a different ComputeDomain",
+            "Wait until the pods of the other ComputeDomain on gpu-00 have ended: a node is in one",
+        ),
+        (
+            "Failed to prepare dynamic resources: error asserting ComputeDomain's namespace:"
+            " ComputeDomain not found: 0a1b",
+            "Delete these pods, so that new ones get claims of an existing ComputeDomain",
+        ),
+        (
+            "Failed to prepare dynamic resources: the ResourceClaim's namespace is different than"
+            " the ComputeDomain's namespace",
+            "Use the claim template of a ComputeDomain in the namespace of these pods.",
+        ),
         ("Multi-Attach error for volume pvc-1", "Use a volume with the access mode ReadWriteMany"),
         ('no runtime for "nvidia" is configured, sandbox', "Ask the platform team to check the"),
     ],

@@ -81,6 +81,24 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
     (
+        ("label already exists for a different computedomain",),
+        "Wait until the pods of the other ComputeDomain on {nodes} have ended: a node is in one"
+        " ComputeDomain at a time. If there are none, ask the platform team to remove its label:"
+        " kubectl get nodes -L resource.nvidia.com/computeDomain",
+        "you",
+    ),
+    (
+        ("computedomain not found",),
+        "Delete these pods, so that new ones get claims of an existing ComputeDomain: the one that"
+        " their claims name was deleted.",
+        "you",
+    ),
+    (
+        ("namespace is different than the computedomain",),
+        "Use the claim template of a ComputeDomain in the namespace of these pods.",
+        "you",
+    ),
+    (
         ("dynamic resources",),
         "Ask the platform team to read the log of the DRA driver's kubelet plugin on {nodes}.",
         "platform",
