@@ -134,7 +134,7 @@ PARTS = {
     " Did you mean …?",
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
-    "…Annotate the … with …",
+    "…Annotate the … with …: …",
     "Set …. Or: ",
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",

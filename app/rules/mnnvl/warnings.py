@@ -135,7 +135,8 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
         )
     remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
     sets_field = f"Set {named.kind.together_field}. Or: " if named.kind.together_field else ""
-    return f"{sets_field}Annotate the {named.kind.title} with {' or '.join(remedies)}"
+    keys = " or ".join(remedies)
+    return f"{sets_field}Annotate the {named.kind.title} with {keys}: {NVLINK_DOMAIN}"
 
 
 def _of_size(
