@@ -272,16 +272,47 @@ def binding_failed(gang: Gang) -> Reasons:
             yield about(evidence, "BindingFailed", text, remedy, who)
 
 
+_BINDING: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("denied the request",),
+        "Change the pod template so that it satisfies the policy named in the message, or delete"
+        " the workload: KAI tries the same again in every cycle.",
+        "you",
+    ),
+    (
+        ("exceeded quota",),
+        "Ask the platform team to raise the ResourceQuota that the message names: KAI's helper pods"
+        " count too.",
+        "platform",
+    ),
+    (
+        ("violates PodSecurity",),
+        "Ask the platform team for another Pod Security level of the namespace of KAI's helper"
+        " pods.",
+        "platform",
+    ),
+    (
+        ("service account",),
+        "Ask the platform team to create the ServiceAccount that the message names.",
+        "platform",
+    ),
+    (
+        ("forbidden",),
+        "Ask the platform team to give KAI's binder the missing permission.",
+        "platform",
+    ),
+)
+"""The advice on messages of KAI's binder: (texts, remedy, who can act).
+
+The first row with a text that is in the message applies.
+"""
+
+
 def _binding_remedy(said: str) -> tuple[str, Who]:
     """Return the remedy for a message of KAI's binder, and who can act."""
-    if "denied the request" in said:
-        return (
-            "Change the pod template so that it satisfies the policy named in the message, or"
-            " delete the workload: KAI tries the same again in every cycle.",
-            "you",
-        )
-    if "forbidden" in said:
-        return "Ask the platform team to give KAI's binder the missing permission.", "platform"
+    for parts, remedy, who in _BINDING:
+        if any(part in said for part in parts):
+            return remedy, who
     return (
         "Fix the problem that KAI's message describes, or ask the platform team to read the log of"
         " KAI's binder.",

@@ -123,6 +123,8 @@ WAIT_FOR_EACH_OTHER |= {
     )
 }
 
+FORBIDDEN = 'pods "gpu-reservation-gpu-15-a" is forbidden:'
+ACCOUNT = 'error looking up service account kai/r: serviceaccount "r" not found'
 HELPER = occupant("gpu-15", gpus=0, namespace="research", name="r-0", uid="uid-r-0")
 OF_CLIQUE = pods()[:3]
 CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
@@ -308,6 +310,26 @@ WORDS = (
         "KAI chose a node, but binding failed: x denied the request: no (10 seconds ago)",
         "you",
         {"events": (event(pods()[0].uid, "BindingError", "x denied the request", "kubelet"),)},
+    ),
+    Row(
+        "BindingFailed",
+        "the ResourceQuota of KAI's helper pods is used up",
+        {
+            "events": (
+                event(pods()[0].uid, "BindingError", f"{FORBIDDEN} exceeded quota: q", "binder"),
+            )
+        },
+        f"KAI chose a node, but binding failed: {FORBIDDEN} exceeded quota: q (10 seconds ago)",
+        "platform",
+        {"events": (event(pods()[0].uid, "Other", f"{FORBIDDEN} exceeded quota: q", "binder"),)},
+    ),
+    Row(
+        "BindingFailed",
+        "the ServiceAccount of KAI's helper pods does not exist",
+        {"events": (event(pods()[0].uid, "BindingError", f"{FORBIDDEN} {ACCOUNT}", "binder"),)},
+        f"KAI chose a node, but binding failed: {FORBIDDEN} {ACCOUNT} (10 seconds ago)",
+        "platform",
+        {"events": (event(pods()[0].uid, "Other", f"{FORBIDDEN} {ACCOUNT}", "binder"),)},
     ),
     Row(
         "BindingFailed",
