@@ -222,6 +222,17 @@ def test_a_group_of_bare_pods_lacks_pods_and_no_workload_is_named() -> None:
     assert "run 5 pods, or create" in reason.remedy
 
 
+def test_a_group_of_kubernetes_is_explained_by_its_own_name() -> None:
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=4)
+    known = facts(pods=RING, pod_groups=(), workload_groups=(group,))
+    answer = explain(Index(known), Ref("PodGroup", NAMESPACE, "ring"))
+    assert answer
+    assert answer.headline.startswith("ring is pending: 0 of 3 pods placed")
+    [reason] = [each for each in answer.reasons if each.id == "GangIncomplete"]
+    assert reason.text.startswith("PodGroup ring needs 4 pods together (minCount)")
+    assert explain(Index(known), Ref("PodGroup", NAMESPACE, "other")) is None
+
+
 def test_a_group_of_a_workload_of_kubernetes_1_35_is_told_its_numbers() -> None:
     own = tuple(replace(pod, workload_group="", workload="w", workload_part="ring") for pod in RING)
     workload = Workload(NAMESPACE, "w", {"ring": 4})

@@ -144,7 +144,7 @@ def _of_pod(index: Index, ref: Ref) -> _Match | None:
 def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get(ref.key)
     if not group:
-        return None
+        return _of_kubernetes_group(index, ref)
     made_of = index.remembered("gangs of PodGroups", lambda: _by_group(index)).get(group.key)
     if not made_of:
         return _Match(NOWHERE, gang=gang_of_pod_group(index, group))
@@ -154,6 +154,14 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     if len(gangs) == 1:
         return _Match(place, gang=gangs[0])
     return _Match(place, [pod for gang in gangs for pod in gang.pods])
+
+
+def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
+    """Find a PodGroup of Kubernetes itself, if KAI has none of this name."""
+    if ref.key not in index.workload_groups:
+        return None
+    pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)
+    return _Match(NOWHERE, [pod for pod in pods if pod.workload_group == ref.name])
 
 
 def _by_group(index: Index) -> Mapping[Key, Sequence[PodGang]]:
