@@ -168,7 +168,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             [
                 "llm is pending",
                 "  Position 1 of 9 in queue team; KAI should place it next",
-                "  Nothing blocks it now; KAI should place it in its next cycle.",
+                "  Nothing blocks it now; KAI should place it in its next cycle. If it does not within a minute, ask the platform team whether KAI's scheduler runs.",
                 "  KAI said earlier, about an older state:",
                 "     no room",
                 ROW,

@@ -36,6 +36,9 @@ Objects of other kinds are parts of a gang, or are used by its pods.
 """
 
 
+_IF_NOT = "If it does not within a minute, ask the platform team whether KAI's scheduler runs."
+
+
 class Answer(Value, rename=AS_JSON):
     """The explanation of one object."""
 
@@ -87,7 +90,8 @@ class Answer(Value, rename=AS_JSON):
         found = next((own for own in self.line if own.next == "next"), None)
         if found:
             where = f", in {listed(found.where)}" if found.where else ""
-            return f"Nothing blocks it now; KAI should place it in its next cycle{where}."
+            words = f"Nothing blocks it now; KAI should place it in its next cycle{where}."
+            return f"{words} {_IF_NOT}" if self.said else words
         notes = " The notes above do not block it." if self.reasons else ""
         if self.said:
             return f"Nothing we check is blocking it.{notes}"
