@@ -4,10 +4,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
-from app.explain.placing.fitness import tolerates
+from app.explain.placing.fitness import is_selected, tolerates
 from app.explain.reasons.messages import one_line
 from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain, with_age
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    counted,
+    listed,
+    plain,
+    with_age,
+)
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import gpus_of
 from app.explain.state.gpu_sharing import without_shares
@@ -148,7 +157,39 @@ def part_words(obstacle: Obstacle) -> str:
         if best
         else "no shared GPU has room"
     )
-    return f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
+    unlabelled = listed(_without_memory(obstacle))
+    lacks = f"; KAI does not use {unlabelled}, without the label {MEMORY_LABEL}"
+    return (
+        f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
+        f"{lacks if unlabelled else ''}"
+    )
+
+
+def labelling_memory(obstacle: Obstacle) -> str:
+    """Return a remedy for nodes that KAI does not use because their GPU memory is not known."""
+    unlabelled = listed(_without_memory(obstacle))
+    return (
+        f"Ask the platform team to run NVIDIA's GPU feature discovery on {unlabelled}, which writes"
+        f" the label {MEMORY_LABEL}"
+        if unlabelled
+        else ""
+    )
+
+
+def _without_memory(obstacle: Obstacle) -> list[str]:
+    """Return the names of nodes with a free GPU that only lack the label with its memory."""
+    shapes = [shape for shape in obstacle.shapes if shape.part and shape.part.memory]
+    if not shapes:
+        return []
+    index = obstacle.gang.index
+    free = zip(index.nodes, index.free((GPU,)), strict=True)
+    with_room = {node.name for node, (gpus,) in free if gpus >= 1000 and node.takes_pods}
+    return [
+        node.name
+        for node in obstacle.nodes
+        if MEMORY_LABEL not in node.labels and node.name in with_room
+        if any(is_selected(shape, node) for shape in shapes)
+    ]
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:

@@ -26,6 +26,7 @@ from app.explain.reasons.reason import counted, listed
 from app.explain.state.amounts import gpu_resource_of, is_device, resources_of
 from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
@@ -96,15 +97,17 @@ class Obstacle(Value, dict=True):
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
         """Yield the pods on the nodes at `positions` that use devices which `short` also requests.
 
-        If `short` requests no devices, yield all pods there.
+        If `short` requests no devices, yield all pods there, except for pods that reserve a shared
+        GPU for KAI: they end with the pods that share it.
         """
         index = self.gang.index
         devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
             for pod in index.pods_on.get(nodes[position].name, ()):
-                uses = dict(pod.shape.requests).keys()
-                if not devices or devices & uses or devices & _allocated_to(index, pod):
+                uses = {*dict(pod.shape.requests), *((GPU,) if pod.shape.part else ())}
+                uses |= _allocated_to(index, pod)
+                if not pod.reserves and (not devices or devices & uses):
                     yield pod
 
 

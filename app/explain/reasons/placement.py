@@ -26,7 +26,7 @@ from app.explain.placing.placements import (
 )
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, freeing_remedies, together
-from app.explain.reasons.gpu_sharing import part_too_large, part_words
+from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
@@ -488,7 +488,8 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     itself = [each for each in (_ending(obstacle), *evicts) if each]
     elsewhere, commands = _elsewhere(obstacle)
-    now = [each for each in (_wider(obstacle), elsewhere, _unselected(obstacle)) if each]
+    others = (_wider(obstacle), elsewhere, _unselected(obstacle), labelling_memory(obstacle))
+    now = [each for each in others if each]
     waits, who = _freeing(obstacle)
     if itself:
         waits, who = [], "wait"

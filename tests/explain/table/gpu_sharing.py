@@ -122,6 +122,20 @@ SHARING = (
     ),
     Row(
         "NoDomainFits",
+        "the only node with free GPUs does not say how much memory they have",
+        {
+            "pods": (*pods(shape=MEMORY), *fill(*RACKS, but=("gpu-00",))),
+            "nodes": (nodes()[0], *with_memory("81920")[1:]),
+        },
+        "No rack has room for any of 3 pods of 4,096 MiB of GPU memory; each pod requests 4,096 MiB of 1 GPU, and no shared GPU has room; KAI does not use gpu-00, without the label nvidia.com/gpu.memory",
+        "you",
+        {
+            "pods": (*pods(shape=MEMORY), *fill(*RACKS, but=("gpu-00",))),
+            "nodes": with_memory("81920"),
+        },
+    ),
+    Row(
+        "NoDomainFits",
         "a reserved GPU is taken once, however many pods share it",
         {"pods": (*pods(), *shared(0.5, 1))},
         "No rack has room for any of 3 pods of 8 GPUs (28 GPUs are free, but too fragmented)",
