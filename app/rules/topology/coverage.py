@@ -155,15 +155,15 @@ NodesWith = Callable[[Collection[str]], Nodes]
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
     """Return the problems of `levels` (broadest first) according to the labels of the nodes.
 
-    Without nodes, there are no problems.
+    Without nodes, only the order that the source of the labels documents is known.
     """
     nodes = nodes_with([level.key for level in levels])
     total = _number_of(nodes)
+    shared = [level for level in levels if level.key != HOSTNAME_KEY]
     if not total:
-        return []
+        return list(_against_documentation(shared))
 
     problems: list[LevelProblem] = []
-    shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
         number = _number_of(nodes.with_labels([level.key]))
         if number == 0:
@@ -243,6 +243,17 @@ def right_order(levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]) -> 
     if names == [name for name in DOMAINS if name in names]:
         right = [Level(name, level.key) for name, level in zip(names, right, strict=True)]
     return [*right, *(level for level in levels if level.key == HOSTNAME_KEY)]
+
+
+def _against_documentation(levels: Sequence[Level]) -> Iterator[LevelProblem]:
+    for broader, narrower in itertools.pairwise(levels):
+        if is_documented(narrower.key, broader.key):
+            text = (
+                f'level "{broader.domain}" is listed above "{narrower.domain}", but the label'
+                f" {narrower.key} is documented as broader than {broader.key}: list the broadest"
+                " level first"
+            )
+            yield LevelProblem("LevelsNotBroadestFirst", text)
 
 
 def _order_problems(

@@ -19,6 +19,8 @@ from app.rules.topology.coverage import (
 ZONE = Level("zone", "k/zone")
 RACK = Level("rack", "k/rack")
 HOST = Level("host", "kubernetes.io/hostname")
+AWS_1 = Level("rack", "topology.k8s.aws/network-node-layer-1")
+AWS_3 = Level("block", "topology.k8s.aws/network-node-layer-3")
 LEVELS = (ZONE, RACK, HOST)
 GPUS = "nvidia.com/gpu.count"
 NVLINK = "nvidia.com/gpu.clique"
@@ -80,6 +82,15 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             ],
             id="many racks in many zones",
         ),
+        pytest.param(
+            (AWS_3, AWS_1),
+            [],
+            [
+                'LevelsNotBroadestFirst: level "block" is listed above "rack", but the label topology.k8s.aws/network-node-layer-1 is documented as broader than topology.k8s.aws/network-node-layer-3: list the broadest level first'
+            ],
+            id="no nodes, and not the documented order",
+        ),
+        pytest.param((AWS_1, AWS_3), [], [], id="no nodes, and the documented order"),
     ],
 )
 def test_coverage(levels: tuple[Level, ...], labelled: Nodes, expected: list[str]) -> None:
