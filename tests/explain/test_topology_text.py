@@ -124,6 +124,14 @@ def test_a_kind_that_is_not_among_the_files_is_not_known() -> None:
     assert "not ruled out: TopologyDiffers" in text
 
 
+def test_nodes_that_are_not_among_the_files_are_not_counted() -> None:
+    text = levels_text({"nodes": (), "skipped": frozenset({"nodes"})})
+    assert "number of nodes unknown" in text
+    assert "0 of 0" not in text
+    assert "could not read: nodes (missing from the files)" in text
+    assert "not ruled out: LevelLabelMissing and NotATree" in text
+
+
 def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:
     nodes = tuple(
         replace(one, labels={**one.labels, f"{RACK}s": one.labels[RACK]}) for one in facts().nodes

@@ -21,6 +21,7 @@ from app.explain.state.domains import Domain, Path
 from app.explain.state.index import Index
 from app.explain.state.label_guesses import guessed_labels
 from app.explain.state.levels import Topology, topology_of
+from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.identity import Ref
@@ -110,6 +111,11 @@ def survey(index: Index, name: str = "") -> Survey:
     )
 
 
+def nodes_are_known(facts: Snapshot) -> bool:
+    """Return whether all nodes were read, from the cluster or from files that have some."""
+    return "nodes" not in facts.unseen.keys() | facts.skipped
+
+
 def _held_channels(index: Index) -> HeldChannels | None:
     facts = index.facts
     unknown = {"claims", "compute_domains"} & (facts.unseen.keys() | facts.skipped)
@@ -121,7 +127,9 @@ def _held_channels(index: Index) -> HeldChannels | None:
 
 def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
     """Return the kinds of facts that a rule needs and that were not read."""
-    not_given = _not_given(index) if rule.id == "TopologyDiffers" else frozenset()
+    not_given = index.facts.skipped & {"nodes"}
+    if rule.id == "TopologyDiffers":
+        not_given = _not_given(index)
     return tuple(need for need in rule.needs if need in index.facts.unseen or need in not_given)
 
 
@@ -136,7 +144,7 @@ def _reasons(topology: Topology) -> tuple[Reason, ...]:
     kai_known = not {"topologies", "kai_topologies"} & (unseen | facts.absent)
     no_gang = Gang(Ref("Topology", "", ""), Unit(""), topology)
     reasons = [*topology_differs(no_gang)] if kai_known else []
-    if "nodes" not in unseen:
+    if nodes_are_known(facts):
         reasons += [*level_label_missing(no_gang), *not_a_tree(no_gang)]
     return tuple(reasons)
 

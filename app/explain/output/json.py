@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
 from app.explain.answers.gpu_users import GpuUser, users_in
-from app.explain.answers.topology import DomainReport, Preview, RoomAnswer, RoomSearch, Survey
+from app.explain.answers.topology import (
+    DomainReport,
+    Preview,
+    RoomAnswer,
+    RoomSearch,
+    Survey,
+    nodes_are_known,
+)
 from app.explain.state.levels import Topology
 from app.explain.state.snapshot import Snapshot
 from app.objects.shape import Object
@@ -37,7 +44,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
     null.
     """
     gpus = ("gpus", "free", "soon")
-    unknown = dict.fromkeys(("nodes", "domains") if "nodes" in facts.unseen else ())
+    unknown = dict.fromkeys(() if nodes_are_known(facts) else ("nodes", "domains"))
     return {
         "topology": (
             {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None

@@ -11,6 +11,7 @@ from app.explain.answers.topology import (
     RoomSearch,
     Survey,
     domain_reports,
+    nodes_are_known,
 )
 from app.explain.output.rights import how_to_get
 from app.explain.output.text import not_seen, reason_lines
@@ -33,7 +34,7 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
         coverage = (f"{report.nodes:,} of {survey.nodes:,}", f"{report.domains:,}")
-        if "nodes" in facts.unseen:
+        if not nodes_are_known(facts):
             coverage = ("unknown", "unknown")
         state = counted(report.findings, "finding") if report.findings else ""
         rows.append((report.level.domain, report.level.key, *coverage, state))
@@ -76,7 +77,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _title(survey: Survey, facts: Snapshot) -> str:
-    known = "nodes" not in facts.unseen
+    known = nodes_are_known(facts)
     nodes = counted(survey.nodes, "node") if known else "number of nodes unknown"
     if not survey.cluster and not survey.kai:
         unseen = {"topologies", "kai_topologies"} & (facts.unseen.keys() | facts.skipped)
