@@ -145,6 +145,42 @@ def test_a_pod_of_the_workload_that_another_scheduler_has_does_not_count(node: s
     assert reason.remedy.startswith("Set schedulerName: kai-scheduler in the pod template of")
 
 
+@pytest.mark.parametrize(
+    ("worker", "workload", "other", "maker", "counts"),
+    [
+        ("a-w-0-0", "JobSet/a", "a-d-0-0", "Job/a-d-0", True),
+        ("a-0-1", "LeaderWorkerSet/a", "a-0", "StatefulSet/a", True),
+        ("a-0-1", "LeaderWorkerSet/a", "a-1", "StatefulSet/a", False),
+        ("a-worker-0", "MPIJob/a", "a-launcher-x", "Job/a-launcher", True),
+        ("a-worker-0", "MPIJob/a", "b-launcher-x", "Job/b-launcher", False),
+    ],
+    ids=["JobSet", "LeaderWorkerSet", "another group", "MPIJob", "another MPIJob"],
+)
+def test_pods_of_one_workload_can_have_several_owners(
+    worker: str, workload: str, other: str, maker: str, counts: bool
+) -> None:
+    def ref(text: str) -> Ref:
+        kind, name = text.split("/")
+        return Ref(kind, NAMESPACE, name)
+
+    own = {"JobSet/a": "Job/a-w-0", "LeaderWorkerSet/a": "StatefulSet/a-0"}.get(workload, workload)
+    made_for = () if workload == "MPIJob/a" else (ref(workload),)
+    ours = replace(POD, name=worker, controller=ref(own), made_for=made_for)
+    theirs = replace(
+        POD,
+        name=other,
+        uid="uid-other",
+        owner="uid-other-owner",
+        controller=ref(maker),
+        made_for=made_for,
+        scheduler="default-scheduler",
+        group="",
+        node="gpu-00",
+    )
+    reason = incomplete(facts(pods=(ours, theirs)), worker)
+    assert (f"{other} exists, but default-scheduler has placed it" in reason.text) == counts
+
+
 def test_a_missing_pod_that_another_scheduler_has_placed_requests_what_it_requests() -> None:
     """The launcher of an MPIJob requests no GPUs, so one node has room for the gang."""
     launcher = replace(

@@ -5,6 +5,7 @@ A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or a pod that 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -20,8 +21,10 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
+from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
 from app.facts.labels import KAI_SCHEDULER
+from app.objects.resource import JOB, STATEFUL_SET
 
 MOST_DEPTH = 16
 """The maximum number of levels of SubGroups that are read.
@@ -186,19 +189,42 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Pod]) -> list[Pod]:
     """Return the living pods of a PodGroup's workload that use another scheduler.
 
-    KAI doesn't count them. They share an owner with the `pods` of the PodGroup or with itself.
+    KAI doesn't count them. They share an owner with the `pods` of the PodGroup or with itself, or
+    other objects of the same workload own them.
     """
 
-    def look() -> Mapping[tuple[str, str], Sequence[Pod]]:
+    def look() -> Mapping[tuple[str, object], Sequence[Pod]]:
         return by_key(
-            ((pod.namespace, pod.owner), pod)
+            ((pod.namespace, maker), pod)
             for pod in index.facts.pods
-            if pod.scheduler != KAI_SCHEDULER and pod.owner and not pod.group and pod.is_alive
+            if pod.scheduler != KAI_SCHEDULER and not pod.group and pod.is_alive
+            for maker in _makers(pod)
         )
 
-    of_owner = index.remembered("pods of other schedulers", look, ["pods"])
-    owners = dict.fromkeys([*(pod.owner for pod in pods), *group.owners])
-    return [pod for owner in owners for pod in of_owner.get((group.namespace, owner), ())]
+    of_maker = index.remembered("pods of other schedulers", look, ["pods"])
+    makers = dict.fromkeys([*chain.from_iterable(map(_makers, pods)), *group.owners])
+    found = (of_maker.get((group.namespace, maker), ()) for maker in makers)
+    return list({pod.key: pod for pod in chain.from_iterable(found)}.values())
+
+
+def _makers(pod: Pod) -> Iterator[str | Ref]:
+    """Yield the uid of a pod's owner, and what it shares with pods of other owners.
+
+    That is its JobSet, its MPIJob, whose launcher has a Job, or the leader of its group in a
+    LeaderWorkerSet, after which the StatefulSet of the workers is named.
+    """
+    if pod.owner:
+        yield pod.owner
+    maker = pod.controller
+    for ref in pod.made_for:
+        if ref.kind == JOB_SET.kind:
+            yield ref
+        elif ref.kind == LEADER_WORKER_SET.kind and maker and maker.kind == STATEFUL_SET.kind:
+            yield replace(ref, name=pod.name if maker.name == ref.name else maker.name)
+    if maker and maker.kind == "MPIJob":
+        yield maker
+    elif maker and maker.kind == JOB.kind and maker.name.endswith("-launcher"):
+        yield Ref("MPIJob", maker.namespace, maker.name.removesuffix("-launcher"))
 
 
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
