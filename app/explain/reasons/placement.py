@@ -84,7 +84,17 @@ def never_fits(gang: Gang) -> Reasons:
         return  # The autoscaler or Kueue says why no node with this device is added.
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
-    yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
+    # LevelLabelMissing says which label no node has, and which labels nodes have instead.
+    follows = bool(gang.topology.absent_keys) and not obstacle.placements.under(EMPTY).best
+    yield about(
+        evidence,
+        "NeverFits",
+        text,
+        remedy,
+        who,
+        parts=parts(obstacle.demand, short),
+        follows=follows,
+    )
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:

@@ -484,12 +484,16 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
     """
     vague = [reason for reason in reasons if _says_little(reason, reasons)]
     reasons = [*(reason for reason in reasons if reason not in vague), *vague]
-    causes = [reason for reason in reasons if reason.id not in EFFECTS]
+    causes = [reason for reason in reasons if not _is_effect(reason)]
     if not any(reason.severity == "problem" for reason in causes):
         return reasons
 
-    effects = (replace(reason, follows=True) for reason in reasons if reason.id in EFFECTS)
+    effects = (replace(reason, follows=True) for reason in reasons if _is_effect(reason))
     return [*causes, *effects]
+
+
+def _is_effect(reason: Reason) -> bool:
+    return reason.follows or reason.id in EFFECTS
 
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
