@@ -20,9 +20,10 @@ from app.explain.reasons.reason import (
     listed,
     to_describe,
 )
-from app.explain.reasons.uncreated_pods import advice_on
+from app.explain.reasons.uncreated_pods import advice_on, known_advice
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
+from app.facts.grove.status import LastError
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
@@ -61,7 +62,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         commands = (f"kubectl delete pod -n {gang.namespace} {names}",)
     who: Who = "you"
     if not remedy:
-        said, remedy, who = _creators_message(gang)
+        said, remedy, who = _creators_message(gang, short)
         text += said
         if not said:
             remedy += _last_errors(short, gang.facts.now)
@@ -96,14 +97,19 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     )
 
 
-def _creators_message(gang: Gang) -> tuple[str, str, Who]:
+def _creators_message(gang: Gang, short: Iterable[Member]) -> tuple[str, str, Who]:
     """Return the newest message of a controller that creates the pods, the remedy, and who can act.
 
-    The message is "" if there is none.
+    Without one, a known error of Grove about a part that is `short` of pods counts. The message is
+    "" if there is none.
     """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     told = told or next(_indirect_words(gang), None)
     if told is None:
+        error = next(_errors(short), None)
+        known = known_advice(error.text, gang.namespace) if error else None
+        if error and known:
+            return f". Grove said: {said_when(error, gang.facts.now)}", *known
         return "", _unexplained_remedy(gang), "you"
 
     maker, words = told
@@ -254,10 +260,13 @@ def _short_of_pods(gang: Gang) -> list[Member]:
 
 def _last_errors(members: Iterable[Member], now: float) -> str:
     """Return Grove's first error about the parts' PodCliques with its age, or "" without one."""
+    first = next(_errors(members), None)
+    return f"; Grove said: {said_when(first, now)}" if first else ""
+
+
+def _errors(members: Iterable[Member]) -> Iterator[LastError]:
     cliques = (member.clique for member in members if member.clique)
-    said = (said_when(error, now) for clique in cliques for error in clique.errors)
-    first = next(said, "")
-    return f"; Grove said: {first}" if first else ""
+    return (error for clique in cliques for error in clique.errors)
 
 
 def _unexplained_remedy(gang: Gang) -> str:

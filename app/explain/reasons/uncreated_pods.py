@@ -126,11 +126,22 @@ def advice_on(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]
             " combined with a gang.",
             "you",
         )
-    for parts, remedy, who in _ADVICE:
-        if any(part in words.text for part in parts):
-            return "", remedy.format(namespace=maker.namespace), who
+    known = known_advice(words.text, maker.namespace)
+    if known:
+        return "", *known
     see = to_describe(maker)
     return "", "Fix the problem that this message describes" + (f": {see}" if see else ""), "you"
+
+
+def known_advice(text: str, namespace: str) -> tuple[str, Who] | None:
+    """Return the remedy for a message about pods that can't be created, and who can act.
+
+    Return None for other messages.
+    """
+    for parts, remedy, who in _ADVICE:
+        if any(part in text for part in parts):
+            return remedy.format(namespace=namespace), who
+    return None
 
 
 def pods_not_created(gang: Gang) -> Reasons:

@@ -45,6 +45,20 @@ GATES = (
         {"pods": pods(gates=GATE)[:3]},
     ),
     Row(
+        "GangIncomplete",
+        "one worker is missing, and Grove says why in words that are known",
+        {
+            "pods": pods()[:3],
+            "cliques": (
+                cliques()[0],
+                replace(cliques()[1], errors=(LastError("x exceeded quota: gpu", NOW - 60),)),
+            ),
+        },
+        f"3 of 4 pods exist; {WORKERS} lacks 1. Grove said: x exceeded quota: gpu (60 seconds ago)",
+        "you",
+        {"pods": pods(gates=GATE)[:3]},
+    ),
+    Row(
         "GateNotInGang",
         "the gang does not refer to two gated pods",
         {
