@@ -225,7 +225,7 @@ LISTED: list[Any] = [
     pytest.param([pod("a", JOBSET)], ["JobSet w"], id="the outermost workload"),
     pytest.param([pod("a")], ["Pod a"], id="a pod of nobody"),
     pytest.param([pod("a", gpus=0)], [], id="a pod without GPUs"),
-    pytest.param([pod("a", node="n0")], [], id="a pod that has a node"),
+    pytest.param([pod("a", node="n0", phase="Running")], [], id="a pod that runs"),
     pytest.param([pod("a", phase="Failed")], [], id="a pod that has ended"),
     pytest.param([pod("a", scheduler="volcano")], ["Pod a"], id="a pod of another scheduler"),
     pytest.param(
@@ -258,6 +258,15 @@ def test_what_waits_with_gpus_is_in_the_list(objects: list[Object], expected: li
     assert [str(row.ref) for row in found] == expected
     assert all(row.state == "waits" and row.since is not None for row in found)
     assert [row.ref for row in listed(index, "other")] == []
+
+
+def test_pods_that_do_not_start_on_their_node_are_in_the_list() -> None:
+    index = index_of(pod("a", LWS, node="n0"), pod("b", LWS, node="n0"))
+    [row] = found = listed(index)
+    assert (str(row.ref), row.state, row.placed) == ("LeaderWorkerSet w", "problem", 2)
+    shown = list_text(found, index.facts, "", everything=False, width=0)
+    assert "no workload is pending in all namespaces; 1 of 1 workload has problems" in shown
+    assert exit_code(found, index.facts) == 1
 
 
 def test_something_that_waits_is_never_called_nothing() -> None:
@@ -301,11 +310,13 @@ def test_kinds_that_are_not_among_the_files_are_named() -> None:
     assert "because that needs all nodes and pods" not in shown
 
 
-def test_files_without_nodes_need_all_of_them() -> None:
+def test_files_without_nodes_lack_them() -> None:
     found = asked(Index(facts_of([pod("a", LWS)], NOW)), "lws/w")
     assert found is not None
     shown = text(found, everything=False, colour=False, width=0)
-    assert "because that needs all nodes and pods" in shown
+    assert "missing from the files: " in shown
+    assert " nodes" in shown
+    assert "because that needs all nodes and pods" not in shown
 
 
 def test_the_list_says_that_kinds_are_not_among_the_files() -> None:

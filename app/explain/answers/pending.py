@@ -4,7 +4,8 @@ A workload is one of these, whichever scheduler places its pods:
 
 - a PodCliqueSet
 - a KAI PodGroup that no PodGang owns and that has live pods
-- the outermost workload of other pending pods with GPUs or claims, or such a pod itself
+- the outermost workload of other pods with GPUs or claims that are pending or do not start on their
+  node, or such a pod itself
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
 """
 
@@ -18,6 +19,7 @@ from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
 from app.explain.answers.positions import InLine
+from app.explain.reasons.pod_starts import MOST_STARTING
 from app.explain.reasons.reason import Who
 from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.index import Index
@@ -87,8 +89,8 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    They are grouped by the outermost workload that they were created for. A pod without such a
-    workload is grouped by itself.
+    Pods that have a node and do not start there are among them. They are grouped by the outermost
+    workload that they were created for. A pod without such a workload is grouped by itself.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
@@ -102,12 +104,16 @@ def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod with GPUs or claims is pending, and in no other row of the list."""
-    if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
+    if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
-    if pod.is_helper:
+    if pod.is_helper or pod.daemon_of or (pod.node and not _starts_late(index, pod)):
         return False
     has_gpus = any(counts_as_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
     return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
+
+
+def _starts_late(index: Index, pod: Pod) -> bool:
+    return pod.bound is not None and index.facts.now - pod.bound > MOST_STARTING
 
 
 def _made_for(pod: Pod) -> Ref:
