@@ -1,5 +1,7 @@
 """Find the workloads that a Pod was created for. Users know these by name."""
 
+import re
+
 from app.facts.kinds import (
     DISAGGREGATED_SET,
     JOB_SET,
@@ -16,6 +18,11 @@ from app.objects.shape import JsonMap, text_at
 _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
 _HASH = "pod-template-hash"
+_LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
+"""The end of the name of a Deployment's ReplicaSet, for Pods that lost the label, as in a file.
+
+See `SafeEncodeString` in Kubernetes. Hashes without a digit are not told from words.
+"""
 
 _KIND_OF_LABEL = {
     kind.key: resource.kind
@@ -57,7 +64,9 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     made += [(kind, text_at(labels, key)) for key, kind in _KIND_OF_LABEL.items() if key in labels]
     kind, name = controller
     if kind == "ReplicaSet":
-        kind, name = DEPLOYMENT.kind, name.removesuffix(f"-{text_at(labels, _HASH)}")
+        of_template = text_at(labels, _HASH)
+        end = f"-{of_template}" if of_template else (_LIKE_HASH.findall(name) or [""])[0]
+        kind, name = DEPLOYMENT.kind, name.removesuffix(end)
     made.append((kind, name))
     named = (pair for pair in made if pair[0] in _WITH_NAMES and pair[1])
     return list(dict.fromkeys(named))

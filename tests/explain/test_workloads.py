@@ -98,6 +98,18 @@ def index_of(*objects: Object) -> Index:
 
 
 NAMED: list[Any] = [
+    pytest.param(
+        "deploy/w",
+        [pod("a", controller="ReplicaSet/w-6d9")],
+        1,
+        id="a Deployment whose pods lost their label",
+    ),
+    pytest.param(
+        "deploy/w-app",
+        [pod("a", controller="ReplicaSet/w-app")],
+        1,
+        id="a ReplicaSet whose name does not end with a hash",
+    ),
     pytest.param("lws/w", [pod("a", LWS, controller="StatefulSet/w")], 1, id="a LeaderWorkerSet"),
     pytest.param("sts/w", [pod("a", LWS, controller="StatefulSet/w")], 1, id="a StatefulSet"),
     pytest.param("jobset/w", [pod("a", JOBSET), pod("b", JOBSET)], 2, id="a JobSet"),
