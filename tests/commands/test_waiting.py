@@ -175,7 +175,7 @@ def test_the_document_has_the_place_in_the_line() -> None:
     [
         (
             {},
-            "position 1 of 3 in queue research; KAI should place it next in zone-a/rack-a1",
+            "position 1 of 3 in queue research; by KAI's order, it is next in zone-a/rack-a1",
         ),
         (
             {"pods": fleet.fill("rack-a1")},
@@ -210,7 +210,9 @@ def test_a_shard_with_settings_of_its_own_is_named_beside_its_line(
     answer = explain(index, Ref("PodGroup", "research", "job-0"))
     assert answer is not None
     unless = f", unless {words} changes that" if words else ""
-    place = f"position 1 of 3 in queue research; KAI should place it next in zone-a/rack-a1{unless}"
+    place = (
+        f"position 1 of 3 in queue research; by KAI's order, it is next in zone-a/rack-a1{unless}"
+    )
     assert f"  P{place[1:]}" in text(answer).splitlines()
 
     shown = queues_text(queue_rows(index), index.facts)
