@@ -462,11 +462,11 @@ def queue_quota(gang: Gang) -> Reasons:
 
 
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
-    """Return a note about the PriorityClass that makes a PodGroup non-preemptible.
-
-    Return "" if the PodGroup itself says whether it is preemptible.
-    """
-    if group.preemptibility or not group.priority_class:
+    """Return a note about what makes a PodGroup non-preemptible: its own field, or its class."""
+    if group.preemptibility:
+        semi = group.preemptibility == SEMI_PREEMPTIBLE
+        return "" if semi else f" (spec.preemptibility of its PodGroup is {group.preemptibility})"
+    if not group.priority_class:
         return ""
     value = priority_of(gang.index, group.priority_class)
     return f" (PriorityClass {group.priority_class} has {value}, {NOT_PREEMPTIBLE} or more)"

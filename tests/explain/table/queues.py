@@ -259,7 +259,7 @@ QUEUES = (
         "QueueQuota",
         "parts of GPUs fit exactly, and KAI adds them as floating-point numbers",
         shared(quota=300),
-        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 0.3 GPUs, 0.1 used, 0.2 requested; it fits exactly, but KAI's arithmetic rounds",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 0.3 GPUs, 0.1 used, 0.2 requested; it fits exactly, but KAI's arithmetic rounds",
         "you",
         shared(quota=310),
     ),
@@ -352,7 +352,7 @@ QUEUES = (
             "pod_groups": (pod_group(preemptibility=FIXED), using(fixed=True)["pod_groups"][1]),
             "queues": queues(cpu=Share(7_000)),
         },
-        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 7 CPUs, 4 used, 4 requested",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 7 CPUs, 4 used, 4 requested",
         "you",
         {
             **using(cpu=4, fixed=True),
@@ -407,7 +407,7 @@ QUEUES = (
             ),
             "pods": (*pods(), *FULL),
         },
-        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
         "you",
         {
             "pod_groups": (pod_group(), batch("team-b")),
