@@ -51,6 +51,7 @@ SAMPLES: dict[str, str] = {
     "objects/names.py _LABEL": "ab-c-0",
     "objects/names.py _QUALIFIED": "Ab-c_d.0",
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
+    "facts/workload_of_pod.py _LIKE_HASH": "web-5d8f9c7b6",
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "waiting/overdue.py _AGE": " (2 minutes ago)",

@@ -34,7 +34,7 @@ from app.explain.reasons.reason import (
 )
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
-from app.facts.kubernetes.pod import RUNS, Pod
+from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
 
 MOST_STARTING = 60.0
 """The seconds within which pods are started, if nothing is wrong."""
@@ -84,7 +84,7 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         ("label already exists for a different computedomain",),
         "Wait until the pods of the other ComputeDomain on {nodes} have ended: a node is in one"
         " ComputeDomain at a time. If there are none, ask the platform team to remove its label:"
-        " kubectl get nodes -L resource.nvidia.com/computeDomain",
+        f" kubectl get nodes -L {DAEMON_OF}",
         "you",
     ),
     (
