@@ -197,7 +197,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pod_groups": (pod_group(pool="blue"),),
             "queues": (Queue("root", pool="blue"), Queue("team-llm", "root", pool="blue")),
         },
-        'Its node pool "blue" has 0 nodes and no room for it; of the others, 5 without a pool, 5 in pool "gold" and 6 in pool "h100"',
+        'Its node pool "blue" has no nodes; of the others, 5 without a pool, 5 in pool "gold" and 6 in pool "h100"',
     ),
     "another pool is large enough, and full": (
         {"nodes": pooled("h100"), "pods": (*pods(), *fill(*RACKS))},
