@@ -15,6 +15,7 @@ from app.facts.kubernetes.claim import (
     read_device_class,
     read_resource_claim,
     read_resource_slice,
+    read_rest_of_claim,
 )
 from app.facts.kubernetes.event import read_event
 from app.facts.kubernetes.kueue import (
@@ -23,7 +24,7 @@ from app.facts.kubernetes.kueue import (
     read_kueue_workload,
 )
 from app.facts.kubernetes.node import NodeForm, read_node
-from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.pod import read_pod, read_rest_of_pod
 from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.kubernetes.volume import read_storage_class, read_volume, read_volume_claim
 from app.facts.kubernetes.workload import read_priority_class, read_workload, read_workload_group
@@ -42,8 +43,12 @@ MOST_OF_MANY = 16 * 2**20
 """The maximum JSON size of the Pods, PodGangs or PodGroups of a namespace that the leader reads.
 
 The first KiB of each does not count. If a namespace has more, reports about it lack the rest.
+Of such a Pod, only what it uses on its node is kept.
 """
 
+
+MOST_OF_CLAIM = 2**17
+"""The maximum JSON size of the facts about a ResourceClaim, in bytes. 256 pods may share one."""
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 
@@ -56,6 +61,7 @@ PODS = Row(
     form=PodForm,
     most_decoded=MOST_OF_POD,
     most_of_namespace=MOST_OF_MANY,
+    rest=read_rest_of_pod,
 )
 
 
@@ -96,7 +102,14 @@ PRIORITIES = Row(
 )
 
 
-WIDE_CLAIMS = Row(kinds.RESOURCE_CLAIM, read_resource_claim, name="claims", title="ResourceClaims")
+WIDE_CLAIMS = Row(
+    kinds.RESOURCE_CLAIM,
+    read_resource_claim,
+    name="claims",
+    title="ResourceClaims",
+    most=MOST_OF_CLAIM,
+    rest=read_rest_of_claim,
+)
 
 
 CLAIM_TEMPLATES = Row(

@@ -88,6 +88,8 @@ class Row(Value, Generic[T], dict=True, eq=False):
     """The maximum JSON size of the decoded fields in bytes, or None. Larger objects are skipped."""
     is_cut: Callable[[T], bool] = lambda value: False
     """Returns whether `read` has dropped parts of an object because of its size."""
+    rest: Callable[[Any], T | None] = lambda obj: None
+    """Returns the facts that are kept of an object that exceeds a limit, or None for none."""
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:

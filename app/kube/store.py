@@ -36,6 +36,9 @@ Its arguments are the key, the old value and the new value. None stands for no v
 """
 
 
+MOST_OF_REST = 4 * 2**10
+"""The maximum size of what is kept of an object that exceeds a limit, in bytes of JSON."""
+
 FREE = 1024
 """The number of bytes of each projection that do not count toward the limit of its namespace.
 
@@ -58,6 +61,10 @@ class WatchStore(Generic[T]):
       bytes of each don't count.
 
     An object whose projection `is_cut` is in `too_large` too, but its projection is stored.
+
+    Of an object that exceeds a limit, the projection that `rest` returns is stored, for example how
+    much of a node a Pod uses. It has at most MOST_OF_REST bytes. These do not count in the
+    namespace, because `rest` must return None for objects of which tenants can have any number.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class WatchStore(Generic[T]):
         most_decoded: int | None = None,
         most_of_namespace: int | None = None,
         is_cut: Callable[[T], bool] = lambda value: False,
+        rest: Projection[T] = lambda obj: None,
     ) -> None:
         self.too_large: dict[Key, str] = {}
         """The uids of the objects that are too large to be stored in full, by their keys."""
@@ -98,6 +106,7 @@ class WatchStore(Generic[T]):
         self._excess_in: Counter[str] = Counter()
         """The sum of `_excess` by namespace."""
         self._is_cut = is_cut
+        self._rest = rest
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
         """The version up to which the watch has delivered changes."""
@@ -334,16 +343,23 @@ class WatchStore(Generic[T]):
         """
         most = self._most_decoded
         if most is not None and not 0 < length <= most and len(to_json(obj)) > most:
-            self.too_large[key] = str(obj["metadata"].get("uid") or "")
-            return None
+            return self._too_large(key, obj)
 
         value = self._project(obj)
-        is_small = value is None or self._is_small(key, value, length)
-        if value is None or (is_small and not self._is_cut(value)):
+        if value is not None and not self._is_small(key, value, length):
+            return self._too_large(key, obj)
+        if value is None or not self._is_cut(value):
             self.too_large.pop(key, None)
         else:
-            self.too_large[key] = str(obj["metadata"].get("uid") or "")
-        return value if is_small else None
+            self.too_large[key] = _uid(obj)
+        return value
+
+    def _too_large(self, key: Key, obj: Object) -> T | None:
+        """Add an object that exceeds a limit to `too_large`, and return its `rest` to store."""
+        self.too_large[key] = _uid(obj)
+        self._release(key)
+        rest = self._rest(obj)
+        return rest if rest is not None and len(to_json(rest)) <= MOST_OF_REST else None
 
     def _is_small(self, key: Key, value: T, length: int) -> bool:
         """Return whether a projection is within the limits for one and for its namespace.
@@ -451,6 +467,10 @@ class _Index(Struct, Generic[T]):
 def _key(obj: Object) -> Key:
     metadata = obj["metadata"]
     return intern(metadata.get("namespace") or ""), intern(metadata["name"])
+
+
+def _uid(obj: Object) -> str:
+    return str(obj["metadata"].get("uid") or "")
 
 
 def _version(obj: Object) -> Version:

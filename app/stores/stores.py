@@ -31,6 +31,7 @@ class Stores:
                 most_decoded=row.most_decoded,
                 most_of_namespace=row.most_of_namespace,
                 is_cut=row.is_cut,
+                rest=row.rest,
             )
             for row in rows
         }

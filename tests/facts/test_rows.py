@@ -8,24 +8,26 @@ and `app/facts/identity.py`.
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.cluster import leader_rows
 from app.cluster.leader_rows import POD_GROUPS
 from app.explain.state import snapshot
+from app.explain.state.index import Index
 from app.facts import explain_rows, rows
 from app.facts.grove.podgang import read_pod_gang, read_stored_gang
 from app.facts.identity import read_name
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import Share, read_queue
 from app.facts.kubernetes.claim import read_resource_claim
-from app.facts.kubernetes.node import read_node
-from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.node import Node, read_node
+from app.facts.kubernetes.pod import read_pod, read_rest_of_pod
 from app.facts.kubernetes.workload import PriorityClass, read_priority_class
 from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
 from app.facts.quantity import MOST_THOUSANDTHS
 from app.facts.rows import GANGS, Row
 from app.kube.api import WatchEvent
-from app.stores.stores import Stores
+from app.stores.stores import Stores, fill
 
 NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
 SCHEDULED = {
@@ -294,3 +296,87 @@ def test_a_pod_of_which_too_much_is_decoded_is_not_read() -> None:
         pod = {"metadata": {"name": name}, "spec": {"containers": containers[:number]}}
         store.apply(WatchEvent("ADDED", pod, length=2**20))
     assert ([pod.name for pod in store.values()], set(store.too_large)) == (["a"], {("", "b")})
+
+
+SELECTORS = {f"example.com/label-{number}": "x" * 60 for number in range(400)}
+TOLERATIONS = [{"key": f"example.com/taint-{number}"} for number in range(8000)]
+MANY = {f"example.com/{number}": "0" for number in range(60_000)}
+"""Requests that every node can meet."""
+
+
+def bound_pod(name: str, spec: dict[str, Any], size: int = 0) -> dict[str, Any]:
+    """A Pod of 4 CPUs on a node."""
+    annotations = {"pod-group-name": "x" * size} if size else {}
+    container = {"name": "c", "resources": {"requests": {"cpu": "4", "nvidia.com/gpu": "2"}}}
+    return {
+        "metadata": {"namespace": "t", "name": name, "uid": name, "annotations": annotations},
+        "spec": {"nodeName": "n", "containers": [container]} | spec,
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": TOLERATIONS[:800]},
+        {"tolerations": TOLERATIONS},
+        {"nodeSelector": SELECTORS, "priority": 5},
+        {"schedulerName": "x" * 40_000},
+        {"overhead": MANY},
+    ],
+)
+def test_a_node_is_used_by_a_pod_that_is_too_large(spec: dict[str, Any]) -> None:
+    """Otherwise, the leader would tell other tenants that the node is free."""
+    row = replace(explain_rows.PODS, most_of_namespace=4000)
+    store = Stores((row,))[row]
+    pods = [bound_pod("a", spec), bound_pod("b", spec, 40_000)]
+    fill(store, pods)
+    assert store.too_large.keys() == {("t", "a"), ("t", "b")}
+    facts = snapshot.Snapshot(nodes=(Node("n"),), pods=tuple(store.values()))
+    assert dict(Index(facts).used["n"]) == {"cpu": 8000, "nvidia.com/gpu": 4000, "pods": 2000}
+
+    pods[0]["status"] = {"phase": "Succeeded"}
+    del pods[1]["spec"]["nodeName"]
+    fill(store, pods)
+    assert store.values() == []
+
+
+def test_the_rest_of_a_pod_has_its_gang_its_part_of_a_gpu_and_when_it_ends() -> None:
+    obj = bound_pod("a", {"initContainers": [], "priority": 7})
+    obj["metadata"] |= {
+        "labels": {"grove.io/podclique": "c", "runai-gpu-group": "g", "app": "x", "other": "y"},
+        "annotations": {"gpu-fraction": "0.5", "pod-group-name": "group"},
+        "deletionTimestamp": "2027-01-15T08:00:00Z",
+    }
+    rest = read_rest_of_pod(obj)
+    assert rest == read_pod(obj)
+    assert rest is not None
+    assert rest.shape.part is not None
+
+
+def test_reading_the_rest_of_a_pod_takes_a_bounded_time() -> None:
+    """A tenant may change such a Pod many times a second."""
+    containers = [{"name": f"c{number}", "resources": {"limits": MANY}} for number in range(2)]
+    containers += [{"resources": {"limits": {"cpu": "1"}}}] * 50_000
+    rest = read_rest_of_pod(bound_pod("a", {"containers": containers}))
+    assert rest is not None
+    assert rest.shape.requests == (("cpu", 998_000), ("pods", 1000))
+
+
+def test_devices_are_used_by_a_claim_that_is_too_large() -> None:
+    gpus = [{"driver": "gpu.nvidia.com", "pool": "n", "device": f"gpu-{n}"} for n in range(4)]
+    claim = {
+        "metadata": {"namespace": "t", "name": "a"},
+        "spec": {},
+        "status": {
+            "allocation": {"devices": {"results": gpus}},
+            "reservedFor": [{"name": "x" * 250, "uid": str(number)} for number in range(256)],
+        },
+    }
+    waiting = {"metadata": {"namespace": "t", "name": "b"}, "status": {"reservedFor": [{}] * 9000}}
+    row = replace(explain_rows.WIDE_CLAIMS, most_of_namespace=4000)
+    store = Stores((row,))[row]
+    fill(store, [claim, waiting])
+    assert [(kept.name, len(kept.devices), kept.allocated) for kept in store.values()] == [
+        ("a", 4, True)
+    ]

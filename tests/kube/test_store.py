@@ -438,6 +438,40 @@ def test_an_object_whose_bytes_are_known_counts_for_no_more_than_these() -> None
     assert (names(store), set(store.too_large)) == (["a", "b"], {("ns", "c")})
 
 
+def rest_of(document: Object) -> Kept | None:
+    """What is kept of an object in the tests below that is too large."""
+    name = document["metadata"]["name"]
+    return None if name == "none" else Kept(name, "y" * 5000 if name == "long" else "rest")
+
+
+@pytest.mark.parametrize(("most", "most_decoded"), [(2000, None), (2**20, 2000)])
+def test_of_an_object_that_is_too_large_the_rest_is_kept(
+    most: int, most_decoded: int | None
+) -> None:
+    store = WatchStore(
+        project, clock=lambda: 0.0, most=most, most_decoded=most_decoded, rest=rest_of
+    )
+    listed(store, 1, *(large(name, 1, 2900) for name in ("a", "none", "long")))
+    assert store.values() == [Kept("a", "rest")]
+    assert set(store.too_large) == {("ns", "a"), ("ns", "none"), ("ns", "long")}
+
+    store.apply(WatchEvent("MODIFIED", large("a", 2, 10)))
+    assert (store.values(), len(store.too_large)) == ([Kept("a", "x" * 10)], 2)
+    store.apply(WatchEvent("MODIFIED", large("a", 3, 2900)))
+    assert store.values() == [Kept("a", "rest")]
+    store.apply(WatchEvent("DELETED", large("a", 4, 2900)))
+    assert (store.values(), len(store.too_large)) == ([], 2)
+
+
+def test_a_rest_does_not_count_in_its_namespace() -> None:
+    store = WatchStore(project, clock=lambda: 0.0, most_of_namespace=4000, rest=rest_of)
+    listed(store, 1, *(large(name, 1, 2900) for name in ("a", "b", "c", "d")))
+    assert [kept.owner for kept in store.values()][2:] == ["rest", "rest"]
+    store.apply(WatchEvent("MODIFIED", large("a", 2, 9000)))
+    store.apply(WatchEvent("MODIFIED", large("c", 3, 2900)))
+    assert set(store.too_large) == {("ns", "a"), ("ns", "d")}
+
+
 def test_a_store_is_ready_once_it_is_synced(store: WatchStore[Kept]) -> None:
     with pytest.raises(Unavailable) as caught:
         store.ready("PodGangs")

@@ -91,6 +91,17 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     )
 
 
+def read_rest_of_claim(obj: JsonMap) -> ResourceClaim | None:
+    """Read only which devices a ResourceClaim has. Return None if none are allocated.
+
+    This is kept of a claim that is too large: otherwise, its devices would count as free.
+    """
+    devices = _devices(map_at(obj, "status", "allocation"))
+    if not devices:
+        return None
+    return ResourceClaim(*read_key(obj), allocated=True, devices=devices[:MOST_DEVICES])
+
+
 def _domain(spec: JsonMap) -> str:
     """Return the uid of the ComputeDomain that a claim is for, or "" if it names none."""
     configurations = maps_at(spec, "devices", "config")

@@ -10,10 +10,20 @@ from typing import Any
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, shared
-from app.facts.identity import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
+from app.facts.identity import (
+    NOWHERE,
+    PLACE_LABELS,
+    Namespaced,
+    Place,
+    Ref,
+    interned,
+    read_key,
+    read_place,
+)
 from app.facts.kubernetes.gpu_sharing import (
     FRACTION_DEVICES,
     GPU_FRACTION,
+    GPU_GROUP,
     GPU_MEMORY,
     GpuPart,
     groups_of,
@@ -44,6 +54,7 @@ from app.facts.labels import (
 from app.facts.unit_owners import read_owner
 from app.facts.workload_of_pod import names_of_workloads
 from app.objects.conditions import condition_of
+from app.objects.names import MAX_LABEL, MAX_SUBDOMAIN, is_subdomain
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (
     JsonMap,
@@ -546,3 +557,77 @@ def _failure(status: JsonMap) -> str:
     if status.get("phase") != "Failed":
         return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))
+
+
+_OF_REST = (
+    "namespace",
+    "name",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_LABELS_OF_REST = {*PLACE_LABELS, SUBGROUP, KAI_BACKGROUND, "app"}
+_MOST_CONTAINERS = 1000
+_MOST_AMOUNTS = 64
+_MOST_GPUS = 32
+_OF_NODE = ("cpu", "memory", "ephemeral-storage", GPU)
+
+
+def read_rest_of_pod(obj: JsonMap) -> Pod | None:
+    """Read only what a Pod uses on its node. Return None if it has no node or has finished.
+
+    This is kept of a Pod that is too large: otherwise, the node would count as free. The time is
+    bounded: of maps with more than _MOST_AMOUNTS amounts, only the resources in _OF_NODE count, and
+    containers after the first _MOST_CONTAINERS do not. No kubelet runs such a Pod.
+    """
+    metadata = map_at(obj, "metadata")
+    labels = map_at(metadata, "labels")
+    annotations = map_at(metadata, "annotations")
+    spec = map_at(obj, "spec")
+    phase = map_at(obj, "status").get("phase")
+    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+        return None
+
+    shared_gpus = [key for key in labels if key.startswith(GPU_GROUP)][:_MOST_GPUS]
+    short = {key: text for key in _OF_PART if len(text := text_at(annotations, key)) <= MAX_LABEL}
+    group = text_at(annotations, POD_GROUP_NAME)
+    if is_subdomain(group):
+        short[POD_GROUP_NAME] = group
+    containers = {
+        field: list(map(_rest_of_container, maps_at(spec, field)[:_MOST_CONTAINERS]))
+        for field in ("containers", "initContainers")
+    }
+    rest = only(spec, ("nodeName", "priority")) | containers
+    if len(text_at(spec, "schedulerName")) <= MAX_SUBDOMAIN:
+        rest["schedulerName"] = spec.get("schedulerName")
+    rest["overhead"] = _few_amounts(spec.get("overhead"))
+    rest["resources"] = _few_resources(spec)
+    return read_pod(
+        {
+            "metadata": {
+                **only(metadata, _OF_REST),
+                "labels": only(labels, [*_LABELS_OF_REST, *shared_gpus]),
+                "annotations": short,
+            },
+            "spec": rest,
+            "status": {"phase": phase},
+        }
+    )
+
+
+def _rest_of_container(container: JsonMap) -> JsonMap:
+    """Return the fields of a container that `pod_requests` reads, with few amounts."""
+    return {**only(container, ("restartPolicy",)), "resources": _few_resources(container)}
+
+
+def _few_resources(holder: JsonMap) -> JsonMap:
+    """Return the requests and limits of a container or a pod spec, with few amounts."""
+    resources = map_of(holder.get("resources"))
+    return {field: _few_amounts(resources.get(field)) for field in ("requests", "limits")}
+
+
+def _few_amounts(value: Any) -> JsonMap:
+    """Return a map of amounts by resource, with only those in _OF_NODE if it has very many."""
+    amounts = map_of(value)
+    return amounts if len(amounts) <= _MOST_AMOUNTS else only(amounts, _OF_NODE)
