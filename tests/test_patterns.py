@@ -23,6 +23,8 @@ cheapest quadratic one 700 times as long.
 """
 
 SAMPLES: dict[str, str] = {
+    "audit/finding.py _VALUE": 'a "b\\"c" d',
+    "explain/reasons/kueue.py _UID": "Preempted (UID: 0-a, JobUID: b)",
     "admission/head.py _HOST": "[fd00::1]:8443",
     "admission/head.py _VERSION": " HTTP/1.1",
     "admission/review.py _UID": '"uid" : "a-1"',

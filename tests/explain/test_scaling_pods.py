@@ -4,10 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.pending import waiting_alone
+from app.explain.reasons.gpu_sharing import RESERVATIONS
 from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.pod import Shape
-from tests.explain.fleet import NOW, facts, fill, nodes, pods, shape
+from tests.explain.fleet import NOW, answer, facts, fill, nodes, pods, shape
+from tests.explain.table.gpu_sharing import evicted, refused
 from tests.explain.table.recorded import Asking
 from tests.explain.table.row import Changes, part_of
 from tests.explain.table.scaling import NOT, TRIGGERED, scaling
@@ -72,3 +74,17 @@ def test_helpers_of_kai_are_no_pending_workloads() -> None:
     plain = replace(asks, name="plain", scales_for=None)
     index = Index(facts(pods=(asks, reserves, plain), now=NOW))
     assert list(waiting_alone(index)) == [plain.ref]
+
+
+@pytest.mark.parametrize("changes", [evicted(), refused()], ids=["evicted", "refused"])
+def test_a_pod_that_anybody_gave_the_label_of_kais_pods_makes_nobody_cordon_a_node(
+    changes: Changes,
+) -> None:
+    def ids(namespace: str) -> set[str]:
+        own = tuple(
+            replace(pod, namespace=namespace) if pod.reserves else pod for pod in changes["pods"]
+        )
+        return {reason.id for reason in answer(facts(**{**changes, "pods": own})).reasons}
+
+    assert len(ids(RESERVATIONS) & {"ReservationEvicted", "ReservationRefused"}) == 1
+    assert not ids("team-of-somebody") & {"ReservationEvicted", "ReservationRefused"}

@@ -124,10 +124,15 @@ def reservation_refused(gang: Gang) -> Reasons:
 
 
 def _reservations(index: Index) -> Sequence[Pod]:
-    """Return the pods by which KAI reserves shared GPUs. Most clusters have few."""
+    """Return the pods by which KAI reserves shared GPUs. Most clusters have few.
+
+    KAI itself knows them by a label, which anybody can give a pod. Here, remedies depend on their
+    state, such as to cordon a node, so only those in KAI's namespace count.
+    """
 
     def look() -> Sequence[Pod]:
-        return [pod for pod in index.facts.pods if pod.reserves]
+        pods = index.facts.pods
+        return [pod for pod in pods if pod.reserves and pod.namespace == RESERVATIONS]
 
     return index.remembered("reservation pods", look, ["pods"])
 

@@ -426,10 +426,9 @@ def _scales_for(namespace: str, labels: JsonMap) -> tuple[str, str] | None:
     If a scaling pod names none, they are ("", ""). Return None for all other pods. Source:
     `pkg/nodescaleadjuster/scaler` of KAI.
     """
-    name = text_at(labels, SHARING_POD)
-    if name or namespace == _SCALING:
-        return text_at(labels, SHARING_NAMESPACE), name
-    return None
+    if namespace != _SCALING:
+        return None  # anybody can give a pod these labels
+    return text_at(labels, SHARING_NAMESPACE), text_at(labels, SHARING_POD)
 
 
 def _unit_owner(pod: JsonMap, namespace: str) -> Ref:

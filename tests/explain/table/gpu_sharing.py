@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.explain.reasons.gpu_sharing import RESERVATIONS
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
 from app.facts.kubernetes.node import Node
@@ -39,10 +40,13 @@ def shared(portion: float, number: int) -> tuple[Pod, ...]:
     return (*sharing, *reserving)
 
 
+RESERVES: dict[str, Any] = {"namespace": RESERVATIONS, "reserves": True, "group": ""}
+
+
 def evicted(*tolerations: Toleration) -> Changes:
     """KAI's reservation pod on a tainted node has failed."""
     asks = replace(shape(1), tolerations=tolerations)
-    reserves = occupant("gpu-00", shape=asks, phase="Failed", reserves=True, group="")
+    reserves = occupant("gpu-00", shape=asks, phase="Failed", **RESERVES)
     tainted = replace(nodes()[0], taints=(Taint("hpc", "true", "NoExecute"),))
     return {
         "pods": (*pods(shape=part_of(0.25)), reserves),
@@ -57,7 +61,7 @@ def refused(*later: Pod) -> Changes:
 
 
 def reservation(number: int = 0, **fields: Any) -> Pod:
-    pod = occupant("gpu-00", shape=shape(1), reserves=True, group="", **fields)
+    pod = occupant("gpu-00", shape=shape(1), **RESERVES, **fields)
     return replace(pod, name=f"{pod.name}-{number}")
 
 

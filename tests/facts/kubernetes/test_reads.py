@@ -221,18 +221,17 @@ def test_the_taints_of_devices_are_kept() -> None:
     assert part.tainted == (("gpu-0", "xid=79:NoExecute"), ("gpu-1", "old:NoSchedule"))
 
 
+FOR_F = {"shared-gpu-pod-name": "f", "shared-gpu-pod-namespace": "ml"}
+
+
 @pytest.mark.parametrize(
     ("namespace", "labels", "kept"),
     [
-        (
-            "kai",
-            {"shared-gpu-pod-name": "f", "shared-gpu-pod-namespace": "ml"},
-            ("ml", "f"),
-        ),
+        ("kai-scale-adjust", FOR_F, ("ml", "f")),
         ("kai-scale-adjust", {}, ("", "")),
-        ("ml", {}, None),
+        ("ml", FOR_F, None),
     ],
-    ids=["it names a pod", "it is in KAI's namespace for them", "another pod"],
+    ids=["it names a pod", "it names none", "anybody's pod with its labels"],
 )
 def test_the_pod_for_which_a_scaling_pod_requests_a_node_is_kept(
     namespace: str, labels: dict[str, str], kept: tuple[str, str] | None
