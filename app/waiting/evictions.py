@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from app.base.fair_queue import FairQueue
 from app.explain.gangs.assembly import unit_of_pod_group
 from app.explain.reasons.evictions import BACKGROUND, LOST
 from app.explain.reasons.messages import is_of_kai
@@ -47,6 +48,13 @@ It writes an event and deletes the pod, one pod after the other. Later evictions
 """
 
 
+MOST_AT_ONCE = 50
+"""The maximum number of events that are written in one call. Namespaces take turns.
+
+Anybody can write events about the pods of their own namespace that look like KAI's.
+"""
+
+
 class Evictions:
     """A reporter of evictions, which reports each only once.
 
@@ -57,6 +65,8 @@ class Evictions:
         self.counts = Counter(dict.fromkeys(CAUSES, 0))
         self._client = client
         self._events = events
+        self._writes = 0
+        """The number of events that were sent, even if that failed."""
         self._settled: dict[str, float] = {}
         """The time of the last eviction that needs no report, by gang (namespace/name).
 
@@ -66,17 +76,24 @@ class Evictions:
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if a write must be tried again. Evictions of background pods are not reported,
-        because these pods are meant to be evicted.
+        Return False if a write must be tried again, or is left for the next call. Evictions of
+        background pods are not reported, because these pods are meant to be evicted.
         """
         self._note_reported(index.facts)
-        everything_told = True
+        queue = FairQueue[tuple[KaiPodGroup, float, str]]()
         for group in index.facts.pod_groups:
             for event in [*filter(is_of_kai, index.events_about(group.namespace, group.uid))][:1]:
                 time = event.time or 0.0
                 is_recent = index.facts.now - time <= RECENT and BACKGROUND not in event.message
                 if is_recent and group.key in index.pods_of_group:
-                    everything_told &= await self._settle(index, group, time, event.message)
+                    queue.put(group.namespace, (group, time, event.message))
+
+        everything_told = True
+        most = self._writes + MOST_AT_ONCE
+        while queue:
+            if self._writes >= most:
+                return False
+            everything_told &= await self._settle(index, *queue.take())
         return everything_told
 
     async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
@@ -116,6 +133,7 @@ class Evictions:
 
         Return False if the write must be tried again.
         """
+        self._writes += 1
         try:
             obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
             event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)

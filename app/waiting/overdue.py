@@ -54,7 +54,7 @@ class Blocked(Value):
     who: str
     """The party that can act (a `Who`), or "" if it is not known."""
     queue: str
-    """The name of the gang's KAI queue, or "" if it has no PodGroup."""
+    """The name of the gang's KAI queue, or "" if it has no PodGroup or there is no such queue."""
 
 
 class Overdue(Value):
@@ -190,7 +190,8 @@ def _blocked(gang: Gang, since: float) -> Blocked:
         why = (NOT_KNOWN, f"Facts are missing: {', '.join(needs)}", "")
 
     queue = gang.pod_group.queue if gang.pod_group else ""
-    return Blocked(gang.ref, since, *why, queue)
+    # anybody can name a queue that does not exist, and the name may have any length
+    return Blocked(gang.ref, since, *why, queue if queue in gang.index.queues else "")
 
 
 def message(reason: Reason) -> str:

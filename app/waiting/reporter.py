@@ -10,10 +10,11 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from app.base.fair_queue import FairQueue
 from app.base.value import Value
 from app.facts.grove.status import StatusCondition
 from app.facts.identity import Ref
@@ -71,6 +72,10 @@ class _Told(Value):
     """The time of the report."""
 
 
+_Change = tuple[Ref, Blocked | None]
+"""A workload with the reason to report, or None if it is no longer pending."""
+
+
 class Reporter(Struct):
     """A writer of the reasons why workloads are pending: one report for each change.
 
@@ -93,6 +98,8 @@ class Reporter(Struct):
     """The number of times that a report was delayed by the limit, or a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
     """The times of the writes in the last minute."""
+    _written: dict[str, float] = {}
+    """The time of the last write in each namespace, if it is not older than `pacing.refresh`."""
     _told: dict[Ref, _Told] = {}
     """The last report about each workload that was pending then."""
     _next: dict[Ref, float] = {}
@@ -109,25 +116,35 @@ class Reporter(Struct):
     ) -> bool:
         """Write what has changed since the last reports. Return False if something is left.
 
-        `workloads` are the pending workloads, in the order in which to report them. Before them,
-        report workloads that are no longer pending. `stored` are the cached conditions that were
-        written earlier.
+        `workloads` are the pending workloads, in the order in which to report them. In each
+        namespace, workloads that are no longer pending come first. `stored` are the cached
+        conditions that were written earlier.
         """
         blocked = {of.ref: of for of in workloads if of.ref.kind in RESOURCES}
         told = dict.fromkeys((*stored, *self._told))
         self._forget_others({*blocked, *told})
-        everything_told = True
-        for ref in [ref for ref in told if ref not in blocked]:
-            everything_told &= await self._change(ref, None)
+        changes: list[_Change] = [(ref, None) for ref in told if ref not in blocked]
+        reworded: list[_Change] = []
+        for ref, of in blocked.items():
+            if of.reason != NOT_KNOWN and self._differs(of, stored.get(ref)):
+                (reworded if self._is_only_reworded(of) else changes).append((ref, of))
 
-        different = [
-            of
-            for of in blocked.values()
-            if of.reason != NOT_KNOWN and self._differs(of, stored.get(of.ref))
-        ]
-        for of in sorted(different, key=self._is_only_reworded):
-            everything_told &= await self._change(of.ref, of)
+        everything_told = True
+        for some in (changes, reworded):
+            for ref, change in self._in_turn(some):
+                everything_told &= await self._change(ref, change)
         return everything_told
+
+    def _in_turn(self, changes: Sequence[_Change]) -> Iterator[_Change]:
+        """Yield `changes` by namespaces in turn, first the one whose last write is the oldest.
+
+        Tenants decide on the number of their pending workloads, and all share one limit of writes.
+        """
+        queue = FairQueue[_Change]()
+        for change in sorted(changes, key=lambda each: self._written.get(each[0].namespace, 0.0)):
+            queue.put(change[0].namespace, change)
+        while queue:
+            yield queue.take()
 
     def _is_only_reworded(self, blocked: Blocked) -> bool:
         """Return whether the last report about the workload had the same reason."""
@@ -250,6 +267,10 @@ class Reporter(Struct):
 
     def _count(self, ref: Ref) -> None:
         """Count a write to `ref` now, for the limits."""
+        now = self.clock()
         self.writes += 1
-        self._times.append(self.clock())
-        self._next[ref] = self.clock() + self.pacing.pause
+        self._times.append(now)
+        since = now - self.pacing.refresh
+        recent = {name: at for name, at in self._written.items() if at > since}
+        self._written = {**recent, ref.namespace: now}
+        self._next[ref] = now + self.pacing.pause

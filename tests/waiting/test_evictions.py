@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from app.explain.state.index import Index
 from app.facts.identity import Ref
+from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.event import Event, read_event
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
@@ -16,7 +17,7 @@ from app.kube.api import Object, Unavailable
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
 from app.stores.stores import Stores
-from app.waiting.evictions import CAUSES, Evictions
+from app.waiting.evictions import CAUSES, MOST_AT_ONCE, Evictions
 from app.waiting.watcher import ROWS
 from tests.explain.fleet import NAMESPACE, NOW, SET, facts, pod_group, pods
 from tests.kube.memory.client import MemoryClient
@@ -280,3 +281,28 @@ def test_little_is_kept_of_an_event_that_anybody_wrote(length: int, kept: int) -
         )
         store.end_list("1")
         assert len([*store.values()]) == kept
+
+
+async def test_namespaces_take_turns_however_many_evictions_anybody_writes() -> None:
+    many = [KaiPodGroup("a-tenant", f"g{number}", f"uid-{number}") for number in range(120)]
+    own = [Pod("a-tenant", f"p-{group.name}", group=group.name, created=NOW) for group in many]
+    version = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup"}
+    leader = Leader(
+        MemoryClient(
+            [
+                *STORED,
+                *(
+                    {**version, "metadata": {"namespace": "a-tenant", "name": n.name, "uid": n.uid}}
+                    for n in many
+                ),
+            ]
+        )
+    )
+    evicted = [*(said("reclaim", of=group.uid) for group in many), said("reclaim")]
+    more: dict[str, Any] = {"gang": (*own, *GONE), "pod_groups": (*many, pod_group())}
+    results = []
+    for calls in range(1, 4):
+        results.append(await leader.tell(*evicted, **more))
+        assert len(leader.told) == min(calls * MOST_AT_ONCE, 121)
+        assert "uid-set" in [uid for uid, _ in leader.told]
+    assert results == [False, False, True]

@@ -33,6 +33,7 @@ from tests.explain.fleet import (
     fill,
     pcs,
     placed,
+    pod_group,
     pods,
     shape,
 )
@@ -94,6 +95,12 @@ def test_a_reason_with_several_rules_is_at_its_first_place_in_the_table(other: s
 def test_gangs_are_counted_with_their_queue() -> None:
     (blocked,) = overdue_of(**FULL).gangs
     assert (blocked.ref, blocked.queue) == (GANG_REF, "team-llm")
+
+
+def test_a_queue_that_does_not_exist_is_no_label_of_a_metric() -> None:
+    """Anybody can name any queue, also one of 200,000 characters."""
+    named = overdue_of(**FULL, pod_groups=(pod_group(queue="x" * 200_000),))
+    assert [blocked.queue for blocked in named.gangs] == [""]
 
 
 def test_a_gang_that_has_not_waited_long_comes_later() -> None:

@@ -291,3 +291,30 @@ async def test_what_is_gone_or_not_known_is_left_alone() -> None:
     assert (world.teller.writes, world.conditions()) == (0, [GROVES])
     with pytest.raises(NotFound):
         await world.client.get(ObjectRef(POD_CLIQUE_SET, "gone", "t"))
+
+
+async def test_namespaces_take_turns_however_many_workloads_of_one_are_pending() -> None:
+    many = [Ref("PodCliqueSet", "many", f"s{number:03}") for number in range(200)]
+    few = Ref("PodCliqueSet", "few", "llm")
+    world = World(*(stored(ref) for ref in (*many, few)), most=4)
+    pending = [blocked(ref=ref) for ref in (*many, few)]  # the oldest first
+    for _ in range(2):
+        await world.teller.tell(pending, {})
+    assert few in world.teller._told
+    assert (world.teller.writes, len(world.events())) == (4, 4)
+
+    world.time += 61
+    await world.teller.tell([blocked(ref=ref) for ref in many], {})
+    assert few not in world.teller._told
+    assert world.teller.writes == 8
+
+
+async def test_the_namespace_whose_last_write_is_the_oldest_is_first() -> None:
+    refs = [Ref("PodCliqueSet", namespace, f"s{n}") for namespace in "ab" for n in range(3)]
+    world = World(*map(stored, refs), most=1)
+    told = []
+    for _ in range(4):
+        world.time += 61
+        await world.teller.tell([blocked(ref=ref) for ref in refs], {})
+        told = [ref.namespace for ref in world.teller._told]
+    assert told == ["a", "b", "a", "b"]
