@@ -3,10 +3,11 @@
 from app.doctor.report import Checks, ok, warning
 from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.rows import TOO_LARGE
-from app.kube.api import Client, Selection, every
+from app.kube.api import Client, Selection, each
 from app.objects.fields import listed
+from app.objects.names import is_label, is_subdomain
 from app.objects.resource import EVENT
-from app.objects.shape import map_at, text_at
+from app.objects.shape import JsonMap, map_at, text_at
 
 _SHOWN = 10
 
@@ -17,17 +18,12 @@ async def check_sizes(client: Client) -> Checks:
     It reports them every half hour, and API servers keep events for an hour. Raise ClusterError if
     a request fails.
     """
-    events = await every(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
-    regarding = [map_at(event, "regarding") for event in events if event.get("reason") == TOO_LARGE]
+    events = each(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
     names = sorted(
         {
-            " ".join(
-                (
-                    text_at(obj, "kind"),
-                    "/".join(filter(None, (text_at(obj, "namespace"), text_at(obj, "name")))),
-                )
-            )
-            for obj in regarding
+            name
+            async for event in events
+            if event.get("reason") == TOO_LARGE and (name := _name(map_at(event, "regarding")))
         }
     )
     if not names:
@@ -38,3 +34,15 @@ async def check_sizes(client: Client) -> Checks:
         f" {MOST_PARTS} cliques and scaling groups."
     )
     return [warning(message, remedy)]
+
+
+def _name(reference: JsonMap) -> str:
+    """Return the kind, the namespace and the name in a reference, or "" if they can be none.
+
+    Anybody can write such an event in their own namespace.
+    """
+    kind, name = text_at(reference, "kind"), text_at(reference, "name")
+    namespace = text_at(reference, "namespace")
+    if not is_label(kind.lower()) or not all(map(is_subdomain, filter(None, (namespace, name)))):
+        return ""
+    return f"{kind} {'/'.join(filter(None, (namespace, name)))}"

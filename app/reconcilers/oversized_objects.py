@@ -1,12 +1,12 @@
 """Record events on objects that are too large for the caches, so that users learn about it."""
 
 import time
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from app.base.fair_queue import FairQueue
 from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.rows import TOO_LARGE, Row
 from app.kube.api import Key
@@ -24,7 +24,10 @@ AGAIN_SECONDS = 1800.0
 """The interval between two events on the same object. API servers keep events for an hour."""
 
 MOST_OBJECTS = 50
-"""The maximum number of objects of a cache that get an event. A metric counts all of them."""
+"""The maximum number of objects of a cache that get an event. A metric counts all of them.
+
+Namespaces take turns, so that one tenant's objects hide no others.
+"""
 
 _NOTE = (
     "this object, or all of its kind in this namespace, is too large for the caches of"
@@ -62,7 +65,7 @@ class TooLargeReconciler(Struct):
         current = {
             (row.resource, at, uid)
             for row, store in self.stores()
-            for at, uid in islice(store.too_large.items(), MOST_OBJECTS)
+            for at, uid in _first_in_turn(store.too_large)
         }
         reported_at = {each: at for each, at in self._reported_at.items() if each in current}
         for each in sorted(current, key=str):
@@ -73,3 +76,12 @@ class TooLargeReconciler(Struct):
                 reported_at[each] = now
         self._reported_at = reported_at
         return LOOK_SECONDS
+
+
+def _first_in_turn(too_large: Mapping[Key, str]) -> Iterator[tuple[Key, str]]:
+    """Yield at most MOST_OBJECTS of the objects `too_large`, by namespaces in turn."""
+    queue = FairQueue[tuple[Key, str]](MOST_OBJECTS)
+    for key, uid in too_large.items():
+        queue.put(key[0], (key, uid))
+    for _ in range(min(MOST_OBJECTS, len(queue))):
+        yield queue.take()

