@@ -94,6 +94,9 @@ SETTLE = timedelta(minutes=1)
 It is longer than a problem takes to resolve, because clocks differ.
 """
 
+MOST_PROBLEM = 2_000
+"""The maximum length of a message of a webhook in a finding, in characters."""
+
 _ASKER = Asker("audit")
 """The user as whom all objects are judged. The webhooks treat it as authorized."""
 
@@ -313,14 +316,19 @@ class Auditor:
 
     @cached_property
     def _gangs_by_base(self) -> Mapping[Key, Sequence[StoredGang]]:
-        """The PodGangs that may have to own resources, by namespace and base name.
+        """The PodGangs that may have to own stored resources, by namespace and base name.
 
-        The index is built once, because a set may have very many PodGangs and resources.
+        The index is built once, because a set may have very many PodGangs and resources. A PodGang
+        may have 10,000 base names, of which only those of stored resources are kept.
         """
+        stores = self._cluster.stores
+        stored = chain(stores[DOMAINS].values(), stores[CLAIMS].values())
+        bases = {(resource.namespace, resource.base_name) for resource in stored}
         return by_key(
-            ((gang.namespace, base), gang)
-            for gang in self._cluster.stores[GANGS].values()
+            (key, gang)
+            for gang in stores[GANGS].values()
             for base in self._cluster.owners.rule.base_names(gang.opened())
+            if (key := (gang.namespace, base)) in bases
         )
 
     # Missing facts.
@@ -361,4 +369,6 @@ class Auditor:
 
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
     remedy = remedy_for(kind, code, problems)
-    return Finding(kind, *key_of(obj), code, tuple(problems), remedy)
+    # a level of a PodGroup, for example, may have any length
+    texts = (text if len(text) <= MOST_PROBLEM else f"{text[:MOST_PROBLEM]}…" for text in problems)
+    return Finding(kind, *key_of(obj), code, tuple(texts), remedy)

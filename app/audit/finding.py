@@ -1,5 +1,6 @@
 """Define the findings of an audit, their remedies and their counts."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -175,12 +176,13 @@ _RENAME = (
 )
 _PARENT = "Use an existing parent. Until then, every change to it is rejected."
 
+_DELETE_CRD = (
+    "Delete the CRD clustertopologies.grove.io. The KAI Topology is deleted with it, and a binding"
+    " of that name can then be created."
+)
+"""The remedy of OLD_API."""
+
 BY_PROBLEM = (
-    (
-        OLD_API,
-        "Delete the CRD clustertopologies.grove.io. The KAI Topology is deleted with it, and a"
-        " binding of that name can then be created.",
-    ),
     (
         "topology support is not enabled",
         "Set clusterTopology.enabled: true, or remove the constraint. Until then, it cannot be"
@@ -306,7 +308,20 @@ def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
     of_kind = _BY_KIND_IF_ALLOWED[kind] if code == 0 else _BY_KIND[kind]
     table = (*BY_WARNING, *BY_PROBLEM) if code == 0 else BY_PROBLEM
     remedies = [
-        next((remedy for words, remedy in table if words in problem), of_kind)
+        _DELETE_CRD if problem == OLD_API else _remedy_of(problem, table) or of_kind
         for problem in problems
     ]
     return " ".join(dict.fromkeys(remedies))
+
+
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*+"?')
+"""A quoted value in a message, or the rest after a quote that nothing ends."""
+
+
+def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:
+    """Return the first remedy in `table` whose words are in a message, or "".
+
+    Quoted values are left out, because tenants choose them: a level of a PodGroup can be any text.
+    """
+    message = _VALUE.sub('""', problem)
+    return next((remedy for words, remedy in table if words in message), "")

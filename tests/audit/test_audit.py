@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.audit.auditor import Auditor
-from app.audit.finding import AuditCounts
+from app.audit.auditor import MOST_PROBLEM, Auditor
+from app.audit.finding import OLD_API, AuditCounts
 from app.audit.progress import Progress
 from app.commands.audit import audit
 from app.config.read import read_configuration
@@ -505,3 +505,18 @@ async def test_how_much_was_looked_at_is_shown_for_each_page_of_a_kind() -> None
     )
     assert [finding async for finding in auditor.findings(None)] == []
     assert [page for page in shown if page[0] == POD_GROUP.kind] == [("PodGroup", 2, None)]
+
+
+@pytest.mark.parametrize("level", [OLD_API, "x" * 100_000])
+async def test_a_level_that_a_tenant_made_up_chooses_no_remedy_and_is_truncated(
+    level: str, capsys: Any
+) -> None:
+    group = changed(builders.pod_group("g"), namespace="t")
+    group["spec"]["topologyConstraint"] = {"requiredTopologyLevel": level}
+    assert await audit(MemoryClient([group]), Configuration(), None, "json") == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (found["remedy"], len(found["problems"])) == (
+        "Correct the levels at their source: its PodCliqueSet or its workload.",
+        1,
+    )
+    assert len(found["problems"][0]) <= MOST_PROBLEM + 1

@@ -93,7 +93,7 @@ def test_what_helps_is_looked_for_by_words_of_refusals_and_warnings() -> None:
     pages = [Path("app/webhooks", name).read_text() for name in ("REJECTIONS.md", "WARNINGS.md")]
     readme = " ".join(" ".join(pages).split())
     known = [words for words, _ in (*BY_WARNING, *BY_PROBLEM)]
-    assert [words for words in known if words not in readme] == [OLD_API]
+    assert [words for words in known if words not in readme] == []
 
 
 def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> None:
@@ -101,6 +101,14 @@ def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> No
         "crd", "CRD"
     )
     assert "CRD" not in remedy_for("ClusterTopology", 0, ["level"])
+
+
+@pytest.mark.parametrize("kind", ["PodGroup", "PodGang"])
+def test_the_words_of_a_tenant_choose_no_remedy(kind: str) -> None:
+    """A level may be any text, and the remedy may be to delete a CRD."""
+    usual = remedy_for(kind, 0, ['level "a" is ignored by KAI'])
+    for level in (OLD_API, "add pack.preferred", r"a\" are not a tree", 'a" and ' + OLD_API):
+        assert remedy_for(kind, 0, [f'level "{level}" is ignored by KAI']) == usual
 
 
 def test_the_exit_code_tells_refusals_from_warnings() -> None:
