@@ -5,18 +5,20 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from app.audit.finding import Finding, warning
-from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.held_claims import Deletion, claims_held_in_deletion, read_deletion
 from app.cluster.pods import pods_without_claim
 from app.cluster.view import ClusterView
 from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim, read_resource_claim
+from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.node import GPUS
-from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.kubernetes.pod import Pod, Shape, read_pod
+from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.labels import GPU_COUNT
 from app.facts.nvidia.computedomain import ComputeDomain, read_compute_domain
 from app.facts.rows import CLAIMS, DOMAINS
-from app.kube.api import Client, Key, Object, ObjectRef, Selection, every, find
+from app.kube.api import Client, Key, Object, ObjectRef, Selection, each, find
 from app.objects.resource import POD
 from app.objects.shape import integer_in, key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS
@@ -91,11 +93,13 @@ class ClaimAudit(Struct):
             for claim in self.stores[CLAIMS].values()
             if claim.deleting and claim.namespace not in exempt
         )
-        stored = [await find(self.client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys]
-        claims = [claim for claim in stored if claim is not None]
-        return [
-            _held(claim, pods) for claim, pods in await claims_held_in_deletion(self.client, claims)
-        ]
+        deletions: list[Deletion] = []
+        for namespace, name in keys:
+            stored = await find(self.client, ObjectRef(RESOURCE_CLAIM, name, namespace))
+            deletion = read_deletion(stored) if stored else None
+            deletions += [deletion] if deletion else []
+        held = await claims_held_in_deletion(self.client, deletions)
+        return [_held(claim, pods) for claim, pods in held]
 
     async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that hold NVLink channels unnecessarily.
@@ -103,24 +107,28 @@ class ClaimAudit(Struct):
         `namespace` is None for all namespaces. Namespaces in `exempt` are skipped. Raise
         ClusterError if a request fails.
         """
-        stored = await every(self.client, Selection(RESOURCE_CLAIM, namespace))
-        claims = [claim for claim in map(read_resource_claim, stored) if _has_channel(claim)]
-        claims = [claim for claim in claims if claim.namespace not in exempt]
+        of_claims = each(self.client, Selection(RESOURCE_CLAIM, namespace))
+        claims = [
+            claim
+            async for obj in of_claims
+            if _has_channel(claim := read_resource_claim(obj)) and claim.namespace not in exempt
+        ]
         if not claims:
             return []
         pods: list[Pod] = []
         domains: list[ComputeDomain] = []
         for space in sorted({claim.namespace for claim in claims}):
-            pods += map(read_pod, await every(self.client, Selection(POD, space)))
-            of_space = await every(self.client, Selection(COMPUTE_DOMAIN, space))
-            domains += map(read_compute_domain, of_space)
+            of_space = each(self.client, Selection(POD, space, form=PodForm))
+            pods += [pod async for obj in of_space if (pod := _read_user(obj)).claims]
+            of_domains = each(self.client, Selection(COMPUTE_DOMAIN, space))
+            domains += [read_compute_domain(obj) async for obj in of_domains]
         names = {pod.node for pod in pods if pod.node}
         found = held_channels(claims, pods, domains, {name: self._gpus(name) for name in names})
         wait = "pod waits" if found.waiting == 1 else "pods wait"
         waits = f"; {found.waiting} {wait} for one" if found.waiting else ""
         return [
-            warning(each.claim.kind, each.claim.key, f"{each.text}{waits}", each.remedy)
-            for each in found.held
+            warning(held.claim.kind, held.claim.key, f"{held.text}{waits}", held.remedy)
+            for held in found.held
         ]
 
     def _gpus(self, node: str) -> int:
@@ -135,7 +143,21 @@ def _has_channel(claim: ResourceClaim) -> bool:
     return claim.allocated and CHANNEL_CLASS in claim.classes
 
 
-def _held(claim: Object, pods: list[str]) -> Finding:
-    key = key_of(claim)
-    problem, remedy = held_in_deletion(key[0], pods)
-    return warning(RESOURCE_CLAIM.kind, key, problem, remedy)
+def _read_user(obj: Object) -> Pod:
+    """Read what `held_channels` needs of a Pod. The rest may be large, and there may be many."""
+    pod = read_pod(obj)
+    gpus = tuple((name, amount) for name, amount in pod.shape.requests if is_gpu(name))
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        shape=Shape(gpus),
+        phase=pod.phase,
+        claims=pod.claims,
+        deleting=pod.deleting,
+    )
+
+
+def _held(claim: Key, pods: list[str]) -> Finding:
+    problem, remedy = held_in_deletion(claim[0], pods)
+    return warning(RESOURCE_CLAIM.kind, claim, problem, remedy)

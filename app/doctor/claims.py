@@ -5,17 +5,16 @@ They also find a configured owner that does not fit this release of Grove, and r
 PodGangs own although the PodCliqueSet should.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app.base.groups import by_key
-from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.held_claims import Deletion, claims_held_in_deletion, read_deletion
 from app.cluster.leader_rows import StoredClique
 from app.cluster.pods import pods_without_claim
 from app.cluster.view import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, problem, warning
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
 from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
@@ -28,10 +27,9 @@ from app.facts.kinds import (
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED, MNNVL_UNIT
 from app.facts.nvidia.computedomain import read_mnnvl_resource
-from app.kube.api import Client, Key, NotFound, Object, Selection, list_all, pages
+from app.kube.api import Client, Key, Selection, each
 from app.objects.fields import listed
-from app.objects.resource import Resource
-from app.objects.shape import key_of
+from app.objects.shape import JsonMap, key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
 from app.rules.mnnvl.claim_holders import demands_in
 from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
@@ -39,6 +37,8 @@ from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5
+_MOST_CHECKS = 20
+"""The maximum number of checks about claims with the same kind of problem."""
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
@@ -47,18 +47,39 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
     fails.
     """
-    classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
-    claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
+    classes = {
+        obj["metadata"]["name"]
+        async for obj in each(client, Selection(DEVICE_CLASS), optional=True)
+    }
+    ours = Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true")
+    lacking: list[tuple[str, str]] = []
+    deletions: list[Deletion] = []
+    async for obj in each(client, ours, optional=True):
+        lacking.append((unallocatable(awaited_classes(obj), classes), _name(obj)))
+        deletions += filter(None, [read_deletion(obj)])
+    waiting = by_key(lacking)
     checks = _check_mode(configuration, classes)
-    waiting = by_key((unallocatable(awaited_classes(obj), classes), _name(obj)) for obj in claims)
-    units = await list_all(client, Selection(COMPUTE_DOMAIN, labels=MNNVL_UNIT))
+    of_units = Selection(COMPUTE_DOMAIN, labels=MNNVL_UNIT)
+    units = [_name(obj) async for obj in each(client, of_units, optional=True)]
     if units and unallocatable([CHANNEL_CLASS], classes):
-        checks.append(_without_driver([_name(obj) for obj in units]))
-    checks += [_never_allocated(name, names) for name, names in sorted(waiting.items()) if name]
+        checks.append(_without_driver(units))
+    checks += _few([_never_allocated(*item) for item in sorted(waiting.items()) if item[0]])
     checks = checks or [ok("no ResourceClaim for MNNVL lacks its DeviceClass")]
-    held = await claims_held_in_deletion(client, claims)
+    held = await claims_held_in_deletion(client, deletions)
 
-    return [*checks, *(_held(claim, pods) for claim, pods in held)]
+    return [*checks, *_few([_held(*item) for item in held])]
+
+
+def _few(checks: Checks) -> Checks:
+    """Return `checks`, or the first _MOST_CHECKS of them and the number of the others.
+
+    Tenants decide on the number of claims and on the DeviceClasses that these name.
+    """
+    if len(checks) <= _MOST_CHECKS:
+        return checks
+    more = f"{len(checks) - _MOST_CHECKS} more problems of this kind are not shown"
+    remedy = "Run: grove-admission audit, which lists them all."
+    return [*checks[:_MOST_CHECKS], problem(more, remedy)]
 
 
 def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
@@ -81,10 +102,10 @@ async def check_lost_claims(client: Client) -> Checks:
 
     Raise ClusterError if a request fails.
     """
-    sets = {key_of(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
-    cliques = [
-        clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
-    ]
+    of_sets = each(client, Selection(POD_CLIQUE_SET), optional=True)
+    sets = {key_of(obj): read_bounded_set(obj) async for obj in of_sets}
+    of_cliques = each(client, Selection(POD_CLIQUE), optional=True)
+    cliques = [clique async for obj in of_cliques if (clique := read_clique(obj)) is not None]
     claimed = {(demand.namespace, demand.name) for demand in demands_in(cliques)}
     pods = await pods_without_claim(client, {namespace for namespace, _ in claimed})
     return [
@@ -135,20 +156,13 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
     return [problem(message, f"{REPLACE} grove-admission audit lists them all.")]
 
 
-def _held(claim: Object, pods: Sequence[str]) -> Check:
-    what, remedy = held_in_deletion(claim["metadata"]["namespace"], pods)
-    return problem(f"ResourceClaim {_name(claim)} {what}", remedy)
+def _held(claim: Key, pods: Sequence[str]) -> Check:
+    what, remedy = held_in_deletion(claim[0], pods)
+    name = "/".join(claim)
+    return problem(f"ResourceClaim {name} {what}", remedy)
 
 
-async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
-    """Yield the objects of `resource` in pages, or none if it is not served."""
-    with contextlib.suppress(NotFound):
-        async for page in pages(client, Selection(resource)):
-            for obj in page.items:
-                yield obj
-
-
-def _name(obj: Object) -> str:
+def _name(obj: JsonMap) -> str:
     return "/".join(key_of(obj))
 
 
@@ -190,7 +204,8 @@ async def check_owners(client: Client, configuration: Configuration) -> Checks:
 
     owned: list[str] = []
     for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
-        for obj in await list_all(client, Selection(resource, labels=f"{MNNVL_MANAGED}=true")):
+        ours = Selection(resource, labels=f"{MNNVL_MANAGED}=true")
+        async for obj in each(client, ours, optional=True):
             stored = read_mnnvl_resource(obj)
             if stored.owning_gangs and rule.is_given_back(stored):
                 owned.append(f"{stored.kind} {stored.namespace}/{stored.name}")

@@ -10,7 +10,7 @@ from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
-from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
+from app.kube.api import Client, Object, ObjectRef, Selection, each, find, list_all
 from app.objects.conditions import condition_of
 from app.objects.fields import listed
 from app.objects.shape import key_of
@@ -200,7 +200,7 @@ async def _stuck(client: Client) -> Checks:
     """
     stuck = [
         "/".join(key_of(obj))
-        for obj in await list_all(client, Selection(COMPUTE_DOMAIN))
+        async for obj in each(client, Selection(COMPUTE_DOMAIN), optional=True)
         if obj["metadata"].get("deletionTimestamp")
         and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
     ]

@@ -293,7 +293,23 @@ async def list_all(client: Lists, selection: Selection) -> list[Object]:
 
 async def every(client: Lists, selection: Selection) -> list[Object]:
     """Return all objects of `selection`. Raise ClusterError, even if the resource is not served."""
-    return [obj async for page in pages(client, selection) for obj in page.items]
+    return [obj async for obj in each(client, selection)]
+
+
+async def each(
+    client: Lists, selection: Selection, *, optional: bool = False
+) -> AsyncGenerator[Object, None]:
+    """Yield the objects of `selection`, of which a page is in memory at a time.
+
+    Raise ClusterError. If the resource is not served, `optional` means that there are none.
+    """
+    try:
+        async for page in pages(client, selection):
+            for obj in page.items:
+                yield obj
+    except NotFound:
+        if not optional:
+            raise
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:

@@ -8,7 +8,7 @@ from app.audit.auditor import Auditor
 from app.audit.claims import LACKS
 from app.audit.finding import Finding
 from app.audit.progress import Progress
-from app.config.schema import Configuration
+from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
@@ -18,6 +18,7 @@ from tests import builders, pods
 from tests.audit.test_audit import admitted, changed
 from tests.builders import injection_into
 from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.counting import CountingClient
 from tests.reconcilers.test_units import domain, stored
 
 CLAIM = "train-0-mnnvl-claim"
@@ -193,3 +194,32 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             ),
         )
     ]
+
+
+async def test_an_audit_keeps_a_page_of_large_objects_at_a_time() -> None:
+    """It also runs in the Pod of a replica, whose memory is limited."""
+    claims = [with_channel(f"c{number}", "gone", "u") for number in range(200)]
+    client = CountingClient([*claims, *(pod(f"p{number}", "x") for number in range(200))])
+    found = [finding async for finding in auditing(client).findings(None)]
+    assert len([finding for finding in found if finding.kind == "ResourceClaim"]) == 200
+    assert client.most_kept <= 60
+
+
+async def test_an_audit_keeps_only_the_base_names_that_stored_resources_have() -> None:
+    """A PodGang of 1 KB may have hundreds, and there may be thousands of such PodGangs."""
+    labels = builders.labels("train", 0, "train-0")
+    names = [f"train-0-{letter}{'-1' * 100}" for letter in "ab"]
+    gangs = [
+        changed(builders.pod_gang(f"g{number}", labels, *names), namespace="ml", uid=f"u{number}")
+        for number in range(3)
+    ]
+    auditor = Auditor(
+        MemoryClient([pcs(), *resources(), *gangs]),
+        Configuration(mnnvl=Mnnvl(owner="PodGang")),
+        Progress(StringIO()).show,
+        datetime.now(UTC),
+    )
+    [finding async for finding in auditor.findings(None)]
+    assert {key: len(found) for key, found in auditor._gangs_by_base.items()} == {
+        ("ml", "train-0"): 3
+    }

@@ -5,7 +5,7 @@ Tests `app/cluster/held_claims.py`.
 
 from typing import Any
 
-from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.held_claims import claims_held_in_deletion, read_deletion
 from app.cluster.pods import MOST_UNCHANGED_SECONDS, SHARED_SECONDS, ClaimUsers, pods_without_claim
 from app.kube.api import Object
 from app.objects.resource import POD
@@ -65,20 +65,18 @@ async def test_a_claim_in_deletion_is_held_by_pods_that_last() -> None:
             pod("x", "other"),
         ]
     )
-    both = held("ns", "both", "b", "a", "ended")
     claims = [
-        both,
+        held("ns", "both", "b", "a", "ended"),
         held("ns", "going", "going", "ended"),
         held("ns", "stays", "a", deleting=False),
         held("ns", "of-another-namespace", "x"),
         held("other", "there", "x"),
     ]
-    found = await claims_held_in_deletion(client, claims)
-    assert [(claim["metadata"]["name"], pods) for claim, pods in found] == [
-        ("both", ["a", "b"]),
-        ("there", ["x"]),
+    deletions = filter(None, map(read_deletion, claims))
+    assert await claims_held_in_deletion(client, deletions) == [
+        (("ns", "both"), ["a", "b"]),
+        (("other", "there"), ["x"]),
     ]
-    assert found[0][0] is both
 
 
 class Users:

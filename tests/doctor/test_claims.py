@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration, Mnnvl
-from app.doctor.claims import check_claims, check_lost_claims
+from app.doctor.claims import check_claims, check_lost_claims, check_owners
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.mnnvl.lost_claims import PUT_BACK
 from tests.audit import test_claims as lost
 from tests.audit.test_audit import admitted
 from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.counting import CountingClient
 from tests.reconcilers.test_units import domain
 
 Object = dict[str, Any]
@@ -176,3 +177,24 @@ async def test_units_of_pods_need_the_class_of_the_driver(
     client = MemoryClient([domain(), *map(device_class, classes)])
     checks = await check_claims(client, Configuration())
     assert [(check.status, check.message) for check in checks] == messages
+
+
+def numbered(number: int) -> Object:
+    """A claim of a class of its own, which does not exist."""
+    made = claim(f"c{number:03}")
+    made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = f"class-{number:03}"
+    return made
+
+
+async def test_a_tenant_with_many_claims_hides_no_other_check_and_takes_no_memory() -> None:
+    """The doctor also runs in the Pod of a replica, whose memory is limited."""
+    client = CountingClient([device_class(DRIVER), *map(numbered, range(200))])
+    checks = await check_claims(client, Configuration())
+    assert len(checks) == 21
+    assert checks[0].message.endswith('DeviceClass "class-000" does not exist: ml/c000')
+    assert (checks[-1].message, checks[-1].remedy) == (
+        "180 more problems of this kind are not shown",
+        "Run: grove-admission audit, which lists them all.",
+    )
+    await check_owners(client, Configuration())
+    assert client.most_kept <= 60
