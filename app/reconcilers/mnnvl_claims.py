@@ -134,6 +134,9 @@ If this concerns many namespaces, each one waits longer.
 REFUSED_SECONDS = 60.0
 """The time until the next attempt if the webhook rejects a PodClique."""
 
+MOST_REJECTIONS = 64
+"""The number of rejections after which a step ends, because the others may be rejected too."""
+
 AT_ONCE = 4
 """The number of PodCliques of a set that are written at once, so that other sets get their turn."""
 
@@ -167,8 +170,8 @@ class Repairs(Struct):
 
     restored: list[str] = []
     """The names of the PodCliques that got their claim."""
-    rejections: list[str] = []
-    """The messages of rejections."""
+    rejections: dict[str, str] = {}
+    """The messages of rejections, by PodClique."""
     in_vain: bool = False
     """Whether a write succeeded without adding the claim: the webhook was not called."""
 
@@ -188,6 +191,11 @@ class MnnvlClaimsReconciler(Struct):
     """Reports Pods that started without the claim."""
     _lacking: dict[Key, int] = {}
     """The number of PodCliques that lack their claim, by PodCliqueSet."""
+    _refused: dict[Key, frozenset[str]] = {}
+    """The PodCliques that the webhook rejected in the last step, by PodCliqueSet.
+
+    The next step tries them last.
+    """
     _pauses: dict[str, Pause] = {}
     """The pauses, by namespace."""
 
@@ -199,6 +207,7 @@ class MnnvlClaimsReconciler(Struct):
     def begin(self) -> None:
         """Forget the state of an earlier term as the leader."""
         self._lacking.clear()
+        self._refused.clear()
         self._pauses.clear()
         self.pods.clear()
 
@@ -212,9 +221,12 @@ class MnnvlClaimsReconciler(Struct):
         """Restore the claims that PodCliques of a set lack, and report Pods without their claim."""
         pcs = self.facts.cached_set(*key)
         unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
-        lacking = sorted(clique.name for clique in unclaimed if self._lacks(clique, pcs))
+        refused = self._refused.get(key, frozenset())
+        names = (clique.name for clique in unclaimed if self._lacks(clique, pcs))
+        lacking = sorted(names, key=lambda name: (name in refused, name))
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
+            self._refused.pop(key, None)
             self.writing.notices.forget(key)
             if pcs is not None:
                 return await self.pods.report(key, regarding_set(pcs))
@@ -241,8 +253,10 @@ class MnnvlClaimsReconciler(Struct):
         Return the seconds until the next step.
         """
         paused = self.writing.rewrites.pause
-        contested = [name for name in lacking if paused((pcs.namespace, name)) is not None]
-        repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
+        pauses = {name: paused((pcs.namespace, name)) for name in lacking}
+        contested = [name for name, pause in pauses.items() if pause is not None]
+        repairs = await self._put_back(pcs, [name for name in lacking if pauses[name] is None])
+        self._refused[pcs.namespace, pcs.name] = frozenset(repairs.rejections)
         self._report(pcs, lacking, contested, repairs)
         if repairs.in_vain or contested:
             return OFF_SECONDS
@@ -251,7 +265,8 @@ class MnnvlClaimsReconciler(Struct):
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
         """Send an empty patch for each of the PodCliques `names`, the first one alone.
 
-        Stop if the webhook is not called. Raise ClusterError if a later call may succeed.
+        Stop if the webhook is not called, or after MOST_REJECTIONS. Raise ClusterError if a later
+        call may succeed.
         """
         repairs = Repairs()
         try:
@@ -261,7 +276,7 @@ class MnnvlClaimsReconciler(Struct):
                 for result in await asyncio.gather(*tries, return_exceptions=True):
                     if isinstance(result, BaseException):
                         raise result
-                if repairs.in_vain:
+                if repairs.in_vain or len(repairs.rejections) >= MOST_REJECTIONS:
                     break
         except ClusterError as problem:
             self._pause(pcs.namespace, "")
@@ -289,7 +304,7 @@ class MnnvlClaimsReconciler(Struct):
         except Rejected as rejection:
             if rejection.is_temporary:
                 raise
-            repairs.rejections.append(rejection.message)
+            repairs.rejections[name] = rejection.message
             return
 
         self.cliques.note(obj)
@@ -324,7 +339,7 @@ class MnnvlClaimsReconciler(Struct):
         if repairs.in_vain:
             return
         if repairs.rejections:
-            note = f"{LACKING}; it can't be injected: {repairs.rejections[0]}"
+            note = f"{LACKING}; it can't be injected: {next(iter(repairs.rejections.values()))}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
             note = (

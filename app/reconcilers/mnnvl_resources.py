@@ -236,7 +236,9 @@ class MnnvlResourcesReconciler(Struct):
         """
         if self._stored(key):
             return None
-        for demand in demands:
+        # thousands of Pods may name the same owner, which is read from the API server
+        different = {(demand.named, demand.controller): demand for demand in demands}
+        for demand in different.values():
             if demand.named is not None:
                 wanted = Plan(demand, demand.scope, DEFAULT_DEVICE_CLASS, demand.mode)
                 plan, _ = await self.units.owned(wanted)

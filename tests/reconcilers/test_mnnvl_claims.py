@@ -341,6 +341,21 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
     virtual.run(main())
 
 
+def test_a_step_ends_after_many_rejections_and_the_next_one_tries_others() -> None:
+    async def main() -> None:
+        names = [f"train-0-w{number:03}" for number in range(200)]
+        world = World(pcs(), *map(clique, names))
+        world.client.fail_next("patch", POD_CLIQUE, Rejected("no", code=403), times=1000)
+        assert await world.step() == REFUSED_SECONDS
+        assert len([call for call in world.client.calls if call.verb == "patch"]) == 65
+        assert world.reconciler.missing == 200
+        world.client._faults.clear()
+        assert await world.step() == WAIT_SECONDS
+        assert world.client.touched == [*names[65:], *names[:65]]
+
+    virtual.run(main())
+
+
 @pytest.mark.parametrize(
     "error",
     [

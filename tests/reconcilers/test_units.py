@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.grove.unit_member import read_carrier_of_pod
-from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
+from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET, WORKLOAD
 from app.facts.rows import DOMAINS
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
@@ -228,3 +228,12 @@ async def test_a_stored_domain_costs_no_look_at_the_owner() -> None:
     world = World(*owned(), stored(WORKER), domain())
     await world.look(key=LWS)
     assert [call for call in world.client.calls if call.verb == "get"] == []
+
+
+async def test_an_owner_that_many_pods_name_is_read_once() -> None:
+    many = [stored("workload-ref") for _ in range(50)]
+    for number, obj in enumerate(many):
+        obj["metadata"] |= {"name": f"p{number}", "uid": f"p{number}"}
+    world = World(*many)
+    assert await world.look(key=("ns", UNITS["workload-ref"])) is None
+    assert [call.resource for call in world.client.calls if call.verb == "get"] == [WORKLOAD]
