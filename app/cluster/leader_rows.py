@@ -403,6 +403,10 @@ class WorkloadCaches:
             self.pods_of((namespace, key)) for key in pod_group.group_keys
         )
 
+    def lacks_pods_of(self, namespace: str) -> bool:
+        """Return whether Pods of a namespace are too large to be cached, with unknown groups."""
+        return any(key[0] == namespace for key in self.pods.too_large)
+
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
         """Return the Pods at `value` in `index` if the key of their common group is `key`."""
         pods = self.pods.by_index(index, value)

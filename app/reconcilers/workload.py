@@ -61,6 +61,9 @@ Owners of any kind may opt out while their Pods are pending, and they are not wa
 OWNERS_PER_SECOND = 100
 """The maximum number of such reads per second. With many Pods, each owner is read less often."""
 
+UNKNOWN_SECONDS = 30.0
+"""The time until the next check of a PodGroup without known Pods if some Pods are not cached."""
+
 EMPTY_SECONDS = 2.0
 """The time for which a PodGroup without Pods is kept.
 
@@ -341,6 +344,8 @@ class WorkloadReconciler:
         ):
             self._empty_since.pop(stored.uid, None)
             return None
+        if self._caches.lacks_pods_of(stored.namespace):
+            return UNKNOWN_SECONDS
 
         remaining = (
             self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()

@@ -28,6 +28,7 @@ from app.reconcilers.workload import (
     EMPTY_SECONDS,
     OWNERS_SECONDS,
     TAKEN_SECONDS,
+    UNKNOWN_SECONDS,
     WorkloadReconciler,
     subscribe,
 )
@@ -954,6 +955,21 @@ def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
                 0,
                 1,
             )
+
+    virtual.run(story())
+
+
+def test_a_podgroup_stays_while_its_pod_is_too_large_to_be_cached() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 1}), pod("p", "w", "g"))
+        async with world.leading():
+            notes = {"metadata": {"annotations": {"note": "x" * 100_000}}}
+            await world.client.patch(ObjectRef(POD, "p", "ns"), notes)
+            await asyncio.sleep(SOON + EMPTY_SECONDS)
+            assert (len(world.caches.pods), world.pod_groups()) == (0, {"w-g": 1})
+            await world.client.delete(ObjectRef(POD, "p", "ns"))
+            await asyncio.sleep(UNKNOWN_SECONDS + EMPTY_SECONDS)
+            assert world.pod_groups() == {}
 
     virtual.run(story())
 
