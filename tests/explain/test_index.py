@@ -6,6 +6,7 @@ Tests `app/explain/state/`.
 import gc
 import random
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,15 +15,18 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.topology import domain_reports, find_room, survey
-from app.explain.gangs.assembly import gangs_of_set
+from app.explain.gangs.assembly import gang_of_pod_group, gangs_of_set
 from app.explain.placing.demand import Demand, Ground
+from app.explain.placing.placements import EMPTY, Assumption, Placements
 from app.explain.placing.trial_placement import Trial
-from app.explain.state.index import Index
+from app.explain.reasons.obstacle import obstacle_of
+from app.explain.state.index import MOST_OF_A_KIND, Index
 from app.explain.state.levels import topology_of
 from app.explain.state.lookup import GroupedBy, change
 from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.podgang import PodGang
+from app.facts.identity import NOWHERE
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.event import read_event
 from app.facts.kubernetes.kueue import KueueWorkload
@@ -30,7 +34,17 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
 from tests.explain import fleet
-from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
+from tests.explain.fleet import (
+    NAMESPACE,
+    SET_REF,
+    facts,
+    fill,
+    nodes,
+    occupant,
+    placed,
+    pods,
+    shape,
+)
 from tests.explain.table.row import event
 
 NUMBERS: GroupedBy[int, str] = GroupedBy("pods", lambda text: [int(digit) for digit in text], str)
@@ -288,3 +302,60 @@ def test_an_event_counts_only_in_its_namespace(
     index = Index(Snapshot(events=(told,)))
     spaces = ("", "inference", "attacker")
     assert [space for space in spaces if index.events_about(space, "u")] == [counts_for]
+
+
+def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
+    """Tenants choose the names of topologies, and the leader follows a cluster for weeks."""
+    state = facts()
+    index = Index(state)
+    for round_ in range(5):
+        for number in range(100):
+            topology_of(index, f"t{round_}-{number}")
+        topology_of(index, "grove-topology")
+        index.follow(replace(state, pods=pods(created=fleet.NOW - round_)))
+    assert len(index._memory) <= 101
+    kept = topology_of(index, "grove-topology")
+    index.follow(state)
+    assert topology_of(index, "grove-topology") is kept
+    assert len(index._memory) == 1
+
+
+def test_node_pools_without_nodes_share_one_tree() -> None:
+    """Tenants choose the label of a PodGroup that names its node pool."""
+    index = Index(facts(nodes=(*nodes(), replace(nodes()[0], name="n", labels={NODE_POOL: "a"}))))
+    trees = {id(index.domains(fleet.KEYS, f"pool-{number}")) for number in range(100)}
+    assert len(trees) == 1
+    assert index.domains(fleet.KEYS, "pool-1").everywhere.nodes == ()
+    assert len(index.domains(fleet.KEYS, "a").everywhere.nodes) == 1
+    assert len(index._domains) == 2
+
+
+def test_few_lists_of_all_nodes_are_kept() -> None:
+    """Tenants choose the number of different gangs, and each has several such lists."""
+    own = [replace(pod, name=f"p{n}", shape=shape(n)) for n, pod in enumerate(pods()[:1] * 200)]
+    groups = tuple(KaiPodGroup(NAMESPACE, f"g{n}", queue="team-llm") for n in range(len(own)))
+    alone = tuple(
+        replace(pod, uid=pod.name, group=group.name, place=NOWHERE)
+        for pod, group in zip(own, groups, strict=True)
+    )
+    index = Index(facts(pods=(*alone, *fill("rack-a1", "rack-a2")), pod_groups=groups))
+    for group in groups:
+        obstacle_of(gang_of_pod_group(index, group))
+    kinds = Counter(key[0] for key in index._memory if isinstance(key, tuple))
+    assert kinds["placements"] == kinds["obstacle"] == MOST_OF_A_KIND
+    assert max(kinds["free"], kinds["allocatable"]) <= MOST_OF_A_KIND
+
+
+def test_resources_that_no_node_has_are_counted_as_one() -> None:
+    """A tenant may request thousands of resources, and each would be a number for each node."""
+    many = tuple((f"example.com/r{number:04}", 1000) for number in range(1000))
+    asks = replace(shape(8), requests=(*many, *shape(8).requests))
+    index = Index(facts())
+    placements = Placements(topology_of(index), Demand("", "", ((asks, 1),)))
+    assert len(placements.names) == len(shape(8).requests) + 1
+    assert not placements.under(EMPTY).fits
+    assert Placements(topology_of(index), Demand("", "", ((shape(8), 1),))).under(EMPTY).fits
+    assert not placements.under(Assumption(without=many[0][0])).fits
+    one = replace(shape(8), requests=tuple(sorted((*many[:1], *shape(8).requests))))
+    lacking = Placements(topology_of(index), Demand("", "", ((one, 1),)))
+    assert lacking.under(Assumption(free="empty", without=many[0][0])).fits

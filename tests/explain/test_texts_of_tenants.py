@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.pending import rows, waiting_without_pods, workloads
-from app.explain.gangs.assembly import gang_of_pod_group
-from app.explain.reasons import claims, queue
+from app.explain.gangs.assembly import gang_of, gang_of_pod, gang_of_pod_group
+from app.explain.reasons import claims, compute_domains, kueue, missing_pods, queue
 from app.explain.reasons.kueue_words import help_for
 from app.explain.reasons.queue import losing_against
 from app.explain.reasons.reason import to_describe
@@ -21,13 +21,15 @@ from app.explain.state import makers
 from app.explain.state.index import Index
 from app.explain.state.makers import can_be_made_by, is_made_by, refusals_about, warnings_about
 from app.explain.state.snapshot import Snapshot
-from app.facts.grove.podgang import PodGang
-from app.facts.identity import Ref
+from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod, PodClaim
+from app.facts.kubernetes.workload import WorkloadGroup
+from app.facts.nvidia.computedomain import ComputeDomain
 from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
 
 SHELL = (
@@ -212,3 +214,76 @@ def test_no_command_has_a_node_whose_name_no_node_has(node: str, *, is_named: bo
     state = Snapshot(pods=(failed, replace(POD, name="q", uid="q")), pod_groups=(group,), now=NOW)
     commands = [text for text in printed(Index(state)) if text.startswith("kubectl describe node")]
     assert set(commands) == ({f"kubectl describe node {node}"} if is_named else set())
+
+
+NUMBERS = range(100)
+GROUPS = tuple(KaiPodGroup(NAMESPACE, f"k{n}", f"uk{n}", minimum=3) for n in NUMBERS)
+MEMBERS = tuple(replace(POD, name=f"p{n}", uid=f"u{n}", group=f"k{n}") for n in NUMBERS)
+
+
+def test_the_work_grows_with_the_number_of_compute_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted_calls(monkeypatch, compute_domains, "_named_by")
+    facts = Snapshot(
+        pod_groups=GROUPS,
+        pods=tuple(replace(p, claims=(PodClaim("c", f"c-{p.name}", p.name),)) for p in MEMBERS),
+        compute_domains=tuple(
+            ComputeDomain(NAMESPACE, f"d{n}", f"ud{n}", number=2, template=f"p{n}") for n in NUMBERS
+        ),
+        now=NOW,
+    )
+    index = Index(facts)
+    assert len(rows(index, workloads(index))) == 100
+    assert calls[0] < 20 * 100
+
+
+def test_one_of_thousands_of_domains_that_name_the_same_template_counts_as_few() -> None:
+    named = tuple(
+        ComputeDomain(NAMESPACE, f"d{n:02}", f"ud{n}", number=2, template="t") for n in NUMBERS
+    )
+    pods = tuple(replace(pod, claims=(PodClaim("c", "x", "t"),)) for pod in MEMBERS)
+    index = Index(Snapshot(pod_groups=GROUPS, pods=pods, compute_domains=named, now=NOW))
+    gang = gang_of_pod_group(index, GROUPS[0])
+    assert [domain.name for domain in compute_domains.compute_domains_of(gang)] == [
+        f"d{number:02}" for number in range(10)
+    ]
+
+
+def test_the_work_grows_with_the_number_of_groups_of_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = counted_calls(monkeypatch, missing_pods, "_named_group")
+    facts = Snapshot(
+        workload_groups=tuple(WorkloadGroup(NAMESPACE, f"w{n}", minimum=3) for n in NUMBERS),
+        pods=tuple(
+            replace(POD, name=f"p{n}", uid=f"u{n}", group="", scheduler="s", workload_group=f"w{n}")
+            for n in NUMBERS
+        ),
+        now=NOW,
+    )
+    index = Index(facts)
+    for pod in facts.pods:
+        (reason,) = missing_pods.group_incomplete(gang_of_pod(index, pod))
+        assert "only 1 pod of it exists" in reason.text
+    assert calls[0] == 2 * 100
+
+
+def test_pods_without_a_podgang_are_in_few_of_those_that_name_their_podclique() -> None:
+    part = GangPart("c")
+    gangs = tuple(PodGang(NAMESPACE, f"g{n:02}", f"ug{n}", parts=(part,)) for n in NUMBERS)
+    places = [Place(clique="c", podgang=name) for name in ("", "g99", "gone")]
+    pods = tuple(
+        replace(POD, name=f"p{n}", uid=f"u{n}", group="", place=places[n % 3]) for n in NUMBERS
+    )
+    index = Index(Snapshot(gangs=gangs, pods=pods, now=NOW))
+    sizes = [len(gang_of(index, gang).pods) for gang in gangs]
+    assert sizes == [67] * 10 + [0] * 89 + [33]
+    only = Index(Snapshot(gangs=gangs[:1], pods=pods, now=NOW))
+    assert len(gang_of(only, gangs[0]).pods) == 100
+
+
+def test_a_workload_that_kueue_preempted_names_the_other() -> None:
+    others = tuple(KueueWorkload(NAMESPACE, f"w{n}", uid=f"uid-{n}") for n in NUMBERS)
+    index = Index(Snapshot(kueue_workloads=others))
+    said = "Preempted to accommodate a workload (UID: {}, JobUID: j) due to prioritization"
+    found = [kueue._preemptor(index, said.format(uid)) for uid in ("uid-7", "uid-", "", "x" * 900)]
+    assert [other.name if other else "" for other in found] == ["w7", "", "", ""]

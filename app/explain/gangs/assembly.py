@@ -14,11 +14,12 @@ from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.state.amounts import asked_gpus
 from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
+from app.explain.state.snapshot import key_of
 from app.explain.state.volumes import tied
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.grove.podgang import GangPart, PodGang, PodGangMap
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
@@ -74,13 +75,13 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     name = part.name
     # Grove names the podgroup like its PodClique.
     clique = index.cliques.get((pod_gang.namespace, name))
-    own = tuple(pods_of_part(index, pod_gang, name))
+    own = pods_of_part(index, pod_gang, name)
     pods = _alive(own)
     replicas = max(part.minimum, len(pods))
     template = NO_SHAPE
     if clique:
         entries = index.map_of(pod_gang)
-        shares = entries.shares_of(name) if entries else {}
+        shares = _shares(index, entries).get(name, {}) if entries else {}
         if len(shares) > 1:
             replicas = shares.get(pod_gang.epoch, replicas)
         elif len(own) == len(index.pods_of_clique(pod_gang.namespace, name)):
@@ -91,17 +92,41 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     return Member(name, part.minimum, replicas, shape, pods, part.told, clique, shapes)
 
 
-def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
-    """Yield the pods of a PodClique that are in a PodGang.
+def _shares(index: Index, entries: PodGangMap) -> Mapping[str, Mapping[str, int]]:
+    """Return how many pods of each PodClique should be in each epoch, by PodClique and epoch."""
+    return index.remembered(("shares", entries.key), entries.shares, ["gang_maps"])
+
+
+_MOST_GANGS = 10
+"""The maximum number of PodGangs that pods belong to whose label names none of them.
+
+Tenants can name the same PodClique in any number of PodGangs.
+"""
+
+
+def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Sequence[Pod]:
+    """Return the pods of a PodClique that are in a PodGang.
 
     A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
     names its PodGang (https://github.com/ai-dynamo/grove/pull/799). The label is ignored if that
     PodGang does not exist or does not have the PodClique.
     """
-    for pod in index.pods_of_clique(pod_gang.namespace, name):
-        named = index.gangs.get((pod_gang.namespace, pod.place.podgang), pod_gang)
-        if named is pod_gang or all(part.name != name for part in named.parts):
-            yield pod
+    pods = index.pods_of_clique(pod_gang.namespace, name)
+    gangs = index.gangs_of_part.get((pod_gang.namespace, name), ())
+    if len(gangs) <= 1:
+        return pods
+
+    def look() -> Mapping[str, Sequence[Pod]]:
+        names = {gang.name for gang in gangs}
+        labels = ((pod.place.podgang, pod) for pod in pods)
+        return by_key((label if label in names else "", pod) for label, pod in labels)
+
+    key = ("pods by PodGang", pod_gang.namespace, name)
+    of_gang = index.remembered(key, look, ["pods", "cliques", "gangs"])
+    own = of_gang.get(pod_gang.name, ())
+    if pod_gang.name not in {gang.name for gang in gangs[:_MOST_GANGS]}:
+        return own
+    return sorted((*own, *of_gang.get("", ())), key=key_of)
 
 
 def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape, tuple[Shape, ...]]:

@@ -10,9 +10,13 @@ Grove's release decides which gangs these are, and when they count as scheduled:
   `status.lastScheduled`.
 """
 
+from collections.abc import Mapping, Sequence
+
+from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.state.index import Index
+from app.explain.state.snapshot import key_of
 from app.facts.grove.podgang import PodGang
 
 ANCHOR = "Anchor"
@@ -43,28 +47,48 @@ def bases_of(gang: Gang) -> Bases:
 
 
 def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
-    siblings = _siblings(index, pod_gang)
-    noted = any(gang.scheduled is not None for gang in siblings)
-
+    replica = _replica_of(index, pod_gang)
     entries = index.map_of(pod_gang)
     if entries is None:
-        anchors = (gang for gang in siblings if ANCHOR == gang.role != pod_gang.role)
-        return Bases(tuple(anchors), noted=noted)
+        anchors = () if pod_gang.role == ANCHOR else replica.anchors
+        return Bases(tuple(anchors), noted=replica.noted)
 
-    entry = entries.entry_of(pod_gang.epoch)
+    by_epoch = index.remembered(("entries", entries.key), entries.by_epoch, ["gang_maps"])
+    entry = by_epoch.get(pod_gang.epoch)
     if entry is None:
         unknown = f"epoch {pod_gang.epoch} in PodGangMap {entries.name}"
-        return Bases((), (unknown,), noted)
+        return Bases((), (unknown,), replica.noted)
 
-    needed = entry.depends_on
-    gangs = tuple(gang for gang in siblings if gang.epoch in needed)
-    absent = set(needed).difference(gang.epoch for gang in gangs)
-    missing = (f"a PodGang of epoch {epoch}" for epoch in sorted(absent))
-    return Bases(gangs, tuple(missing), noted)
+    needed = sorted(set(entry.depends_on))
+    gangs = [gang for epoch in needed for gang in replica.by_epoch.get(epoch, ())]
+    absent = [epoch for epoch in needed if epoch not in replica.by_epoch]
+    missing = (f"a PodGang of epoch {epoch}" for epoch in absent)
+    return Bases(tuple(sorted(gangs, key=key_of)), tuple(missing), replica.noted)
 
 
-def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
-    """Return all PodGangs of the replica of a PodGang, including itself."""
+class _Replica(Value):
+    """The PodGangs of a replica of a PodCliqueSet."""
+
+    by_epoch: Mapping[str, Sequence[PodGang]]
+    anchors: Sequence[PodGang]
+    """The PodGangs with the role Anchor."""
+    noted: bool
+    """Does this release of Grove record in PodGangs that they were scheduled?"""
+
+
+def _replica_of(index: Index, pod_gang: PodGang) -> _Replica:
+    """Return the replica of a PodGang, with all of its PodGangs."""
     place = pod_gang.place
-    of_set = index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
-    return [gang for gang in of_set if gang.place.replica == place.replica]
+
+    def look() -> _Replica:
+        of_set = index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
+        gangs = [gang for gang in of_set if gang.place.replica == place.replica]
+        return _Replica(
+            by_key((gang.epoch, gang) for gang in gangs),
+            [gang for gang in gangs if gang.role == ANCHOR],
+            any(gang.scheduled is not None for gang in gangs),
+        )
+
+    # Thousands of PodGangs may share the result.
+    key = ("replica", pod_gang.namespace, place.pcs, place.replica)
+    return index.remembered(key, look, ["gangs"])

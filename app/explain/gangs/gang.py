@@ -430,4 +430,6 @@ class Gang(Value, dict=True):
         """
         own = Own(self.placed, leave=from_scratch)
         key = (self.topology.keys, demand.profile, self.pool, own)
-        return self.index.remembered(key, lambda: Placements(self.topology, demand, self.pool, own))
+        return self.index.one_of_few(
+            "placements", key, lambda: Placements(self.topology, demand, self.pool, own)
+        )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.explain.state.amounts import counts_as_gpu, gpus_of
+from app.explain.state.amounts import NOT_OFFERED, counts_as_gpu, gpus_of
 from app.explain.state.domains import Domains, Path
 from app.explain.state.gpu_sharing import Shares, capacity_for, choice_of, without_shares
 from app.facts.kubernetes.gpu_sharing import GpuPart
@@ -201,7 +201,10 @@ class Ground(Value, dict=True):
     domains: Domains
     """The tree of the nodes."""
     names: tuple[str, ...]
-    """The names of the resources, in the order of all vectors."""
+    """The names of the resources, in the order of all vectors.
+
+    With NOT_OFFERED among them, pods may request others, which no node has.
+    """
     free: Sequence[Vector]
     """The free amounts of each node."""
     fit: Mapping[Shape, Sequence[bool]]
@@ -256,7 +259,11 @@ class Ground(Value, dict=True):
         return tuple(map(sum, zip(*vectors, strict=True)))
 
     def _asked(self, requests: Mapping[str, int]) -> Vector:
-        return tuple([requests.get(name, 0) if self.counts(name) else 0 for name in self.names])
+        asks = [requests.get(name, 0) if self.counts(name) else 0 for name in self.names]
+        if NOT_OFFERED in self.names:
+            others = requests.keys() - set(self.names)
+            asks[self.names.index(NOT_OFFERED)] = 1000 * any(map(self.counts, others))
+        return tuple(asks)
 
     def _without_gpus(self, asks: Vector) -> Vector:
         return tuple([0 if at == self.gpu else ask for at, ask in enumerate(asks)])

@@ -152,7 +152,7 @@ class Placements:
         self._topology = topology
         self._own = own
         self.shapes = [shape for shape, _ in demand.shapes]
-        self.names = resources_of(self.shapes)
+        self.names = resources_of(self.shapes, offered=self._index.offered)
         self._outcomes: dict[Assumption, Outcome] = {}
         self._fits: dict[Assumption, Mapping[Shape, Sequence[bool]]] = {}
 

@@ -110,12 +110,11 @@ def _creator_remedy(
     `owners` has the owner of each unit, by the name of the unit. `ours` has the names of the claims
     and templates that grove-admission or Grove adds to pods for MNNVL.
     """
-    for domain in gang.facts.compute_domains:
-        if (domain.namespace, domain.template) == (gang.namespace, name):
-            return (
-                "Ask the platform team whether NVIDIA's compute-domain controller runs, and to"
-                f" read its log: it creates the template from ComputeDomain {domain.name}"
-            )
+    for domain in gang.index.domains_of_template.get((gang.namespace, name), ()):
+        return (
+            "Ask the platform team whether NVIDIA's compute-domain controller runs, and to"
+            f" read its log: it creates the template from ComputeDomain {domain.name}"
+        )
 
     unit = name.removesuffix(TEMPLATE_SUFFIX)
     if unit in owners:
@@ -321,13 +320,17 @@ def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
 
     Nodes with a free channel are omitted.
     """
-    takers = {
-        device.pool: claim
-        for claim in index.facts.claims
-        for device in claim.devices
-        if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
-    }
-    return {node.name: takers[node.name] for node in index.nodes if node.name in takers}
+
+    def look() -> dict[str, ResourceClaim]:
+        takers = {
+            device.pool: claim
+            for claim in index.facts.claims
+            for device in claim.devices
+            if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
+        }
+        return {node.name: takers[node.name] for node in index.nodes if node.name in takers}
+
+    return index.remembered("channel takers", look, ["claims", "nodes"])
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:

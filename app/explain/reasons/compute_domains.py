@@ -2,17 +2,21 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import is_about_a_domain, kubelet_words, state_words
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
+from app.explain.state.snapshot import key_of
+from app.facts.identity import Key
+from app.facts.kinds import RESOURCE_CLAIM
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
 from app.facts.labels import NVLINK_DOMAIN
-from app.facts.nvidia.computedomain import CLAIM_SUFFIX, ComputeDomain, base_of
+from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, ComputeDomain, base_of
 from app.facts.rows import ROOM
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from app.rules.mnnvl.sets import GROVE_FINALIZER
@@ -67,14 +71,13 @@ def standing(index: Index, domain: ComputeDomain) -> Standing:
     """Return a ComputeDomain with its pods and the state of their nodes."""
 
     def look() -> Standing:
-        pods = (pod for pod in index.facts.pods if pod.is_alive and pod.claims)
-        users = sorted((pod for pod in pods if _uses(index, pod, domain)), key=lambda pod: pod.key)
+        users = tuple(_users_of_domains(index).get(domain.key, ()))
         nodes = sorted({pod.node for pod in users if pod.node})
         ready = frozenset(ready_nodes(index, domain))
         unready = tuple(name for name in nodes if name not in ready)
         if host_managed(index, domain):
             ready, unready = frozenset(nodes), ()
-        return Standing(domain, tuple(users), tuple(nodes), unready, ready)
+        return Standing(domain, users, tuple(nodes), unready, ready)
 
     return index.remembered(("standing", domain), look)
 
@@ -224,7 +227,8 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         remedy = f"Ask the platform team for the state of the daemon pods on these nodes: {see}"
         return "", remedy, "platform"
 
-    daemons = {pod.node: pod for pod in index.facts.pods if _is_daemon(pod, domain)}
+    every = _daemons(index, domain)
+    daemons = {pod.node: pod for pod in every}
     there = [daemons[name] for name in nodes if name in daemons]
     bare = [name for name in nodes if name not in daemons]
     broken = [pod for pod in there if pod.phase != "Running" or pod.waiting]
@@ -255,7 +259,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
             f" writes the status, and the logs of the daemon pods: {see}",
             "platform",
         )
-    pending = [pod for pod in index.facts.pods if _is_daemon(pod, domain) and not pod.node]
+    pending = [pod for pod in every if not pod.node]
     if pending:
         first = min(pending, key=lambda pod: pod.name)
         said = state_words(index, first)
@@ -274,8 +278,9 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     )
 
 
-def _is_daemon(pod: Pod, domain: ComputeDomain) -> bool:
-    return bool(domain.uid) and pod.daemon_of == domain.uid and pod.is_alive
+def _daemons(index: Index, domain: ComputeDomain) -> list[Pod]:
+    """Return the daemon pods of a ComputeDomain that are alive."""
+    return [pod for pod in index.daemons_of_domain.get(domain.uid, ()) if pod.is_alive]
 
 
 def is_being_created(pod: Pod) -> bool:
@@ -285,11 +290,10 @@ def is_being_created(pod: Pod) -> bool:
 
 def waits_for_domain(gang: Gang, pod: Pod) -> bool:
     """Return whether a placed pod's ComputeDomain is not ready, as a whole or on the pod's node."""
-    for domain in gang.facts.compute_domains:
-        if _uses(gang.index, pod, domain):
-            known = standing(gang.index, domain)
-            if not known.is_ready and (pod.node in known.unready or not domain.ready):
-                return True
+    for domain in _domains_of(gang.index, pod):
+        known = standing(gang.index, domain)
+        if not known.is_ready and (pod.node in known.unready or not domain.ready):
+            return True
     return False
 
 
@@ -362,26 +366,45 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
     )
 
 
-def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
-    return pod.namespace == domain.namespace and any(
-        _is_of(index, claim, domain) for claim in pod.claims
-    )
+_MOST_DOMAINS = 10
+"""The maximum number of ComputeDomains that a claim is taken to be for.
+
+It is for one, but tenants can name the same template in any number of them.
+"""
 
 
-def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
-    """Return whether a claim is for a ComputeDomain.
+def _domains_of(index: Index, pod: Pod) -> Sequence[ComputeDomain]:
+    """Return the ComputeDomains that a pod uses."""
+    found = (each for claim in pod.claims for each in _named_by(index, pod.namespace, claim))
+    return list({domain.key: domain for domain in found}.values())
+
+
+def _named_by(index: Index, namespace: str, claim: PodClaim) -> Sequence[ComputeDomain]:
+    """Return the ComputeDomains that a claim is for.
 
     Its configuration decides, or else its template, or else its name: the shared claim that Grove's
     designs describe does not name its ComputeDomain.
     """
-    stored = index.claims.get((domain.namespace, claim.claim))
+    stored = index.claims.get((namespace, claim.claim))
     if stored and stored.domain:
-        return stored.domain == domain.uid
+        return index.domains_of_uid.get((namespace, stored.domain), ())[:_MOST_DOMAINS]
     if claim.template:
-        return claim.template == domain.template
+        return index.domains_of_template.get((namespace, claim.template), ())[:_MOST_DOMAINS]
 
-    # Without a base, the name would be only the suffix, which is not a valid name of a claim.
-    return claim.claim == base_of(domain.kind, domain.name) + CLAIM_SUFFIX
+    base = base_of(RESOURCE_CLAIM.kind, claim.claim)
+    domain = index.compute_domains.get((namespace, f"{base}{DOMAIN_SUFFIX}")) if base else None
+    return [domain] if domain else []
+
+
+def _users_of_domains(index: Index) -> Mapping[Key, Sequence[Pod]]:
+    """Return the pods that use each ComputeDomain, by its key."""
+
+    def look() -> Mapping[Key, Sequence[Pod]]:
+        pods = sorted((pod for pod in index.facts.pods if pod.is_alive and pod.claims), key=key_of)
+        return by_key((domain.key, pod) for pod in pods for domain in _domains_of(index, pod))
+
+    of = ("pods", "claims", "compute_domains")
+    return index.remembered("users of ComputeDomains", look, of)
 
 
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
@@ -390,17 +413,11 @@ def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     They are from its status and, in newer releases of the driver, from its ComputeDomainCliques.
     """
     ready = {node.name for node in domain.nodes if node.ready}
-    cliques = (
-        clique
-        for clique in index.facts.domain_cliques
-        if domain.uid and clique.name.startswith(domain.uid)
-    )
+    cliques = index.cliques_of_domain.get(domain.uid, ())
     return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
 
 
 def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
     """Return the ComputeDomains that pods of the gang use."""
-    domains = gang.facts.compute_domains
-    return [
-        domain for domain in domains if any(_uses(gang.index, pod, domain) for pod in gang.pods)
-    ]
+    found = (domain for pod in gang.pods for domain in _domains_of(gang.index, pod))
+    return sorted({domain.key: domain for domain in found}.values(), key=key_of)

@@ -7,6 +7,7 @@ Kueue's controllers write these states. They were read at commit ff69552 of kube
 `scheduler/scheduler.go` (quota) and `controller/admissionchecks`.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -271,14 +272,24 @@ def _why_evicted(
     preempted = workload.condition("Preempted")
     if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
         return evicted.reason, help_for(index, workload, f"Evicted {evicted.reason}")
-    others = index.facts.kueue_workloads
-    by = next((other for other in others if _is_named_in(evicted, other)), None)
+    by = _preemptor(index, evicted.message)
     why = f"Preempted, {preempted.reason}" + (f", by {by.ref}" if by else "")
     return why, help_for(index, workload, f"Evicted Preempted {preempted.reason}")
 
 
-def _is_named_in(evicted: KueueCondition, other: KueueWorkload) -> bool:
-    return bool(other.uid) and f"(UID: {other.uid}," in evicted.message
+_UID = re.compile(r"\(UID: ([^\s,]{1,64}),")
+"""The uid of a Workload in Kueue's message about one that it preempts."""
+
+
+def _preemptor(index: Index, message: str) -> KueueWorkload | None:
+    """Return the Workload for which Kueue has preempted another one, by its message, or None."""
+    named = _UID.search(message)
+    by_uid = index.remembered(
+        "Kueue's Workloads by uid",
+        lambda: {known.uid: known for known in index.facts.kueue_workloads if known.uid},
+        ["kueue_workloads"],
+    )
+    return by_uid.get(named[1]) if named else None
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:

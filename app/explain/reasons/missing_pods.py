@@ -1,6 +1,7 @@
 """Report gangs with too few pods, and quote the controllers that should create the pods."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
@@ -134,9 +135,8 @@ def _indirect_words(gang: Gang) -> Iterator[tuple[Ref, Words]]:
 def group_incomplete(gang: Gang) -> Reasons:
     """Report that a group of the Workload API needs more pods together than exist."""
     for (group, minimum), pods in by_key(_named_groups(gang)).items():
-        own = [pod for pod in gang.facts.pods if _named_group(gang.index, pod) == (group, minimum)]
-        alive = [pod for pod in own if pod.is_alive and pod.namespace == group.namespace]
-        if minimum <= len(alive):
+        alive = _numbers_in_groups(gang.index)[group]
+        if minimum <= alive:
             continue
         exist = counted(alive, "pod of it exists", "pods of it exist")
         text = f"{group} needs {minimum} pods together (minCount), but only {exist}"
@@ -147,7 +147,7 @@ def group_incomplete(gang: Gang) -> Reasons:
         number, in_steps = _SIZES.get(workload.kind if workload else "", _ANY_SIZE)
         more = f"run {minimum} pods" + (f" ({number} of {workload})" if workload else "")
         remedy = (
-            f"Make the numbers agree: {more}, or create {group} again with minCount: {len(alive)}."
+            f"Make the numbers agree: {more}, or create {group} again with minCount: {alive}."
             f" Waiting does not help.{in_steps}"
         )
         evidence = Evidence(group, "minCount", str(minimum))
@@ -171,6 +171,16 @@ _SIZES = {
     "Deployment": ("spec.replicas", ""),
 }
 """(The field with the number of pods, advice on their creation in steps) by kind of workload."""
+
+
+def _numbers_in_groups(index: Index) -> Counter[Ref]:
+    """Return the number of living pods in each group of the Workload API."""
+
+    def look() -> Counter[Ref]:
+        named = (_named_group(index, pod) for pod in index.facts.pods if pod.is_alive)
+        return Counter(group for group, _ in filter(None, named))
+
+    return index.remembered("pods in groups", look, ["pods", "workloads", "workload_groups"])
 
 
 def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:

@@ -5,12 +5,12 @@ KAI does not use a queue that is missing, belongs to another node pool, or has c
 
 import difflib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from app.base.groups import by_key
 from app.base.spelling import MOST_ALIKE, MOST_COMPARED
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.queue_order.usage import nodes_of_pool
 from app.explain.reasons.queue import as_argument
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed, lower_first
 from app.explain.state.index import Index
@@ -222,8 +222,9 @@ def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
 def _lacks_nodes(gang: Gang, pool: str) -> bool:
     """Return whether no node is in a pool. Return False if nodes were not read."""
     facts = gang.facts
-    is_known = "nodes" not in facts.unseen.keys() | facts.skipped
-    return is_known and not any(nodes_of_pool(gang.index, pool))
+    if "nodes" in facts.unseen.keys() | facts.skipped:
+        return False
+    return pool not in gang.index.pools
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
@@ -284,6 +285,10 @@ def _are_free(index: Index, group: KaiPodGroup, queues: Iterable[Queue]) -> bool
     below = (queue for queue in index.facts.queues if queue.name not in names)
     if any(queue.parent in names and queue.pool != group.pool for queue in below):
         return False
-    return not any(
-        other.queue in names and other.pool != group.pool for other in index.facts.pod_groups
-    )
+
+    def look() -> Mapping[str, Collection[str]]:
+        pairs = {(other.queue, other.pool) for other in index.facts.pod_groups}
+        return by_key(pairs)
+
+    pools = index.remembered("pools of queues", look, ["pod_groups"])
+    return all(pool == group.pool for name in names for pool in pools.get(name, ()))

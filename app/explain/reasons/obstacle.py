@@ -133,8 +133,8 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
     if turn and turn.used:
         return None
     # Equal gangs share placements, but each has its own obstacle.
-    key = ("obstacle", id(gang.placements), gang.ref)
-    return gang.index.remembered(key, lambda: _decide(gang))
+    key = (id(gang.placements), gang.ref)
+    return gang.index.one_of_few("obstacle", key, lambda: _decide(gang))
 
 
 def _decide(gang: Gang) -> Obstacle:

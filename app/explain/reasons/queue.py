@@ -294,15 +294,27 @@ def _shapes_placed(gang: Gang) -> Iterator[Shape]:
 
 
 def _holders(gang: Gang, over: Excess) -> Iterator[str]:
-    """Yield the PodGroups in a queue, or in queues below it, that use a resource."""
+    """Yield the other PodGroups in a queue, or in queues below it, that use a resource."""
     index = gang.index
-    for group in sorted(gang.facts.pod_groups, key=lambda group: group.key):
-        is_below = over.queue in chain(index, group.queue, group.pool)
-        if not is_below or group == gang.pod_group:
-            continue
-        pods = index.pods_of_group.get(group.key, ())
-        if any(pod.node and pod.is_alive and _uses(index, pod, over.resource) for pod in pods):
+
+    def look() -> list[KaiPodGroup]:
+        below = (
+            group
+            for group in sorted(index.facts.pod_groups, key=lambda group: group.key)
+            if over.queue in chain(index, group.queue, group.pool)
+        )
+        return [group for group in below if _is_user(index, group, over.resource)]
+
+    # Thousands of gangs in one queue may share the result.
+    for group in index.remembered(("holders", over.queue.name, over.resource), look):
+        if group != gang.pod_group:
             yield f"{group.namespace}/{group.name}"
+
+
+def _is_user(index: Index, group: KaiPodGroup, resource: str) -> bool:
+    """Return whether a placed pod of a PodGroup uses a resource."""
+    pods = index.pods_of_group.get(group.key, ())
+    return any(pod.node and pod.is_alive and _uses(index, pod, resource) for pod in pods)
 
 
 def _uses(index: Index, pod: Pod, resource: str) -> bool:
@@ -379,12 +391,16 @@ def queue_status_stale(gang: Gang) -> Reasons:
 
 def _has_background(index: Index, queue: Queue) -> bool:
     """Return whether a queue or one below it has background pods, which only its status counts."""
-    return any(
-        pod.background and pod.node
-        for group in index.facts.pod_groups
-        if any(above is queue for above in chain(index, group.queue, queue.pool))
-        for pod in index.pods_of_group.get(group.key, ())
-    )
+
+    def look() -> bool:
+        return any(
+            pod.background and pod.node
+            for group in index.facts.pod_groups
+            if any(above is queue for above in chain(index, group.queue, queue.pool))
+            for pod in index.pods_of_group.get(group.key, ())
+        )
+
+    return index.remembered(("has background", queue.name), look)
 
 
 def lower_priority(gang: Gang) -> Reasons:

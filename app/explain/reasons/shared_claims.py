@@ -19,6 +19,7 @@ from app.explain.reasons.reason import (
     counted,
     listed,
 )
+from app.explain.state.index import Index
 from app.facts.grove.unit_member import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
@@ -187,11 +188,21 @@ def claim_held(gang: Gang) -> Reasons:
             yield about(evidence, "ClaimHeld", text, remedy, "you", commands=commands)
 
 
+def _number_of_users(index: Index, claim: ResourceClaim) -> int:
+    """Return the number of pods that use a claim, or have reserved it."""
+
+    def look() -> int:
+        users = {pod.name for pod in index.pods_of_claim.get(claim.key, ())}
+        return len(users | {consumer.name for consumer in claim.consumers})
+
+    # Thousands of gangs may share a claim.
+    return index.remembered(("users", claim.key), look, ["pods", "claims"])
+
+
 def claim_full(gang: Gang) -> Reasons:
     """Report that more pods use a shared claim than Kubernetes can reserve it for."""
     for claim, pods in _claims_shared(gang):
-        users = {pod.name for pod in gang.index.pods_of_claim.get(claim.key, ())}
-        total = len(users | {consumer.name for consumer in claim.consumers})
+        total = _number_of_users(gang.index, claim)
         if total <= MOST_CONSUMERS:
             continue
         text = (

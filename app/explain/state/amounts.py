@@ -4,7 +4,7 @@ GPUs that DRA allocates count as a resource named after their driver, such as `g
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -94,8 +94,21 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
     )
 
 
-def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[str, ...]:
+NOT_OFFERED = ""
+"""Stands for all requested resources that no node has.
+
+Tenants can request any number of them, and amounts of each resource are listed for each node.
+"""
+
+
+def resources_of(
+    shapes: Iterable[Shape],
+    others: Iterable[str] = (),
+    offered: Collection[str] | None = None,
+) -> tuple[str, ...]:
     """Return the names of the resources that these shapes request, and `others`, devices first.
+
+    If the resources that nodes have are given (`offered`), NOT_OFFERED stands for all others.
 
     Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI orders nodes
     by whole GPUs.
@@ -104,6 +117,8 @@ def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[s
     names = {name for shape in shapes for name, _ in shape.requests}.union(others)
     if any(shape.part for shape in shapes) or any("/mig-" in name for name in names):
         names.add(GPU)
+    if offered is not None and not names.issubset(offered):
+        names = {*names.intersection(offered), NOT_OFFERED}
     return tuple(sorted(names, key=lambda name: (not is_device(name), name)))
 
 

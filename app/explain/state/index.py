@@ -3,7 +3,8 @@
 Most values are computed when they are first needed, and kept.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import TypeVar, cast
@@ -24,6 +25,8 @@ from app.facts.quantity import Amounts
 from app.facts.rows import CHANNELS, ROOM
 
 T = TypeVar("T")
+MOST_OF_A_KIND = 32
+"""The maximum number of values of one kind that are kept if each has a list of all nodes."""
 STUCK_SECONDS = 120
 """The seconds for which KAI counts a running pod's room as free after the pod should have ended."""
 
@@ -45,19 +48,42 @@ class Index(Belongings):
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
         """The values of `remembered`, each with its `of`."""
+        self._used: set[object] = set()
+        """The keys that were asked for since the last `follow`."""
+        self._few: dict[str, deque[object]] = {}
+        """The keys with a limit by the kind of their values, the oldest first."""
         self._take_nodes()
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return the value for this key, which `make` computes the first time.
 
         If the value depends only on some fields of the facts, `of` names them. It is then kept
-        until one of them, or the set of unread kinds, changes. Without `of`, it is kept until
-        `follow`.
+        until one of them, or the set of unread kinds, changes. But if nobody asks for it between
+        two calls of `follow`, it is forgotten, because tenants choose parts of many keys. Without
+        `of`, it is kept until `follow`.
         """
         memory = self._memory
         if key not in memory:
             memory[key] = make(), frozenset(of)
+        self._used.add(key)
         return cast(T, memory[key][0])
+
+    def one_of_few(
+        self, kind: str, key: Hashable, make: Callable[[], T], of: Iterable[str] = ()
+    ) -> T:
+        """Return a value like `remembered`, and keep only the last MOST_OF_A_KIND of this kind.
+
+        Such a value has a list of all nodes, and there may be one for each gang.
+        """
+        whole = (kind, key)
+        if whole in self._memory:
+            return self.remembered(whole, make, of)
+        value = self.remembered(whole, make, of)
+        kept = self._few.setdefault(kind, deque())
+        kept.append(whole)
+        if len(kept) > MOST_OF_A_KIND:
+            self._memory.pop(kept.popleft(), None)
+        return value
 
     def follow(self, facts: Snapshot) -> None:
         """Switch to other facts of the same cluster, which may be older or newer."""
@@ -81,7 +107,12 @@ class Index(Belongings):
         self._memory = {
             key: (value, of)
             for key, (value, of) in self._memory.items()
-            if of and is_as_complete and not of & changes.keys()
+            if of and key in self._used and is_as_complete and not of & changes.keys()
+        }
+        self._used.clear()
+        self._few = {
+            kind: deque(key for key in keys if key in self._memory)
+            for kind, keys in self._few.items()
         }
 
     def _take_nodes(self) -> None:
@@ -93,6 +124,11 @@ class Index(Belongings):
 
         A position in this tuple stands for a node in `domains` and in all lists by node.
         """
+        self.pools = {node.labels.get(NODE_POOL, "") for node in self.nodes}
+        """The node pools that have nodes, "" for nodes without a pool."""
+        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        self.offered = {name for has in kinds.values() for name, amount in has.items() if amount}
+        """The names of the resources that any node has."""
 
     @property
     def room_is_known(self) -> bool:
@@ -169,12 +205,12 @@ class Index(Belongings):
             made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds.items()}
             return [made[id(node.allocatable)] for node in self.nodes]
 
-        return self.remembered(("allocatable", names), vectors, _OF_NODES)
+        return self.one_of_few("allocatable", names, vectors, _OF_NODES)
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return the amounts of these resources that are free on each node."""
         free = partial(self._without, self.used, names)
-        return self.remembered(("free", names), free, _OF_NODES | _OF_USAGE)
+        return self.one_of_few("free", names, free, _OF_NODES | _OF_USAGE)
 
     def soon_free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return the amounts that are free on each node once the terminating pods are gone.
@@ -184,8 +220,8 @@ class Index(Belongings):
         if not self.terminating:
             return self.free(names)
         # This also depends on the time: see `is_releasing`.
-        return self.remembered(
-            ("soon free", names), lambda: self._without(self.used_by_lasting, names)
+        return self.one_of_few(
+            "soon free", names, lambda: self._without(self.used_by_lasting, names)
         )
 
     def _without(self, used: ByNode, names: tuple[str, ...]) -> list[tuple[int, ...]]:
@@ -290,6 +326,8 @@ class Index(Belongings):
 
         With `pool`, it has only the nodes of this node pool; "" stands for nodes without a pool.
         """
+        if pool is not None and pool not in self.pools:
+            pool = _NO_POOL
         key = (tuple(keys), pool)
         # A tree does not depend on pods, so most changes leave it as it is. Without this, a page of
         # the console takes 94 ms more at 15,000 nodes.
@@ -323,6 +361,8 @@ _OF_NODES = frozenset({"nodes", "slices"})
 _OF_USAGE = frozenset({"pods", "claims"})
 """The fields from which the usage of nodes is computed."""
 _NOTHING: Amounts = {}
+_NO_POOL = "\0"
+"""Stands for all node pools without nodes, of which tenants can name any number."""
 _CACHED = [
     name
     for kind in (Belongings, Index)

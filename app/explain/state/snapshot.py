@@ -166,6 +166,10 @@ class Belongings:
     # Objects by the object that they belong to.
 
     gangs_of_set = GroupedBy[Key, PodGang]("gangs", _set_of, key_of)
+    gangs_of_part = GroupedBy[Key, PodGang](
+        "gangs", lambda gang: {(gang.namespace, part.name) for part in gang.parts}, key_of
+    )
+    """The PodGangs by the PodCliques that their podgroups name."""
     cliques_of_set = GroupedBy[Key, PodClique]("cliques", _set_of, key_of)
     pods_of_set = GroupedBy[Key, Pod]("pods", _set_of, key_of)
     _pods_of_clique = GroupedBy[Key, Pod](
@@ -185,6 +189,21 @@ class Belongings:
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
         key_of,
     )
+    domains_of_uid = GroupedBy[Key, ComputeDomain](
+        "compute_domains", lambda domain: _key(domain.namespace, domain.uid), key_of
+    )
+    domains_of_template = GroupedBy[Key, ComputeDomain](
+        "compute_domains", lambda domain: _key(domain.namespace, domain.template), key_of
+    )
+    """The ComputeDomains by the ResourceClaimTemplate that their pods name."""
+    cliques_of_domain = GroupedBy[str, DomainClique](
+        "domain_cliques", lambda clique: [clique.name.partition(".")[0]], key_of
+    )
+    """The ComputeDomainCliques by the uid of their ComputeDomain, with which their names begin."""
+    daemons_of_domain = GroupedBy[str, Pod](
+        "pods", lambda pod: [pod.daemon_of] if pod.daemon_of else (), key_of
+    )
+    """The daemon pods by the uid of their ComputeDomain."""
     kueue_of_owner = GroupedBy[Key, KueueWorkload](
         "kueue_workloads",
         lambda workload: [(workload.namespace, uid) for uid in workload.owners if uid],

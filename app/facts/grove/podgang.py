@@ -304,16 +304,17 @@ class PodGangMap(Namespaced):
     entries: tuple[MapEntry, ...] = ()
     """Its entries, one for each epoch."""
 
-    def entry_of(self, epoch: str) -> MapEntry | None:
-        """Return the entry of an epoch, or None if there is none."""
-        return next((entry for entry in self.entries if entry.epoch == epoch), None)
+    def by_epoch(self) -> dict[str, MapEntry]:
+        """Return the first entry of each epoch."""
+        return {entry.epoch: entry for entry in reversed(self.entries)}
 
-    def shares_of(self, clique: str) -> dict[str, int]:
-        """Return how many pods of the PodClique `clique` should be in each epoch, by epoch."""
-        entries = self.entries
-        return {
-            entry.epoch: count for entry in entries for name, count in entry.pods if name == clique
-        }
+    def shares(self) -> dict[str, dict[str, int]]:
+        """Return the number of pods that should be in each epoch, by PodClique and epoch."""
+        shares: dict[str, dict[str, int]] = {}
+        for entry in self.entries:
+            for name, count in entry.pods:
+                shares.setdefault(name, {})[entry.epoch] = count
+        return shares
 
 
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:

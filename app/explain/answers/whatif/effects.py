@@ -241,7 +241,7 @@ class _Arranging:
         members = [member for candidate in candidates for member in candidate.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
         devices = (name for node in index.nodes for name in node.allocatable if is_device(name))
-        self._names = resources_of(shapes, devices)
+        self._names = resources_of(shapes, devices, index.offered)
         self._placed: dict[Ref, tuple[int, Domains, Demand]] = {}
         self._arrangement = Arrangement(self._names, index.free(self._names), index.shares)
 
