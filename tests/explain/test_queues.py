@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.explain.answers.answer import explain
 from app.explain.answers.gpu_users import gpu_users
 from app.explain.answers.positions import InLine
-from app.explain.answers.queues import MOST_IN_FRONT, QueueRow, queue_rows
+from app.explain.answers.queues import MOST_IN_FRONT, MOST_USERS, QueueRow, queue_rows
 from app.explain.output.queues_text import (
     queues_document,
     queues_exit_code,
@@ -117,6 +117,14 @@ def test_only_the_first_gangs_are_named_and_all_are_counted() -> None:
     row = rows_of(gangs, "n1")["a"]
     assert [gang.ref.name for gang in row.front] == ["g0", "g1", "g2"]
     assert (row.waiting, row.in_line) == (MOST_IN_FRONT + 2, MOST_IN_FRONT + 2)
+
+
+def test_only_the_largest_users_of_a_queue_are_named() -> None:
+    gangs = Gangs()
+    for number in range(MOST_USERS + 2):
+        gangs.add(f"g{number:02}", *[1] * (number + 1), nodes=["n1"] * (number + 1))
+    users = rows_of(gangs, "n1")["a"].users or ()
+    assert [user.workload.name for user in users] == [f"g{11 - n:02}" for n in range(10)]
 
 
 def test_gangs_that_were_not_examined_have_no_next() -> None:

@@ -160,6 +160,19 @@ def several(domains: int) -> str:
             id="no two fit into an NVLink domain, and they stay in one",
         ),
         pytest.param(
+            pcs(
+                clique("a", replicas=2),
+                clique("b", replicas=1),
+                clique("c", replicas=1),
+                enabled="true",
+                scope="clique",
+            ),
+            RACK,
+            [node(2, clique="a")],
+            [several(3)],
+            id="only the two smallest fit into an NVLink domain",
+        ),
+        pytest.param(
             pcs(clique("a", group="x"), clique("b", group="y")),
             RACK,
             [node(4, clique="a")],
