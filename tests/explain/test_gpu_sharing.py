@@ -3,6 +3,8 @@
 Tests `app/explain/state/gpu_sharing.py`.
 """
 
+from typing import Any
+
 import pytest
 
 from app.explain.state.gpu_sharing import (
@@ -178,7 +180,7 @@ def test_pods_that_were_placed_since_wait_for_room() -> None:
     )
 
 
-def sharing(name: str, portion: float, *groups: str, **more: bool) -> Pod:
+def sharing(name: str, portion: float, *groups: str, **more: Any) -> Pod:
     shape = Shape(part=GpuPart(portion, devices=len(groups)))
     return Pod("ns", name, shape=shape, gpu_groups=groups, **more)
 

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.kubernetes.node import Node
 from tests.explain.fleet import (
     RACK,
     RACKS,
@@ -22,7 +23,7 @@ from tests.explain.fleet import (
 from tests.explain.table.row import Row, without
 
 
-def racks(*names: str) -> tuple[object, ...]:
+def racks(*names: str) -> tuple[Node, ...]:
     """The nodes, all in these racks of one zone, which are repeated in turn."""
     return tuple(
         replace(n, labels={**n.labels, ZONE: "zone-a", RACK: names[number % len(names)]})
