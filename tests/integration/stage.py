@@ -219,7 +219,7 @@ async def staged(
         await server.start()
         namespaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}}
-            for n in (fleet.NAMESPACE, "research", "kai-scale-adjust")
+            for n in (fleet.NAMESPACE, "research", "kai-scale-adjust", "kai-resource-reservation")
         ]
         bindings = [BINDINGS] if dialect == "today" and crds is None else []
         await server.apply([*namespaces, *bindings, *_of_other_groups(crds)])
