@@ -295,11 +295,17 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
             f"{larger}{move}",
             "platform",
         )
+    has = "has" if len(open_) == 1 else "have"
+    if excluded.alone.now.fits:
+        return (
+            f"and {names} {has} room for the pod, but the gang does not fit with it there",
+            f"Use volumes on nodes with room for the whole gang{move}",
+            "you",
+        )
     users = [pod for node in open_ for pod in gang.index.pods_on.get(node.name, ())]
     devices = set(filter(is_device, resources_of([shape])))
     holding = [pod for pod in users if not devices or devices & dict(pod.shape.requests).keys()]
     helps, who = freeing_remedies(gang, holding or users, 1, f" on {names}")
-    has = "has" if len(open_) == 1 else "have"
     return f"and {names} {has} no room for the pod", f"{together(*helps)}{move}", who
 
 

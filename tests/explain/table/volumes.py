@@ -36,6 +36,19 @@ def tied(volume: Volume, **changes: object) -> Changes:
     return {**claimed(claim, LATE), "volumes": (volume,), **changes}
 
 
+def apart(zone: str) -> Changes:
+    """The first and the last worker have a disk each. That of the last is in this zone."""
+    first, *others, last = pods()
+    bound = data(phase="Bound", volume="pv-1", storage_class="late")
+    each = (replace(first, volumes=("data",)), *others, replace(last, volumes=("more",)))
+    return {
+        "pods": (*each, *fill("rack-b1", "rack-b2")),
+        "volume_claims": (bound, replace(bound, name="more", volume="pv-2")),
+        "storage_classes": (LATE,),
+        "volumes": (disk(ZONE, "zone-a"), replace(disk(ZONE, zone), name="pv-2")),
+    }
+
+
 BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")
 NAMED = "PersistentVolumeClaim data, which 4 pods use,"
 TIED = "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with"
@@ -192,6 +205,24 @@ VOLUMES = (
         },
         f"{TIED} {ZONE}=zone-a can use, and no node can use all volumes of the pod; 1 other claim"
         " has the same problem",
+        "you",
+        tied(disk(ZONE, "zone-a")),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "only the disk of the last pod is in a full zone",
+        apart("zone-b"),
+        f"PersistentVolumeClaim more is bound to volume pv-2, which only nodes with {ZONE}=zone-b"
+        " can use, and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more have no room for the pod",
+        "wait",
+        apart("zone-a"),
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the node of the disk has room for one of its pods only",
+        tied(disk(HOST, "gpu-00")),
+        f"{TIED} {HOST}=gpu-00 can use, and gpu-00 has room for the pod, but the gang does not"
+        " fit with it there",
         "you",
         tied(disk(ZONE, "zone-a")),
     ),
