@@ -187,6 +187,13 @@ def test_an_empty_node_with_too_few_cpus_is_passed_over(told: Told) -> None:
     assert "wait until Job etl (1 pod, there for 30 minutes) ends" in first.remedy
 
 
+def test_a_job_beside_a_statefulset_is_another_workload(told: Told) -> None:
+    waits = made("StatefulSet", "web", 0)
+    held = [made("Job", "etl", at, **on(node.name)) for at, node in enumerate(FOUR)]
+    first = told(waits.ref, waits, *held).reasons[0]
+    assert first.remedy.startswith("Wait until Job etl (4 pods, there for 30 minutes) ends")
+
+
 def test_daemons_are_not_scaled_down_for_pods_without_gpus(told: Told) -> None:
     daemons = [holding("proxy", node.name, "DaemonSet", "kube-system", cpu=1) for node in FOUR]
     held = [holding(f"etl-{node.name}", node.name, cpu=60) for node in FOUR]
