@@ -224,11 +224,6 @@ class Account:
         """Return its requests beyond its fair share, up to its limit."""
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
-    def is_satisfied(self, resource: int) -> bool:
-        """Return whether its fair share covers its requests, or reaches its limit."""
-        fair = self.fair[resource]
-        return self.requested[resource] <= fair or self.limit[resource] <= fair
-
 
 def _exceeded(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> list[int]:
     rows = enumerate(zip(bounds, used, asked, strict=True))
@@ -328,7 +323,7 @@ def _divide_among(
         weights = sum(own.weights[resource] for own in wanting)
         for own in wanting if weights else ():
             weight = own.weights[resource]
-            if not left or not weight or own.is_satisfied(resource):
+            if not left or not weight:
                 continue
             wants = own.wants(resource)
             share = amount * weight / weights
