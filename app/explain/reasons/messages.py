@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import ago, listed, with_age
+from app.explain.reasons.reason import Who, ago, listed, with_age
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
@@ -29,6 +29,19 @@ _MOST_SCHEDULERS = 20
 """The maximum number of scheduler names that are listed and compared with an unknown one."""
 _SOON = 60.0
 """The seconds within which a running KAI has written something about a new pod."""
+
+Advice = tuple[tuple[tuple[str, ...], str, Who], ...]
+"""A table of advice on messages: (texts, remedy, who can act).
+
+A row applies to each message that contains one of its texts.
+"""
+
+
+def advice_for(message: str, table: Advice) -> Iterator[tuple[str, Who]]:
+    """Yield the remedies of the rows that apply to a message, and who can act."""
+    for texts, remedy, who in table:
+        if any(text in message for text in texts):
+            yield remedy, who
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:

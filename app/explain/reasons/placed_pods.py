@@ -10,6 +10,8 @@ from app.explain.placing.fitness import tolerates
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
+    Advice,
+    advice_for,
     is_of_kai,
     maker_words,
     one_line,
@@ -268,11 +270,11 @@ def binding_failed(gang: Gang) -> Reasons:
                 state, remedy = _helper_state(gang, helper)
                 yield about(evidence, "BindingFailed", f"{text}. {state}", remedy, "platform")
                 continue
-            remedy, who = _binding_remedy(said)
+            remedy, who = next(advice_for(said, _BINDING), _BINDER_LOG)
             yield about(evidence, "BindingFailed", text, remedy, who)
 
 
-_BINDING: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+_BINDING: Advice = (
     (
         ("denied the request",),
         "Change the pod template so that it satisfies the policy named in the message, or delete"
@@ -302,22 +304,14 @@ _BINDING: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
 )
-"""The advice on messages of KAI's binder: (texts, remedy, who can act).
+"""The advice on messages of KAI's binder. The first row that applies counts."""
 
-The first row with a text that is in the message applies.
-"""
-
-
-def _binding_remedy(said: str) -> tuple[str, Who]:
-    """Return the remedy for a message of KAI's binder, and who can act."""
-    for parts, remedy, who in _BINDING:
-        if any(part in said for part in parts):
-            return remedy, who
-    return (
-        "Fix the problem that KAI's message describes, or ask the platform team to read the log of"
-        " KAI's binder.",
-        "platform",
-    )
+_BINDER_LOG: tuple[str, Who] = (
+    "Fix the problem that KAI's message describes, or ask the platform team to read the log of"
+    " KAI's binder.",
+    "platform",
+)
+"""The advice on other messages of KAI's binder."""
 
 
 def _helper(gang: Gang, said: str) -> Pod | None:

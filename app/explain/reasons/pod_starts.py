@@ -13,7 +13,9 @@ from app.explain.reasons.compute_domains import (
 )
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import (
+    Advice,
     Words,
+    advice_for,
     is_about_a_domain,
     kubelet_words,
     one_line,
@@ -67,7 +69,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
 """The reasons of events after which a pod does not start by itself, so they count at once."""
 
-_STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+_STARTS: Advice = (
     (
         ("not allowed to use resource claim",),
         f"Remove nodeName from the pod template, and select the node by its label {HOSTNAME_KEY}"
@@ -134,22 +136,19 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
 )
-"""The advice on messages of kubelets: (texts, remedy, who can act).
+"""The advice on messages of kubelets, in lower case. The first row that applies counts."""
 
-The first row with a text that is in the message applies.
-"""
+_OTHERWISE: tuple[str, Who] = (
+    "Fix the problem that the message describes, or ask the platform team to check {nodes}.",
+    "platform",
+)
+"""The advice on other messages of kubelets."""
 
 
 def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     nodes = listed(sorted({pod.node for pod in pods}))
-    text = words.text.lower()
-    for parts, remedy, who in _STARTS:
-        if any(part in text for part in parts):
-            return remedy.format(nodes=nodes), who
-    return (
-        f"Fix the problem that the message describes, or ask the platform team to check {nodes}.",
-        "platform",
-    )
+    remedy, who = next(advice_for(words.text.lower(), _STARTS), _OTHERWISE)
+    return remedy.format(nodes=nodes), who
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from app.explain.placing.fitness import is_selected
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import (
+    Advice,
+    advice_for,
     did_you_mean,
     latest_of_kai,
     one_line,
@@ -118,7 +120,7 @@ _SELECT: tuple[str, Who] = (
     " label nodes.",
     "you",
 )
-_ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+_ADVICE: Advice = (
     (
         ("existing pods anti-affinity",),
         "Scale down the workload that is on these nodes, because its anti-affinity excludes other"
@@ -207,10 +209,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
 )
-"""The advice on schedulers' messages: (texts, remedy, who can act).
-
-A row applies if one of its texts is in the message. Most are from kube-scheduler's plugins.
-"""
+"""The advice on schedulers' messages. Most texts are from kube-scheduler's plugins."""
 
 
 def _has_room(gang: Gang) -> bool:
@@ -258,8 +257,7 @@ def _advice_on(
         helps.append((remedy, "you"))
     advice = [
         (remedy.format(namespace=shlex.quote(namespace)), who)
-        for parts, remedy, who in _ADVICE
-        if any(part in words for part in parts)
+        for remedy, who in advice_for(words, _ADVICE)
     ]
     others = [*_taint_advice(words, alone=not (lacks or advice)), *advice]
     helps = others if has_room and others else [*helps, *others]

@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.messages import Words, makers_of, words_about, words_of
+from app.explain.reasons.messages import (
+    Advice,
+    Words,
+    advice_for,
+    makers_of,
+    words_about,
+    words_of,
+)
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe
 from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
 from app.facts.identity import Ref
@@ -15,7 +22,7 @@ from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 _LEADER = ("leader pod not yet scheduled", "follower pod node selector not set")
 """JobSet's messages about followers whose leader has no node: `pkg/webhooks/pod_webhook.go`."""
 
-_ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+_ADVICE: Advice = (
     (
         ("exceeded quota",),
         "Request less than the ResourceQuota of namespace {namespace} leaves, or ask for a higher"
@@ -94,10 +101,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
 )
-"""The advice on messages of controllers: (texts, remedy, who can act).
-
-The first row with a text that is in the message applies.
-"""
+"""The advice on messages of controllers. The first row that applies counts."""
 
 
 def waits_for_leader(words: Words) -> bool:
@@ -138,10 +142,11 @@ def known_advice(text: str, namespace: str) -> tuple[str, Who] | None:
 
     Return None for other messages.
     """
-    for parts, remedy, who in _ADVICE:
-        if any(part in text for part in parts):
-            return remedy.format(namespace=namespace), who
-    return None
+    known = next(advice_for(text, _ADVICE), None)
+    if known is None:
+        return None
+    remedy, who = known
+    return remedy.format(namespace=namespace), who
 
 
 def pods_not_created(gang: Gang) -> Reasons:
