@@ -34,7 +34,7 @@ JOB = Ref("Job", NAMESPACE, "train")
 
 
 def bound(*ages: float, **changes: Any) -> tuple[Pod, ...]:
-    """The pods on nodes, bound so many seconds ago and not started."""
+    """The pods, bound this many seconds ago and not started."""
     return tuple(
         replace(pod, bound=NOW - age, **changes) for pod, age in zip(starting(), ages, strict=True)
     )
@@ -43,7 +43,7 @@ def bound(*ages: float, **changes: Any) -> tuple[Pod, ...]:
 def warnings(
     *ages: float, words: str = "no memory for {}", reason: str = "FailedMount", of: int = 4
 ) -> tuple[Event, ...]:
-    """Warnings of the kubelet about pods, so many seconds ago."""
+    """The kubelet's warnings about pods, from this many seconds ago."""
     return tuple(
         Event(pod.uid, reason, words.format(pod.name), NOW - age, "kubelet", pod.ref, True)
         for pod, age in zip(pods()[:of], ages, strict=True)

@@ -123,7 +123,7 @@ def _foot(answer: Answer) -> Iterator[str]:
 
 
 _PARTS = {ROOM, CHANNELS}
-"""The facts that are no kinds of their own."""
+"""The facts in the needs of reasons that are not kinds of objects."""
 
 
 def _is_without_room(lacking: set[str]) -> bool:

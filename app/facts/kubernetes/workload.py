@@ -90,14 +90,14 @@ def read_workload_group(obj: JsonMap) -> WorkloadGroup:
     """Read a PodGroup of scheduling.k8s.io, of any version."""
     spec = map_at(obj, "spec")
     # v1alpha2, also if it is served unchanged in a later version
-    former = map_at(spec, "podGroupTemplateRef")
-    reference = map_at(former, "workload") or former or map_at(spec, "workloadRef")
+    template_ref = map_at(spec, "podGroupTemplateRef")
+    reference = map_at(template_ref, "workload") or template_ref or map_at(spec, "workloadRef")
     constraints = maps_at(spec, "schedulingConstraints", "topology")
     return WorkloadGroup(
         *read_key(obj),
         workload=text_at(reference, "workloadName"),
         minimum=_minimum(spec.get("schedulingPolicy")),
-        template=text_at(reference, "podGroupTemplateName" if former else "templateName"),
+        template=text_at(reference, "podGroupTemplateName" if template_ref else "templateName"),
         priority_class=text_at(spec, "priorityClassName"),
         topology_key=next((text_at(constraint, "key") for constraint in constraints), ""),
         composite=text_at(spec, "parentCompositePodGroupName"),
