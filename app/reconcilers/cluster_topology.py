@@ -1,8 +1,8 @@
 """Reconcile the managed topology, which is a ClusterTopology or a ClusterTopologyBinding.
 
 The reconciler creates the topology and corrects its levels. If topology support is disabled, it
-deletes a ClusterTopology, but leaves a ClusterTopologyBinding to administrators. `rules/README.md`
-has the rules.
+deletes a ClusterTopology, but leaves a ClusterTopologyBinding to administrators.
+`app/rules/README.md` describes the rules for levels.
 """
 
 import asyncio
@@ -27,7 +27,10 @@ from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until the next attempt if the rules reject the levels: the cluster may change."""
+"""The time until the next attempt to write levels that the rules reject.
+
+A change in the cluster, such as the deletion of a KAI Topology, may make them valid.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class CreationFailed(Exception):
 
 
 class BeingDeleted(Conflict):
-    """The managed topology is being deleted, so it can't be written. Its finalizers keep it."""
+    """The managed topology can't be written while it is being deleted."""
 
 
 class ClusterTopologyReconciler(Struct):
@@ -57,14 +60,14 @@ class ClusterTopologyReconciler(Struct):
     topologies: WatchStore[Any]
     """The cached ClusterTopologies.
 
-    Written objects are stored in it at once, so that the reconcilers that start next use them.
+    A topology is added as soon as it is written, so that the reconcilers that start next see it.
     """
     statuses: WatchStore[TopologyStatus]
     """The cached statuses of all ClusterTopologies."""
     topology: ClusterView
     """The dialect in force, and the facts for its rules."""
     _last: Dialect | None = None
-    """The dialect of the last step."""
+    """The dialect of the last step, or None before the first step."""
     _left_over: frozenset[str] = frozenset()
     """The uids of the ClusterTopologies that `_report_left_over` has reported."""
 
@@ -75,10 +78,9 @@ class ClusterTopologyReconciler(Struct):
         """Reconcile the topology before the other reconcilers start.
 
         If it can't be written, for example because our own webhook is not reachable yet, try again
-        for `patience` seconds, and then raise CreationFailed. A failed deletion or a failed write
-        of a ClusterTopologyBinding is only logged, and the loop retries it later. The same holds
-        for a ClusterTopology that is being deleted: that ends only when somebody removes its
-        finalizers.
+        for `patience` seconds, and then raise CreationFailed. Three failures are only logged, and
+        the loop retries later: a deletion, a write of a ClusterTopologyBinding, and a write of a
+        ClusterTopology that is being deleted, which its finalizers may keep for any time.
         """
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
@@ -120,7 +122,9 @@ class ClusterTopologyReconciler(Struct):
         """Create, correct or delete the topology.
 
         Also record events about a change of the dialect, and about topologies that are no longer
-        managed. Raise BeingDeleted if the topology can't be corrected because of its deletion.
+        managed. If the topology can't be written now, because the rules reject its levels or
+        another writer keeps changing it, return the seconds until the next attempt, otherwise None.
+        Raise BeingDeleted if it should exist but is being deleted.
         """
         dialect = self.topology.dialect()
         self._report_dialect(dialect)
@@ -167,8 +171,8 @@ class ClusterTopologyReconciler(Struct):
     def _report_left_over(self) -> None:
         """Record an event on each ClusterTopology that was managed under another configured name.
 
-        They are not deleted, because they are recognized by their status: anyone with permission to
-        write a status could then get any ClusterTopology deleted.
+        They are not deleted, because they are recognized only by their status: anyone with
+        permission to write a status could then get any ClusterTopology deleted.
         """
         left = {
             status.uid: status
@@ -180,14 +184,17 @@ class ClusterTopologyReconciler(Struct):
             regarding = Regarding.to(CLUSTER_TOPOLOGY, name, uid=uid)
             note = (
                 "this ClusterTopology was managed before clusterTopology.name was changed to"
-                f" {self.topology_name}. It is no longer protected, and it still owns a KAI"
-                f" Topology. Delete both: kubectl delete {CLUSTER_TOPOLOGY} {name}"
+                f" {self.topology_name}. It is no longer protected. Delete it, and with it the KAI"
+                f" Topology that it owns: kubectl delete {CLUSTER_TOPOLOGY} {name}"
             )
             self.writing.events.record(regarding, "Warning", "TopologyLeftOver", note)
         self._left_over = frozenset(left)
 
     async def _create(self, dialect: Dialect) -> float | None:
-        """Create the topology. Return the seconds until the next attempt if the rules reject it."""
+        """Create the topology.
+
+        If the rules reject it, create nothing, and return the seconds until the next attempt.
+        """
         desired: Object = {
             "metadata": {"name": self.topology_name},
             "spec": {"levels": self._levels(dialect)},

@@ -30,8 +30,8 @@ SETTLE_SECONDS = 10.0
 class ConstraintStatusReconciler(Value):
     """A reconciler of the condition TopologyConstraintSatisfied of PodCliqueSets.
 
-    Other writers' conditions are kept. A PodCliqueSet with too many parts for the cache gets no
-    condition.
+    Other writers' conditions are kept. A PodCliqueSet with too many cliques or scaling groups to be
+    cached in full gets no condition.
     """
 
     name = "podcliqueset-status"

@@ -147,7 +147,7 @@ class KaiTopologyReconciler(Struct):
         """Delete the KAI Topology and create it again, because its levels are immutable.
 
         If this is interrupted after the deletion, the next step creates it. If another writer keeps
-        changing it, do nothing until later.
+        changing it, only record an event.
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:

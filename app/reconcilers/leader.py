@@ -1,6 +1,6 @@
-"""Run the work of the leader: its life cycle, its metrics, and the table of its loops.
+"""Run the reconcilers and other work of the leader, and report its metrics.
 
-A row of the table has a reconciler and the changes that trigger it.
+A table has a row for each loop: the reconciler, and the changes that trigger it.
 """
 
 import asyncio
@@ -53,13 +53,13 @@ from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
 
 WORKERS = 16
-"""The number of keys of one reconciler that are reconciled at once.
+"""The maximum number of keys that one reconciler reconciles at once.
 
 A step spends most of its time waiting for the API server.
 """
 
 CLAIM_WORKERS = 4
-"""The number of PodCliqueSets whose claims are restored at once, each with several writes."""
+"""The maximum number of PodCliqueSets whose claims are restored at once."""
 
 MANY_RESTORES = 20
 """The maximum number of times that the same MNNVL resources are restored within two minutes.
@@ -209,7 +209,7 @@ class Leader(Part):
             name = loop.reconciler.name
             text = "Keys that are queued or being reconciled."
             yield gauge("reconcile_queue_depth", text, loop.depth, reconciler=name)
-            text = "Keys whose last reconciliation failed, without conflicts."
+            text = "Keys whose last reconciliation failed. A conflict is not a failure."
             yield gauge("reconcile_failing", text, loop.failing, reconciler=name)
 
         text = "Writes held back because another writer keeps undoing them."
@@ -221,7 +221,7 @@ class Leader(Part):
     def _too_large(self) -> Counter[str]:
         """Return the number of objects that are too large for the leader's own caches, by resource.
 
-        The numbers of caches of the same resource are added: two caches have Pods.
+        If several caches have the same resource, such as Pods, their numbers are added.
         """
         counts: Counter[str] = Counter()
         for stores in self._only_here:
@@ -378,7 +378,7 @@ class Leader(Part):
     def _writing(
         self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
     ) -> Writing:
-        """Return the means of writing for the reconciler `name`, and count its contested writes."""
+        """Return the `Writing` of the reconciler `name`, whose skipped writes the metrics count."""
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
         return Writing(self._client, self.events, self._rewrites[name])
 

@@ -56,7 +56,7 @@ class Listed(Value):
 
 
 class PodsWithoutClaim(Struct):
-    """A reporter of Pods that run without a claim after the PodClique's claim was restored."""
+    """A reporter of Pods that still run without a claim after their PodClique got it back."""
 
     writing: Writing
     """Lists Pods and records the events."""
@@ -71,13 +71,13 @@ class PodsWithoutClaim(Struct):
         self._listed.clear()
 
     def forget(self, key: Key) -> None:
-        """Stop looking for Pods of the PodCliqueSet `key`."""
+        """Forget the repaired PodCliques of the PodCliqueSet `key`, so that nothing is reported."""
         self._repaired.pop(key, None)
         if not self._repaired:
             self._listed.clear()
 
     def expect(self, key: Key, cliques: list[str]) -> None:
-        """Look for Pods of `cliques`, repaired PodCliques of the set `key`, after WAIT_SECONDS."""
+        """Let `report` look for Pods of `cliques`, repaired PodCliques of the set `key`."""
         repaired = self._repaired.setdefault(key, Repaired(set(), 0.0))
         repaired.cliques.update(cliques)
         repaired.at = _now()
@@ -109,8 +109,8 @@ class PodsWithoutClaim(Struct):
         if names:
             note = (
                 "These Pods started before the claim of their PodCliques was restored, so they run"
-                f" outside of their NVLink domain: {listed(names, _SHOWN)}. Delete them: their"
-                " replacements get the claim"
+                f" outside of their NVLink domain: {listed(names, _SHOWN)}. Delete each of them, so"
+                f" that its replacement gets the claim: kubectl -n {namespace} delete pod NAME"
             )
             self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
@@ -123,36 +123,43 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The shortest time until the next attempt in a namespace whose webhook failed or isn't called."""
+"""The shortest pause of a namespace in which the webhook failed or was not called."""
 
 TRIES_PER_SECOND = 5.0
-"""The maximum number of such attempts per second in the cluster.
+"""The maximum number of attempts per second in all paused namespaces together.
 
-If this concerns many namespaces, each one waits longer.
+If many namespaces are paused, each pause is longer than OFF_SECONDS.
 """
 
 REFUSED_SECONDS = 60.0
 """The time until the next attempt if the webhook rejects a PodClique."""
 
 MOST_REJECTIONS = 64
-"""The number of rejections after which a step ends, because the others may be rejected too."""
+"""The number of rejections after which a step ends.
+
+The remaining PodCliques may be rejected too.
+"""
 
 AT_ONCE = 4
-"""The number of PodCliques of a set that are written at once, so that other sets get their turn."""
+"""The maximum number of PodCliques of a set that are written at once.
 
-LACKING = "PodCliques of this set must have an MNNVL claim and have none"
+With more, the other sets would wait longer for their turn.
+"""
+
+LACKING = "PodCliques of this PodCliqueSet request MNNVL but have no claim"
 """The beginning of notes about missing claims.
 
-It does not name the PodCliques: the names change while Grove's operator writes, and each change
-would cause another event.
+It does not name the PodCliques, because their names change while Grove's operator writes, and each
+change would cause another event.
 """
 
 _SHOWN = 5
 """The maximum number of names in a note."""
 
 OFF = (
-    f"{LACKING}: the webhook that injects it is not called in this namespace. Pods that start now"
-    " run outside of their NVLink domain"
+    f"{LACKING}, because the webhook that injects it is not called in this namespace. Pods that"
+    " start now run outside of their NVLink domain. Ask the platform team to run grove-admission"
+    " doctor, which checks the webhook configuration"
 )
 
 
@@ -162,7 +169,10 @@ class Pause(Value):
     until: float
     """The time of the next attempt."""
     note: str
-    """The note for every PodCliqueSet of the namespace, or "" if the reason concerns only one."""
+    """The note of the event on each PodCliqueSet of the namespace.
+
+    It is "" if the reason for the pause concerns only one PodCliqueSet, which has its own event.
+    """
 
 
 class Repairs(Struct):
@@ -171,7 +181,7 @@ class Repairs(Struct):
     restored: list[str] = []
     """The names of the PodCliques that got their claim."""
     rejections: dict[str, str] = {}
-    """The messages of rejections, by PodClique."""
+    """The messages of the rejected writes, by the name of the PodClique."""
     in_vain: bool = False
     """Whether a write succeeded without adding the claim: the webhook was not called."""
 
@@ -218,7 +228,11 @@ class MnnvlClaimsReconciler(Struct):
         return keys | self._lacking.keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Restore the claims that PodCliques of a set lack, and report Pods without their claim."""
+        """Restore the missing claims of the PodCliques of a set.
+
+        If no claim is missing, report Pods that started without it. Return the seconds until the
+        next step, or None if none is needed. Raise ClusterError if a later call may succeed.
+        """
         pcs = self.facts.cached_set(*key)
         unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
         refused = self._refused.get(key, frozenset())
@@ -248,7 +262,9 @@ class MnnvlClaimsReconciler(Struct):
     # Repair.
 
     async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
-        """Restore the claims of the PodCliques `lacking`, except those that another writer removes.
+        """Restore the claims of the PodCliques `lacking`.
+
+        A PodClique whose claim another writer keeps removing is skipped for some time.
 
         Return the seconds until the next step.
         """
@@ -263,7 +279,7 @@ class MnnvlClaimsReconciler(Struct):
         return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
 
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
-        """Send an empty patch for each of the PodCliques `names`, the first one alone.
+        """Send an empty patch for each of the PodCliques `names`: first one alone, then batches.
 
         Stop if the webhook is not called, or after MOST_REJECTIONS. Raise ClusterError if a later
         call may succeed.
@@ -280,7 +296,7 @@ class MnnvlClaimsReconciler(Struct):
                     break
         except ClusterError as problem:
             self._pause(pcs.namespace, "")
-            note = f"{LACKING}; it can't be injected yet: {problem.message}"
+            note = f"{LACKING}. It can't be injected yet: {problem.message}"
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
         finally:
@@ -318,7 +334,7 @@ class MnnvlClaimsReconciler(Struct):
             self.writing.rewrites.count((pcs.namespace, name))
 
     def _pause(self, namespace: str, note: str) -> None:
-        """Pause the writes in `namespace`. `note` is as in `Pause`."""
+        """Pause the writes in `namespace`. `note` is the `Pause.note`."""
         now = _now()
         for name in [name for name, pause in self._pauses.items() if pause.until <= now]:
             del self._pauses[name]
@@ -330,21 +346,22 @@ class MnnvlClaimsReconciler(Struct):
     def _report(
         self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
     ) -> None:
-        """Store how many PodCliques of `pcs` still lack their claim, and record an event on `pcs`.
+        """Store how many PodCliques of `pcs` still lack their claim.
 
-        `_try` has already recorded it if the webhook was not called.
+        Also record an event if writes were rejected or claims are contested. If the webhook was not
+        called, `_try` has already recorded an event.
         """
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
         if repairs.in_vain:
             return
         if repairs.rejections:
-            note = f"{LACKING}; it can't be injected: {next(iter(repairs.rejections.values()))}"
+            note = f"{LACKING}. It can't be injected: {next(iter(repairs.rejections.values()))}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
             note = (
                 f"another writer keeps removing the claim from {_cliques(contested)}; backing off."
-                " Find that controller or webhook"
+                " Find and stop that controller or webhook"
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:

@@ -82,17 +82,17 @@ class MnnvlResourcesReconciler(Struct):
     pods: WatchStore[ClaimedMember]
     """The cached Pods that have our claim and are in no PodClique."""
     units: UnitOwners
-    """Finds the owners of the Pods."""
+    """Finds the owners of Pods outside of PodCliques."""
     users: ClaimUsers
     """Finds the claims that Pods use."""
     collect_after: float
-    """The seconds after which resources that nothing needs are deleted. 0 stands for never."""
+    """The seconds after which resources that nothing needs are deleted. 0 means never."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-    """The time since when resources of a key have been unneeded, and their kinds, by key.
+    """Since when the resources of each key are unneeded, and their kinds.
 
-    A new leader starts without any.
+    It is empty at the start of each term as the leader.
     """
 
     def begin(self) -> None:
@@ -186,8 +186,8 @@ class MnnvlResourcesReconciler(Struct):
         pause = self.writing.rewrites.pause(key)
         if pause is not None:
             note = (
-                f'another writer keeps deleting the MNNVL resources of "{key[1]}"; backing off.'
-                " Find that controller or user"
+                f"another writer keeps deleting ComputeDomain {key[1]}{DOMAIN_SUFFIX} or its"
+                " ResourceClaim; backing off. Find and stop that controller or user"
             )
             self.writing.notices.say(key, [regarding], "MnnvlResourcesContested", note)
             return pause
@@ -208,13 +208,13 @@ class MnnvlResourcesReconciler(Struct):
         if created:
             self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "PodCliques"
-            note = f"created {names_of(created)}, which {users} use and which were missing"
+            note = f"created {names_of(created)}, because {users} use them and they did not exist"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
 
     def _planned(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
-        """Return the plan of the resources that PodCliques among `demands` need, if any do.
+        """Return the plan of the resources that PodCliques among `demands` need, or None.
 
         Two PodCliqueSets may need the same base name: a replica of the set "a-0-b", and a replica
         of the scaling group "b" of the set "a". The set for which a resource was created comes
@@ -230,9 +230,9 @@ class MnnvlResourcesReconciler(Struct):
         return None
 
     async def _planned_unit(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
-        """Return the plan of a missing ComputeDomain that Pods among `demands` need, if any do.
+        """Return the plan of a missing ComputeDomain that Pods among `demands` need, or None.
 
-        A Pod counts only if the owner that it names is its owner.
+        A Pod counts only if the owner that it names is really its owner.
         """
         if self._stored(key):
             return None
@@ -301,7 +301,8 @@ class MnnvlResourcesReconciler(Struct):
     def _remaining(self, key: Key, kinds: set[Resource]) -> float:
         """Return the seconds for which the unneeded resources of `kinds` must still be kept.
 
-        The time starts again if another kind becomes unneeded.
+        They can be deleted if the result is not positive. The time starts again if another kind
+        becomes unneeded.
         """
         since, known = self._unneeded_since.get(key, (self.clock(), kinds))
         if not kinds <= known:
@@ -337,7 +338,7 @@ class MnnvlResourcesReconciler(Struct):
         ]
 
     def _claims_in(self, namespace: str) -> set[str]:
-        """Return the names of all claims and templates through which Pods use cached resources."""
+        """Return the names of the claims and templates of all cached resources in `namespace`."""
         stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
         bases = {
             resource.base_name

@@ -24,15 +24,17 @@ AGAIN_SECONDS = 1800.0
 """The interval between two events on the same object. API servers keep events for an hour."""
 
 MOST_OBJECTS = 50
-"""The maximum number of objects of a cache that get an event. A metric counts all of them.
+"""The maximum number of objects of a cache that get an event.
 
-Namespaces take turns, so that one tenant's objects hide no others.
+Namespaces take turns, so that one tenant's objects do not crowd out those of others. A metric
+counts all objects that are too large.
 """
 
 _NOTE = (
-    "this object, or all of its kind in this namespace, is too large for the caches of"
-    " grove-admission, which treat it as unknown. Shorten its lists, labels and annotations"
-    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups), or delete others"
+    "grove-admission treats this object as unknown, because it is too large for the caches, or all"
+    " objects of its kind in this namespace together are. Shorten its lists, labels and annotations"
+    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups, and {MOST_PARTS}"
+    " cliqueNames), or delete other objects of this kind in this namespace"
 )
 
 AnyStore = tuple[Row[Any], WatchStore[Any]]
@@ -79,7 +81,10 @@ class TooLargeReconciler(Struct):
 
 
 def _first_in_turn(too_large: Mapping[Key, str]) -> Iterator[tuple[Key, str]]:
-    """Yield at most MOST_OBJECTS of the objects `too_large`, by namespaces in turn."""
+    """Yield the keys and uids of at most MOST_OBJECTS objects in `too_large`.
+
+    The namespaces take turns.
+    """
     queue = FairQueue[tuple[Key, str]](MOST_OBJECTS)
     for key, uid in too_large.items():
         queue.put(key[0], (key, uid))

@@ -70,8 +70,8 @@ class PodGangReconciler(Struct):
     one patch.
 
     Unknown facts never remove a constraint. If the ClusterTopology is not known, or the
-    PodCliqueSet has too many parts to be read, constraints are not changed. If the PodCliqueSet is
-    not known, only preferred constraints are written.
+    PodCliqueSet has too many cliques or scaling groups to be read, constraints are not changed. If
+    the PodCliqueSet is not known, only preferred constraints are written.
     """
 
     name = "podgang"
@@ -85,10 +85,10 @@ class PodGangReconciler(Struct):
     owners: MnnvlOwners
     """Finds and sets the owners of MNNVL resources."""
     gives_back: Callable[[], bool] = lambda: False
-    """Returns whether resources of other PodGangs must still be given to their PodCliqueSets.
+    """Returns whether resources of other PodGangs may still have to be given to PodCliqueSets.
 
-    While it returns True, no annotation is removed: that takes calls, and Grove may delete the
-    other PodGangs at any moment.
+    While it returns True, no annotation is removed, because the calls for it would delay these
+    resources, and Grove may delete their PodGangs at any moment.
     """
 
     def all_keys(self) -> list[Key]:
@@ -150,15 +150,14 @@ class PodGangReconciler(Struct):
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
-        """Record an event about the resources of `gang` that another object controls."""
+        """Record an event about the resources of `gang` that another object owns."""
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
             self.writing.notices.forget(key)
             return
         note = (
-            f"does not own {names}, created for it, because another object controls them: check"
-            " their ownerReferences"
+            f"another object owns {names}, although this PodGang should: check the ownerReferences"
         )
         self.writing.notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
 
@@ -194,7 +193,7 @@ class PodGangReconciler(Struct):
         if pause is not None:
             note = (
                 "another writer keeps changing the constraints or annotations that grove-admission"
-                " writes; backing off. Find that controller or webhook"
+                " writes; backing off. Find and stop that controller or webhook"
             )
             self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause

@@ -1,4 +1,4 @@
-"""Keep the names of all Queues in one object, which admission policies get as their parameter.
+"""Keep the names of all Queues in one object, the parameter of admission policies.
 
 A policy can't list objects. The object is not a ConfigMap because of a defect in API servers: once
 the last policy with a ConfigMap as its parameter is deleted, they don't read ConfigMaps for
@@ -35,7 +35,7 @@ _QUOTES = 6
 def listable(names: Iterable[str]) -> frozenset[str]:
     """Return `names`, or an empty set if they don't fit into one object.
 
-    With only some of the names, policies would warn about the other Queues.
+    An incomplete list would make policies warn about Queues that exist.
     """
     every = frozenset(names)
     length = sum(len(name) + _QUOTES for name in every)

@@ -55,14 +55,20 @@ A Pod that is created after its top owner opted out must not be grouped by its W
 OWNERS_SECONDS = 5.0
 """The minimum time after which the top owners of pending Pods are read again.
 
-Owners of any kind may opt out while their Pods are pending, and they are not watched.
+Top owners are not watched, and may opt out while their Pods are pending.
 """
 
 OWNERS_PER_SECOND = 100
-"""The maximum number of such reads per second. With many Pods, each owner is read less often."""
+"""The maximum number of top owners that are read again per second.
+
+If there are many Pods, each owner is read less often than every OWNERS_SECONDS.
+"""
 
 UNKNOWN_SECONDS = 30.0
-"""The time until the next check of a PodGroup without known Pods if some Pods are not cached."""
+"""The time until the next check of an empty PodGroup if Pods are too large for the cache.
+
+One of these Pods may belong to the PodGroup.
+"""
 
 EMPTY_SECONDS = 2.0
 """The time for which a PodGroup without Pods is kept.

@@ -1,4 +1,4 @@
-"""Find in the caches the group that a Pod names."""
+"""Look up the Workload group of a Pod in the caches."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,9 @@ from app.rules.workload.kai_podgroup import Remark
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
-    """Return the group that `pod` names, or a remark for its event if there is no such group.
+    """Return the group that `pod` names, or a Remark that says why the group can't be used.
+
+    It can't be used if it does not exist or is part of a CompositePodGroup.
 
     If a PodGroup of scheduling.k8s.io names a Workload, the Workload must exist too: it may name
     the queue, which is written only when the KAI PodGroup is created.

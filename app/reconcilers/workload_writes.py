@@ -28,9 +28,9 @@ from app.rules.workload.kai_podgroup import (
 )
 
 INVALID = 422
-"""The HTTP status if the schema of its CRD rejects an object."""
+"""The HTTP status of an object that does not match the schema of its CRD."""
 AT_ONCE = 8
-"""The number of Pods that are written at once."""
+"""The maximum number of Pods that are written at once."""
 IN_A_STEP = 64
 """The maximum number of Pods that one step writes, so that keys of other namespaces get a turn."""
 
@@ -57,10 +57,10 @@ class PodGroupWriter(Value):
     ) -> tuple[Object | None, float | None]:
         """Create or correct the PodGroup of `group`, so that it has the fields of `desired`.
 
-        If an old CRD rejects a field, write an older form of it. Return the PodGroup as it was
-        before a correction and, if another writer keeps changing it, the seconds until the next
-        attempt. The first value is None if a PodGroup with that name exists that was not created
-        for `group`.
+        If an old CRD rejects a field, write an older form of it. Return two values. The first is
+        the created PodGroup or, if it existed, the PodGroup before the correction. It is None if a
+        PodGroup with this name exists that was not created for `group`. The second is the seconds
+        until the next attempt if another writer keeps changing the PodGroup, otherwise None.
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}
@@ -114,7 +114,7 @@ class PodGroupWriter(Value):
         if pause is not None:
             note = (
                 "another writer keeps changing the fields that grove-admission writes; backing off."
-                " Find that controller or webhook"
+                " Find and stop that controller or webhook"
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
@@ -157,15 +157,15 @@ class PodWriter(Value):
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
         """Annotate `pods` with the name of their PodGroup, and make KAI's podgrouper skip them.
 
-        At most IN_A_STEP Pods are written. If some are left, or another writer keeps changing some
-        back, return the seconds until the next attempt, otherwise None. If a ClusterError occurs,
-        raise the first one after all of these Pods were tried.
+        At most IN_A_STEP Pods are written. If Pods are left, or another writer keeps reverting the
+        annotations of some, return the seconds until the next attempt, otherwise None. If writes
+        fail with a ClusterError, raise the first one after all of these Pods were tried.
         """
         return await self._write(
             key,
             pods,
             {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"},
-            "told",
+            "assigned",
         )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
@@ -248,7 +248,10 @@ class PodWriter(Value):
         return failures
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
-        """Record an event on the first of `contested`, whose annotations another writer changes."""
+        """Record an event on the first Pods whose annotations another writer keeps changing.
+
+        If there are none, forget the last event.
+        """
         subject = (key[0], f"{key[1]}/annotations")
         if not contested:
             self.notices.forget(subject)

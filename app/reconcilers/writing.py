@@ -1,4 +1,4 @@
-"""Bundle the means by which reconcilers write: a client, events, and counts of writes."""
+"""Bundle what a reconciler needs to write: a client, an event recorder and a write counter."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -14,14 +14,14 @@ from app.kube.events import Notices, Recorder, Regarding
 
 
 class Writing(Value, dict=True):
-    """The means by which one reconciler writes."""
+    """The client, event recorder and write counter of one reconciler."""
 
     client: Client
     """Sends the writes."""
     events: Recorder
     """Records events on the objects concerned."""
     rewrites: Rewrites = field(default_factory=Rewrites)
-    """Counts repeated writes of an object, which show that another writer undoes them."""
+    """Counts the writes of each object. Many equal writes show that another writer undoes them."""
 
     @cached_property
     def notices(self) -> Notices:
@@ -30,7 +30,7 @@ class Writing(Value, dict=True):
 
 
 def soonest(*seconds: float | None) -> float | None:
-    """Return the shortest of `seconds` until a next step, or None if no step is needed."""
+    """Return the smallest of `seconds` that is not None, or None if there is none."""
     return min((pause for pause in seconds if pause is not None), default=None)
 
 

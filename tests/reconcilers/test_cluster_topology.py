@@ -345,8 +345,8 @@ async def test_a_cluster_topology_that_was_managed_under_another_name_is_reporte
             "former",
             "TopologyLeftOver",
             "this ClusterTopology was managed before clusterTopology.name was changed to"
-            " grove-topology. It is no longer protected, and it still owns a KAI Topology. Delete"
-            " both: kubectl delete clustertopologies.grove.io former",
+            " grove-topology. It is no longer protected. Delete it, and with it the KAI Topology"
+            " that it owns: kubectl delete clustertopologies.grove.io former",
         )
     ]
     assert {"former", "of-a-user"} <= {

@@ -350,7 +350,7 @@ TEXTS = {
     "statuses_lost_total": "Statuses of the ClusterTopology that could not be written.",
     "cache_objects_too_large": "Objects that are too large to be cached in full.",
     "reconcile_queue_depth": "Keys that are queued or being reconciled.",
-    "reconcile_failing": "Keys whose last reconciliation failed, without conflicts.",
+    "reconcile_failing": "Keys whose last reconciliation failed. A conflict is not a failure.",
     "rewrites_total": "Writes held back because another writer keeps undoing them.",
 }
 
