@@ -49,7 +49,7 @@ class Trouble(Value):
 
     message: str
     since: float
-    """When it began, in seconds since 1970. It stays until all problems are solved."""
+    """When the first problem began, in seconds since 1970. It is kept until all are solved."""
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
@@ -89,7 +89,7 @@ class Live:
         watched.subscribe(self._note)
 
     async def run(self) -> NoReturn:
-        """Read and watch everything. This never returns."""
+        """Read and watch all kinds, and look for problems of the watches. This never returns."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             tasks.create_task(self._watched.run(), name="watches")

@@ -34,7 +34,7 @@ def background_pods(gang: Gang) -> Reasons:
 def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
     """Return the background pods that KAI must evict to place a gang, or () if it need not.
 
-    Return () also if nothing is pending, or if the gang has no place at all.
+    Also return () if nothing is pending, or if the gang has no place at all.
     """
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
@@ -65,9 +65,9 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether the node `name` has room for each pod of a gang, without evictions.
+    """Return whether a node with background pods has room for each pod of a gang without evictions.
 
-    It has background pods. Each pod is tried alone.
+    `name` is the name of the node. Each pod is tried alone.
     """
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])

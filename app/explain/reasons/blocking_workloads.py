@@ -39,7 +39,7 @@ _LASTING = {
 _OF_NODES = {"DaemonSet", "Node"}
 """The controllers of pods that belong to a node. A static pod has its Node as controller."""
 _STUCK = 300.0
-"""Seconds after which a pod with a node that has not started counts as stuck."""
+"""The seconds after which a pod that has a node and has not started counts as stuck."""
 _LONG = 60.0
 """The minimum age, in seconds, of a workload whose age is shown."""
 MOST = 2
@@ -140,7 +140,7 @@ def _stem(name: str) -> str:
 def freeing_remedies(
     gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
 ) -> tuple[list[str], Who]:
-    """Return the remedies that free the room held by pods, soonest first, and who can act.
+    """Return the remedies that free the room held by `pods`, and who can act.
 
     `missing` is the number of pods of the gang without room. `where` is the domain in which room is
     needed, such as ` in rack-a1`, or "".
@@ -207,7 +207,7 @@ def freeing_remedies(
 
 
 NEEDS_ALL = {*_OF_KUBEFLOW, "LeaderWorkerSet"}
-"""Controllers whose pods wait for each other: with too few of them, the work does not start."""
+"""The kinds of controllers whose work starts only once all of their pods run."""
 
 
 def _is_incomplete(gang: Gang, holder: Holder) -> bool:
@@ -254,7 +254,7 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
 
 
 _ENDS_WITHIN = 120.0
-"""The time, in seconds after its grace period, by which a terminating pod is gone."""
+"""The seconds after its grace period within which a terminating pod is normally gone."""
 
 
 def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:

@@ -308,7 +308,7 @@ def host_managed(index: Index, domain: ComputeDomain) -> bool:
 
 
 def hosts_run_imex(index: Index) -> bool:
-    """Return whether NVIDIA's driver has the class for channels, and none for daemons."""
+    """Return whether NVIDIA's DeviceClass for channels exists, and the one for daemons does not."""
     return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
 
 
@@ -367,9 +367,9 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
 
 
 _MOST_DOMAINS = 10
-"""The maximum number of ComputeDomains that a claim is taken to be for.
+"""The maximum number of ComputeDomains that are returned for one claim.
 
-It is for one, but tenants can name the same template in any number of them.
+A claim belongs to one, but tenants can name the same template in any number of ComputeDomains.
 """
 
 

@@ -1,4 +1,4 @@
-"""Report constraints that name unknown levels or do not reach the scheduler, and wrong minimums."""
+"""Report constraints that name unknown levels or are lost, and minimums that can't be reached."""
 
 from collections.abc import Iterator, Sequence
 
@@ -200,7 +200,7 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that the set, its scaling groups or cliques request and the gang lacks.
+    """Yield the levels that the set, its scaling groups or its cliques request and the gang lacks.
 
     `whole` has the constraints that the scheduler gets, and `keys` are the levels, broadest first.
     """

@@ -21,7 +21,7 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
-"""Seconds within which Grove creates the first objects of a set, if its operator runs."""
+"""The seconds within which Grove creates the first objects of a set, if its operator runs."""
 _READ_LOG = "Ask the platform team to read the log of Grove's operator"
 _WAIT_FIRST = "Wait a minute: Grove usually needs seconds. If nothing changes,"
 _OF_GROVE = {"gangs", "cliques"}
@@ -144,8 +144,8 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
     """Return the remedy for a missing PodGang.
 
-    If Grove reports no errors, it says to wait first: Grove creates a deleted PodGang again within
-    seconds.
+    If Grove reports no error, the remedy says to wait first, because Grove recreates a deleted
+    PodGang within seconds.
     """
     log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:
@@ -198,7 +198,7 @@ _LONG_MIGRATION = 300.0
 
 
 def _migration_of(pcs: SetWithStatus) -> StatusCondition | None:
-    """Return the condition of a set whose PodGangs Grove is replacing, or None."""
+    """Return the condition that says that Grove is replacing the PodGangs of a set, or None."""
     return next(
         (known for known in pcs.conditions if (known.type, known.status) == (MIGRATES, "True")),
         None,

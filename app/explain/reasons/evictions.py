@@ -27,7 +27,7 @@ LOST = "lost its place: "
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
 """KAI's default grace period in seconds, and the note that it may differ."""
 _LATE = 30.0
-"""The seconds within which KAI carries out an eviction."""
+"""The seconds after the grace period within which KAI evicts the pods."""
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 BACKGROUND = "Evicted to make room for a workload"

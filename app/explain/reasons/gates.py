@@ -172,7 +172,7 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """Report that pods need a Workload, a group of it, or a Kubernetes PodGroup that doesn't exist.
+    """Report that pods need a Workload, a group in one, or a Kubernetes PodGroup that is missing.
 
     Pods in an existing KAI PodGroup are not reported, because they no longer need the Workload.
     """

@@ -171,7 +171,10 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def labelling_memory(obstacle: Obstacle) -> str:
-    """Return a remedy for nodes that KAI does not use because their GPU memory is not known."""
+    """Return a remedy for nodes whose GPU memory KAI does not know, or "" if there are none.
+
+    KAI does not use these nodes for pods that request GPU memory.
+    """
     unlabelled = listed(_without_memory(obstacle))
     return (
         f"Ask the platform team to run NVIDIA's GPU feature discovery on {unlabelled}, which writes"

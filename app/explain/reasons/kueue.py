@@ -34,7 +34,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.names import MAX_SUBDOMAIN
 
 _LATE = 60.0
-"""The seconds within which Kueue opens the gates of a Workload that it has admitted."""
+"""The seconds within which Kueue removes the gates from a Workload that it has admitted."""
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"

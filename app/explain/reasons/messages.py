@@ -72,10 +72,10 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return the age of the oldest pending pod in seconds, or 0 if no age is known.
+    """Return the age of the oldest pending pod in seconds.
 
-    If no pending pod has a known age, count from `asked`. Running pods do not count, because they
-    may be much older.
+    If no pending pod has a known age, return the seconds since `asked`, or 0 if `asked` is None.
+    Running pods do not count, because they may be much older.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -110,8 +110,8 @@ _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodG
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
     """Return KAI's newest message that it can't place a gang, with its time, or None.
 
-    Return None also if the PodGroup has no message, and KAI's newest event about it or about a
-    pending pod does not report a failure. Older messages then no longer apply.
+    Also return None if the PodGroup has no message, and KAI's newest event about the PodGroup or
+    about a pending pod does not report a failure. Older messages then no longer apply.
     """
     uids = {pod.uid for pod in gang.waiting}
     if gang.pod_group:
@@ -170,7 +170,7 @@ class Words(Value):
     text: str
     """The message, on one line."""
     time: float | None = None
-    """When it was written, if that is known."""
+    """When it was written, in seconds since 1970, or None if that is not known."""
     reason: str = ""
     """The reason of the event, or "" for a condition."""
 
@@ -203,10 +203,10 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> Mapping[str, int]:
-    """Return the schedulers by name, each with the number of pods on which it has acted.
+    """Return the number of pods on which each scheduler has acted, by the scheduler's name.
 
-    Such a pod has a node, or a message about why it has none. The schedulers of Kubernetes and KAI
-    are always included.
+    A scheduler has acted on a pod that has a node, or a message that says why it has none. The
+    schedulers of Kubernetes and KAI are always included, with 0 if they have acted on no pod.
     """
 
     def look() -> Counter[str]:
@@ -242,8 +242,8 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it got its node, or None.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
-    container counts only if no container of the pod is in such a state. Without a warning that
-    counts, return the message in the state of a container.
+    container counts only if the pod has no stalled container. If no warning counts, return the
+    kubelet's message in the state of a stalled container, unless the state is CrashLoopBackOff.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):
@@ -295,9 +295,9 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return a text that says why another component's pod does not run, or "" if not known.
+    """Return a text that says why a component's pod does not run, or "" if that is not known.
 
-    It is the newest message about the pod, or else the state of its containers.
+    It is a message of the pod's scheduler or kubelet, or else the state of the pod's containers.
     """
     now = index.facts.now
     if not pod.node:
@@ -320,7 +320,8 @@ def is_about_a_domain(words: Words) -> bool:
 def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
     """Yield (object, newest warning about it) for objects that create pods, newest warning first.
 
-    `uids` are the uids of these objects in `namespace`. Objects without warnings are skipped.
+    `uids` are the uids of these objects in `namespace`. Warnings that grove-admission wrote do not
+    count, and objects without other warnings are skipped.
     """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
@@ -335,7 +336,8 @@ def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[t
 def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
     """Return the uids of the objects that create a gang's pods, without duplicates.
 
-    They are the owners of the pods and of the PodGroup, the PodCliques and the PodCliqueSet.
+    These objects are the owners of the pods, the owners of the gang's PodGroup, and the gang's
+    PodCliques and PodCliqueSet.
     """
     uids = [pod.owner for pod in pods if pod.owner]
     uids += [clique.uid for member in gang.members if (clique := member.clique)]

@@ -101,8 +101,8 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
 def _creators_message(gang: Gang, short: Iterable[Member]) -> tuple[str, str, Who]:
     """Return the newest message of a controller that creates the pods, the remedy, and who can act.
 
-    Without one, a known error of Grove about a part that is `short` of pods counts. The message is
-    "" if there is none.
+    If no controller says anything, a known error of Grove about the parts in `short` is quoted. If
+    there is none either, the message is "".
     """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     told = told or next(_indirect_words(gang), None)

@@ -178,7 +178,10 @@ def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
 
 
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
-    """Yield the domains that would have room if all nodes were open, with their closed nodes."""
+    """Yield the domains that would have room if all nodes were open, with their closed nodes.
+
+    Each node comes with the cause. Domains without closed nodes are skipped.
+    """
     for domain in _opened(obstacle):
         nodes = obstacle.placements.domains.nodes_at(domain.nodes)
         closed = [(node, why) for node in nodes if (why := closed_because(obstacle.shapes, node))]
@@ -189,7 +192,7 @@ def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Nod
 def _opened(obstacle: Obstacle) -> list[Domain]:
     """Return the domains in which `short` would fit if all nodes were open, most room now first.
 
-    If open nodes alone are not enough for the gang, they are assumed to be empty too.
+    If the gang would not fit even then, the nodes are assumed to be empty too.
     """
     gang = obstacle.gang
     short = obstacle.short

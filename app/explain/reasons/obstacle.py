@@ -79,7 +79,7 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """The nodes in its node pool."""
+        """The nodes in the gang's node pool."""
         return nodes_in_pool(self.placements)
 
     @cached_property
@@ -120,7 +120,7 @@ def _allocated_to(index: Index, pod: Pod) -> set[str]:
 def obstacle_of(gang: Gang) -> Obstacle | None:
     """Return the obstacle of a gang, or None if it fits now or in KAI's next cycle.
 
-    Return None also if the gang names a level that does not exist.
+    Also return None if the gang names a level that does not exist.
     """
     told = (part.told for part in gang.whole.parts())
     are_known = (
@@ -226,7 +226,7 @@ def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
 
 
 def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
-    """Return whether pods request GPU memory, and no node that they select has a label with it."""
+    """Return whether pods request GPU memory, and no selected node has the GPU memory label."""
     asking = [shape for shape in shapes if shape.part and shape.part.memory]
     return bool(asking) and not any(
         MEMORY_LABEL in node.labels
@@ -239,7 +239,7 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
 def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
     """Return whether a gang would never fit in its node pool, but would if it could use all nodes.
 
-    Return True also if the node pool has no nodes.
+    Also return True if the node pool has no nodes.
     """
     if not (gang.pool or gang.index.has_pools):
         return False
@@ -328,7 +328,7 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:
     """Return why a node is closed to some of the pods that select it, or "" if it is open to all.
 
-    Return "" also if no pod selects it.
+    Also return "" if no pod selects it.
     """
     reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
     return next(filter(None, reasons), "")

@@ -195,9 +195,9 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
 
 
 def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
-    """Return the domains of a level in which the part has pods, by the labels of their nodes.
+    """Return the domains of a level that have pods of the part, and nodes of pods without a label.
 
-    Also return the names of the nodes that lack a label.
+    A node counts as unlabelled if it lacks the label of this level or of a broader one.
     """
     domains = gang.domains.by(part.told.levels)
     depth = domains.depth(key)

@@ -1,7 +1,6 @@
 """Report that nodes lack room for a gang, as KAI counts it.
 
-Changes that should let the gang fit are tried in the model of KAI's placement before a remedy names
-them.
+Before a remedy names a specific change, the change is tried in a model of KAI's placement.
 """
 
 import itertools
@@ -69,7 +68,7 @@ def level_of(gang: Gang, demand: Demand) -> str:
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
-    """Return the names of all parts of a demand that are like `short` and have no room either."""
+    """Return the sorted names of the parts of a demand that differ from `short` at most in name."""
     return tuple(sorted({part.name for part in demand.flat() if part.profile == short.profile}))
 
 
@@ -303,7 +302,8 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
 def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
     """Return the text that no node offers a device, the remedy, and who can act.
 
-    `that` restricts the nodes in words, such as ` that matches pool=h100`. `nodes` are these nodes.
+    `nodes` are the nodes that the pod may use, and `that` describes them in words, such as ` that
+    matches pool=h100`, or is "" for all nodes.
     """
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
@@ -384,7 +384,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
 def _beyond_all_room(gang: Gang) -> str:
     """Return a text about the number of a workload's pending pods that fit without other workloads.
 
-    It is for pods that need each other although their scheduler places them one by one. Return ""
+    It concerns pods that need each other although their scheduler places them one by one. Return ""
     for other gangs, and if all or none of the pods would fit.
     """
     made_for = gang.pods[0].made_for[:1] if gang.ref.kind == Pod.kind else ()
@@ -405,7 +405,7 @@ def _beyond_all_room(gang: Gang) -> str:
 
 
 def _waits_for_ending(obstacle: Obstacle) -> Reason:
-    """Return the reason that KAI chose nodes with terminating pods, and waits for their end.
+    """Return the reason that KAI chose nodes with terminating pods, and waits until these end.
 
     KAI counts the resources of terminating pods as free when it chooses a domain.
     """
@@ -596,7 +596,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
     """Return the remedies that free room, and who can act.
 
-    They are for one domain if that is enough, or else for all open nodes.
+    They concern one domain if the gang would fit there, or else all open nodes.
     """
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
@@ -647,7 +647,7 @@ def _wider(obstacle: Obstacle) -> str:
 
 
 def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
-    """Return the demand with other levels for all parts that are like `short`."""
+    """Return the demand with `changes` in `short` and in all parts that differ only in name."""
 
     def change(part: Demand) -> Demand:
         return replace(part, **changes) if part.profile == short.profile else part

@@ -39,7 +39,7 @@ from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
 
 MOST_STARTING = 60.0
-"""The seconds within which pods are started, if nothing is wrong."""
+"""The seconds within which a pod with a node starts, if nothing is wrong."""
 
 
 def kubelet_refuses(gang: Gang) -> Reasons:
@@ -152,9 +152,10 @@ def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key for a message. Messages that differ only in names of the pod have the same key.
+    """Return a key for a message about a pod.
 
-    These are the pod's uid and name, and the names of its node and claims.
+    Messages that differ only in the pod's uid and name, or in the names of its node and claims,
+    have the same key.
     """
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):

@@ -91,7 +91,7 @@ class Excess(Value):
 
     @property
     def is_exact(self) -> bool:
-        """Would it fit in decimal numbers, but not with KAI's rounding errors?"""
+        """Would the gang fit exactly, if KAI's arithmetic did not round?"""
         return self.used + self.asked <= self.bound
 
 
@@ -100,7 +100,7 @@ def _number(resource: str, thousandths: int) -> str:
 
 
 def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
-    """Yield the limits that the gang would exceed, of the queue `name` and the queues above it.
+    """Yield the limits of the queue `name` and the queues above it that the gang would exceed.
 
     The `evicted` pods of the queue don't count.
     """
@@ -112,7 +112,10 @@ def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[
 
 
 def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
-    """Yield the quotas that the gang would exceed, if it is bound to quotas."""
+    """Yield the quotas of the queue `name` and the queues above it that the gang would exceed.
+
+    Yield nothing if the pods that KAI places next need not fit in a quota.
+    """
     if not asks_for_quota(gang):
         return
     asked = _asked(gang)
@@ -122,7 +125,7 @@ def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
-    """Return the first quota that the gang would exceed, if it is bound to quotas."""
+    """Return the first quota that the gang would exceed, or None if there is none."""
     return next(over_quotas(gang, name), None)
 
 
@@ -139,7 +142,7 @@ def _accounts(gang: Gang, name: str) -> Iterator[Account]:
 
 
 def _asked(gang: Gang) -> Quantities:
-    """Return the request of the pods that KAI places next, as it counts at limits and quotas."""
+    """Return the request of the pods that KAI places next, as it counts for limits and quotas."""
     return quantities_of(gang.demand.shapes, memory_in_pool(gang.index, gang.pool).most)
 
 
@@ -163,9 +166,9 @@ def use_words(index: Index, queue: Queue) -> str:
 
 
 def losing_against(gang: Gang) -> list[Pod]:
-    """Return the placed pods in the same queue that KAI may evict for a gang.
+    """Return the placed pods of lower priority in the same queue that KAI may evict for a gang.
 
-    Return none if the gang would exceed a quota, or if the PriorityClasses are not known.
+    Return [] if the gang would exceed a quota, or if the PriorityClasses are not known.
     """
     index = gang.index
     group = gang.pod_group

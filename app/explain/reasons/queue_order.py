@@ -43,9 +43,9 @@ def after_others(gang: Gang) -> Reasons:
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return the name of `other` and KAI's message that it could not bind one of its pods, or None.
+    """Return the name of the gang of `other`, and KAI's message that it could not bind a pod of it.
 
-    Only pending pods count.
+    Only pending pods count. Return None if there is no such message.
     """
     index = gang.index
     pods = index.pods_of_group.get(other.gang.key, ())

@@ -46,17 +46,20 @@ class Reason(Value):
     commands: tuple[str, ...] = ()
     """Shell commands that help. This program never runs them."""
     severity: Severity = "problem"
-    """A note is about something that does not prevent the placement."""
+    """How serious the finding is. A note never prevents the placement."""
     parts: tuple[str, ...] = ()
-    """The names of the parts of a gang (PodCliques, scaling group replicas) that it is about."""
+    """The parts of the gang that the reason is about.
+
+    They are the names of PodCliques, SubGroups, or replicas of scaling groups.
+    """
     follows: bool = False
-    """Does it follow from the reasons before it, so that fixing them is enough?"""
+    """Does the finding follow from earlier reasons, so that fixing those is enough?"""
 
 
 def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
     """Return a reason about the object of its evidence, or about `objects` if they are given.
 
-    `more` has other fields of the reason, by name.
+    `more` sets other fields of `Reason`, by name.
     """
     objects = more.pop("objects", (evidence.object,))
     return Reason(id, objects, text, remedy, who, (evidence,), **more)
@@ -88,7 +91,7 @@ class Rule(Value):
 
     @property
     def id(self) -> str:
-        """The id of the reason: `GangIncomplete` is found by `gang_incomplete`."""
+        """The id of the reason: `named`, or else the name of `check` in CamelCase."""
         return self.named or self.check.__name__.title().replace("_", "")
 
     @property
@@ -144,7 +147,7 @@ def lower_first(sentence: str) -> str:
 
 
 def plain(thousandths: int) -> str:
-    """Return a number of thousandths without needless decimals: 8 for 8000, 0.5 for 500."""
+    """Return a number of thousandths as a decimal number: `8` for 8000, and `0.5` for 500."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
 
 
@@ -213,7 +216,7 @@ def _lasting(seconds: float) -> tuple[int, str]:
 
 
 def with_age(words: str, time: float | None, now: float) -> str:
-    """Return a quoted message, with its age if both times are known."""
+    """Return a quoted message, followed by its age if `time` and `now` are known."""
     return words if time is None or not now else f"{words} ({ago(now - time)} ago)"
 
 

@@ -172,7 +172,7 @@ def _sizes_remedy(obstacle: Obstacle, short: Demand) -> str:
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
-    """Yield (remedy, demand) for each weaker constraint."""
+    """Yield (remedy, demand) for each weaker constraint of the parts like `short`."""
     demand = obstacle.demand
     topology = obstacle.gang.topology
     if short.preferred:
@@ -286,7 +286,10 @@ def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tupl
 
 
 def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
-    """Yield each required level, with the nodes where its pods are or will be."""
+    """Yield (required level, names of nodes) for each part: where its pods are or would be placed.
+
+    The level is "" if the part requires none.
+    """
     for part in gang.whole.parts():
         yield part.told.required, [pod.node for pod in part.placed]
     chosen = _chosen_for(gang, gang.demand)

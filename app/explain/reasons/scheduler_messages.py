@@ -43,7 +43,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
 
 SOON = 60.0
-"""The seconds after which a running scheduler has said something about a pod."""
+"""The seconds within which a running scheduler says something about a new pod."""
 
 
 # Schedulers other than KAI.

@@ -189,7 +189,7 @@ def claim_held(gang: Gang) -> Reasons:
 
 
 def _number_of_users(index: Index, claim: ResourceClaim) -> int:
-    """Return the number of pods that use a claim, or have reserved it."""
+    """Return the number of pods that use a claim or for which it is reserved."""
 
     def look() -> int:
         users = {pod.name for pod in index.pods_of_claim.get(claim.key, ())}

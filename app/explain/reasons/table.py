@@ -64,7 +64,7 @@ def _grouped(gang: Gang) -> bool:
 
 
 def _without_events(gang: Gang) -> bool:
-    """Return whether events are not known, so that only the state of containers has messages."""
+    """Return whether events were not read, so that only container states have messages."""
     return "events" in gang.facts.unseen.keys() | gang.facts.skipped
 
 
@@ -89,7 +89,10 @@ def _has_volumes(gang: Gang) -> bool:
 
 
 def _has_bound_volumes(gang: Gang) -> bool:
-    """Return whether claims of pending pods have volumes or wait for some, or can't be read."""
+    """Return whether a pending pod's claim has a volume, or waits for one that is created by hand.
+
+    Also return True if claims could not be read.
+    """
     claims = volumes.claims_of(gang)
     if any(claim.volume for claim in claims) or "volume_claims" in gang.facts.unseen:
         return True
@@ -104,13 +107,16 @@ def _may_be_tied(gang: Gang) -> bool:
 
 
 def _has_status(gang: Gang) -> bool:
-    """Return whether the status of the gang's workload was requested."""
+    """Return whether the gang belongs to a workload such as a Job whose status was requested."""
     is_made = workload_status.is_made_for_workload(gang)
     return is_made and "workload_statuses" not in gang.facts.skipped
 
 
 def _may_have_failed(gang: Gang) -> bool:
-    """Return whether only events can tell that the gang's workload has failed."""
+    """Return whether only events can tell that the gang's workload has failed.
+
+    The status of the workload was then not read.
+    """
     unread = gang.facts.unseen.keys() | gang.facts.skipped
     return "workload_statuses" in unread and workload_status.is_made_for_workload(gang)
 
@@ -139,7 +145,10 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     SLICES: attrgetter("claims_gpus"),
     "volumes": _has_bound_volumes,
 }
-"""The facts that only some gangs need, with a function that returns whether a gang does."""
+"""The kinds of facts that only some gangs need.
+
+Each has a function that returns whether a gang needs it.
+"""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """The facts that decide where a gang fits in an empty cluster."""
@@ -308,7 +317,7 @@ POSITIONS: Mapping[str, int] = {
     id: min(positions)
     for id, positions in by_key((rule.id, number) for number, rule in enumerate(RULES)).items()
 }
-"""The position of each reason in the table by id. Of several rules, the first one counts."""
+"""The position of each reason in the table, by id: that of the first rule with this id."""
 
 CONDITIONS: Mapping[str, str] = {
     id: " Or: ".join(dict.fromkeys(conditions))
@@ -349,7 +358,7 @@ class Examined(Value):
     skipped: tuple[str, ...]
     """The ids of the reasons that were not found and whose facts were not requested."""
     lacking: tuple[str, ...] = ()
-    """The kinds of facts that were not requested."""
+    """The kinds of facts that a rule needed and that were not requested."""
 
     @property
     def problems(self) -> list[Reason]:
@@ -434,7 +443,10 @@ def _keeps_from_starting(reason: Reason) -> bool:
 
 
 def _without_superseded(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons, without superseded ones: all of their objects have a more precise one."""
+    """Return the reasons that are not superseded.
+
+    A reason is superseded if each of its objects also has a more precise reason (`SUPERSEDED`).
+    """
     superseded = {
         (id, ref)
         for reason in reasons
@@ -477,7 +489,7 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
-    """Return the reasons with causes before their effects, which are marked as such (`follows`).
+    """Return the reasons with causes before effects, and mark the effects with `follows`.
 
     If no cause is a problem, effects stay in place and are not marked. Messages of schedulers that
     help little come after other reasons.

@@ -37,7 +37,8 @@ def level_label_missing(gang: Gang) -> Reasons:
 
     There is one reason for each set of missing labels and each likely domain. It is a problem if
     the gang fits once the nodes are labelled. If the gang has room without these nodes, there is
-    only one note. Without a gang, all nodes count. A label that no node has is always a problem.
+    only one note. For a gang whose parts are not known, all nodes count. A label that no node has
+    is always a problem.
     """
     for topology, of in named_topologies(gang):
         outside = [node for node in topology.outside if _could_use(gang, node)]
@@ -103,7 +104,7 @@ def _missing_labels(
 def _could_use(gang: Gang, node: Node) -> bool:
     """Return whether `node`, if it were empty, could take a pod that KAI places next.
 
-    Return True if the gang has no members.
+    Return True if the gang's parts are not known.
     """
     return not gang.members or any(
         is_selected(shape, node)
@@ -239,8 +240,8 @@ def _them(count: int) -> str:
 def not_a_tree(gang: Gang) -> Reasons:
     """Report that a domain has several parents, or levels are not listed broadest first.
 
-    If at least a fifth of the domains of a level have several parents, their names repeat on
-    purpose, and there is one note for the level.
+    If at least a fifth of the domain names of a level are under several parents, this counts as a
+    naming scheme, and there is one note for the level.
     """
     for topology, of in named_topologies(gang):
         order = right_order(topology.levels, [node.labels for node in topology.index.nodes])

@@ -27,7 +27,7 @@ from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 
 
 def _used_claims(gang: Gang) -> list[tuple[str, list[Pod]]]:
-    """Return the PersistentVolumeClaims that pending pods use, with these pods."""
+    """Return the names of the PersistentVolumeClaims that pending pods use, each with its pods."""
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
@@ -163,7 +163,7 @@ class _Excluded(Value):
     shape: Shape
     """The shape of the pod, with the nodes that can use each of its volumes."""
     volume: Tied
-    """The claim, whose volume only some nodes can use."""
+    """The claim with that volume, and the nodes that can use it."""
     alone: Placements
     """The placements of the pod by itself."""
 
