@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 
 class ConfigurationError(ValueError):
-    """The configuration is invalid. `findings` are all reasons, each with the path of its field."""
+    """The configuration is invalid.
+
+    `findings` has all reasons. A reason that is about one field begins with the path of the field.
+    """
 
     def __init__(self, source: str, findings: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {finding}" for finding in findings))

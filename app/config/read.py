@@ -28,10 +28,10 @@ _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 _PORTS = {"GROVE_ADMISSION_PORT": "port", "GROVE_ADMISSION_TOOLS_PORT": "tools_port"}
 
 _SERVICE_LINK = "tcp://"
-"""The beginning of GROVE_ADMISSION_PORT if the kubelet has set it.
+"""The beginning of the value that the kubelet gives to GROVE_ADMISSION_PORT.
 
-The kubelet sets a variable of this name for a Service named grove-admission. Its value is not a
-port of ours, so it is ignored.
+The kubelet sets a variable of this name for a Service named grove-admission. The value is a URL of
+this Service and not our port, so it is ignored.
 """
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
@@ -39,7 +39,7 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 _EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
-"""The expected kind of value in words of YAML, by the type of Pydantic's finding."""
+"""What YAML calls the expected value, by the type of Pydantic's error."""
 
 
 def read_configuration(text: str, source: str) -> Configuration:
@@ -73,7 +73,7 @@ def _read_map(text: str, source: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
         raise _unreadable(source, str(problem)) from None
     except RecursionError:
-        raise _unreadable(source, "it is nested too deeply") from None
+        raise _unreadable(source, "the document is nested too deeply") from None
     except _UNFIT:
         raise _unreadable(source, "a value does not match its YAML tag or type") from None
 
@@ -122,7 +122,7 @@ def with_topology(configuration: Configuration) -> Configuration:
 
 
 def _finding(error: Any) -> str:
-    """Return the message for one of Pydantic's errors, beginning with the path of the field."""
+    """Return the message for an error of Pydantic. It begins with the path of the field."""
     path = FieldPath("")
     for step in error["loc"]:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))

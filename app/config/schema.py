@@ -79,12 +79,12 @@ class ClusterTopology(_Section):
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """The levels of the managed ClusterTopology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for creating it at startup, after which the process ends."""
+    """The time limit for creating the ClusterTopology at startup. After it, the process ends."""
 
     @field_validator("name", mode="before")
     @classmethod
     def _named(cls, name: object, info: ValidationInfo) -> object:
-        """Replace an empty name by the default while the topology is disabled, as Grove does."""
+        """Replace an empty name with the default if topology support is disabled, as Grove does."""
         is_enabled = info.data.get("enabled", True)
         return name if name != "" or is_enabled else cls.model_fields["name"].default
 
@@ -113,7 +113,7 @@ class Authorization(_Section):
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
-    """The user names that may write it: by default our own account and that of Grove's operator."""
+    """The names of these users, by default our own service account and that of Grove's operator."""
 
 
 Mode = Literal["refuse", "warn"]
@@ -133,7 +133,8 @@ class WebhookModes(_Section):
 class Enforcement(_Section):
     """The choice between rejecting requests and only warning about them.
 
-    Writes of the managed ClusterTopology are restricted in both modes. Server errors stay errors.
+    In both modes, writes of the managed ClusterTopology are restricted, and a request that the
+    server fails to judge gets an error.
     """
 
     mode: Mode = "refuse"
@@ -170,7 +171,7 @@ class PodBinding(_Section):
     """The labels that Pods get at binding."""
 
     enabled: bool = True
-    """Whether Pods get any labels."""
+    """Whether Pods get these labels."""
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
     """The keys of node labels that are copied to Pods.
 
@@ -246,8 +247,8 @@ class LeaderElection(_Section):
 class WorkloadLabels(_Section):
     """The keys of the labels or annotations from which fields of a PodGroup are set.
 
-    They are read from the Workload, the top owner or the Pod. `user` and `nodePool` are only read
-    from Pods.
+    Labels and annotations are read from the Workload, the top owner or the Pod, but `user` and
+    `nodePool` only from the Pod.
     """
 
     queue: LabelKey = _KAI.keys.queue
@@ -288,7 +289,7 @@ class Waiting(_Section):
 def _http_url(url: str) -> str:
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise ValueError("must be a URL with http or https, such as http://collector:4318")
+        raise ValueError("must be an http or https URL, such as http://collector:4318")
     return url
 
 

@@ -182,7 +182,9 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
             ["does not match its YAML tag or type"],
             id="a number to the base of 60",
         ),
-        pytest.param("server: " + "[" * 600, ["it is nested too deeply"], id="deep nesting"),
+        pytest.param(
+            "server: " + "[" * 600, ["the document is nested too deeply"], id="deep nesting"
+        ),
         pytest.param(
             "server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"
         ),

@@ -170,6 +170,6 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 def test_an_endpoint_is_a_url(url: str) -> None:
     text = f"{{apiVersion: config.grove.io/v1alpha1, kind: OperatorConfiguration, tracing: {{endpoint: '{url}'}}}}"
     with pytest.raises(
-        ConfigurationError, match=r"tracing\.endpoint: must be a URL with http or https"
+        ConfigurationError, match=r"tracing\.endpoint: must be an http or https URL"
     ):
         read_configuration(text, "test")
