@@ -27,10 +27,10 @@ class Condition(Value):
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:
-    """Return `conditions` with `desired` instead of the condition of its type, or appended.
+    """Return `conditions` with `desired` instead of the condition of its type, or append `desired`.
 
-    If the status changes, `now` (RFC 3339) becomes the transition time. The result equals
-    `conditions` if they already contain `desired`.
+    If the status changes, `now` (RFC 3339) becomes the transition time. If `conditions` already
+    contain `desired`, the result equals them.
     """
     merged = []
     replaced = False
@@ -60,11 +60,9 @@ def status_patch(stored: Object, status: Object) -> Object:
 
 
 def condition_patch(stored: Object, kind: str, desired: Condition | None, now: str) -> Object:
-    """Return a merge patch that writes the condition `desired`, the one of type `kind`.
+    """Return a merge patch that sets the condition of type `kind` to `desired`.
 
-    Without `desired`, the patch removes that condition.
-
-    See `status_patch` and `with_condition`.
+    If `desired` is None, the patch removes the condition. See `status_patch` and `with_condition`.
     """
     conditions = map_at(stored, "status").get("conditions")
     if desired is None:

@@ -60,20 +60,20 @@ class FieldPath(Value):
     """A path such as `spec.template.cliques[0].name`. Its text is built only for a finding."""
 
     step: str | int
-    """The last step: a field's name with its dot, a key in brackets, or a position."""
+    """The last step: a field's name with its dot, a key in brackets, or a list position."""
     parent: "FieldPath | None" = None
     """The path before the last step."""
 
     def child(self, name: str) -> "FieldPath":
-        """Return the path of the field `name`, which may be a path itself."""
+        """Return the path of the field `name`. It may be several fields, such as `spec.levels`."""
         return FieldPath(f".{name}", self)
 
     def index(self, position: int) -> "FieldPath":
-        """Return the path of an item of the list."""
+        """Return the path of the list item at `position`, which counts from 0."""
         return FieldPath(position, self)
 
     def key(self, name: str) -> "FieldPath":
-        """Return the path of an entry of the map, such as a label."""
+        """Return the path of the map entry with the key `name`, such as a label."""
         return FieldPath(f"[{name}]", self)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class FieldPath(Value):
 def quote(value: Any) -> str:
     """Return `value` as one line of JSON for people.
 
-    Control characters are escaped, and a long text is truncated.
+    Control characters are escaped. JSON of more than _MAX_QUOTED characters is truncated.
     """
     length = 0
     if isinstance(value, str):
@@ -170,9 +170,9 @@ class CheckedMap(Value):
     findings: Findings = field(default_factory=list)
     """The findings about the whole object, a list that all maps of the object share."""
     step: str | int = ""
-    """The name of its field, or its position in a list; "" for a whole object."""
+    """The map's field name or list position, or "" for a whole object."""
     parent: Self | FieldPath | None = None
-    """The map that it was read from, or the path of that map; None for a whole object."""
+    """The enclosing map or its path, or None for a whole object."""
 
     @property
     def path(self) -> FieldPath:
@@ -202,7 +202,7 @@ class CheckedMap(Value):
         return maps
 
     def map_at(self, name: str) -> JsonMap:
-        """Return the map in the field `name` as it is, or an empty map if there is none."""
+        """Return the map in the field `name` unchecked, or an empty map if there is none."""
         value = self.content.get(name)
         if isinstance(value, dict):
             return value

@@ -6,10 +6,10 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
-"""The kinds whose objects Kubernetes creates from a template in another object.
+"""The kinds of claims that Kubernetes creates from a template.
 
-The search for the owners of a Pod ends at an object of these kinds: it owns no Pods, and the queue
-guard does not check the labels in its template.
+If a Pod names a claim as its owner, the claim is ignored: claims own no Pods, and the queue guard
+does not check the labels in their templates.
 """
 
 
@@ -20,7 +20,7 @@ class OwnerRef(Value):
     name: str
     uid: str
     controller: bool = True
-    """Is the owner the controller?"""
+    """Whether the owner is the controller."""
     api_version: str = ""
 
 
@@ -36,7 +36,10 @@ def controller_of(obj: JsonMap) -> OwnerRef | None:
 
 
 def controller_uid(obj: JsonMap, kind: str = "") -> str:
-    """Return the uid of the controller of `obj`, or "" without one. `kind` limits its kind."""
+    """Return the uid of the controller of `obj`, or "" if it has none.
+
+    With `kind`, return "" if the controller is of another kind.
+    """
     reference = _controlling(obj)
     if reference is None or kind not in ("", reference.get("kind")):
         return ""

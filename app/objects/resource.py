@@ -14,29 +14,29 @@ class Resource(Value, cache_hash=True):
     """A resource of the Kubernetes API, such as `pods`."""
 
     group: str
-    """Its API group, or "" for the core group."""
+    """The API group, or "" for the core group."""
     plural: str
-    """Its plural, as in URLs."""
+    """The plural name of the resource, as in URLs."""
     kind: str
-    """The kind of its objects."""
+    """The kind of the resource's objects."""
     namespaced: bool
-    """Whether its objects are in namespaces."""
+    """Whether the resource's objects are in namespaces."""
     versions: tuple[str, ...] = ("v1",)
     """The versions that we know, preferred one first.
 
-    Discovery finds out which of them a cluster serves. If it serves none of them, a later unknown
-    version is used.
+    Discovery finds out which of these versions a cluster serves. If it serves none of them, an
+    unknown later version is used.
     """
     optional: bool = True
-    """Whether some clusters do not serve it."""
+    """Whether some clusters do not serve the resource."""
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str | None = None) -> str:
-        """Return `group/version`, or `version` for the core group.
+        """Return `group/version`, or only the version for the core group.
 
-        The default is the preferred version.
+        The default of `version` is the preferred version.
         """
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
@@ -50,8 +50,9 @@ class Resource(Value, cache_hash=True):
     def rule_versions(self) -> list[str]:
         """The versions in the rules of webhooks and policies.
 
-        For a neighbour's CRD, these are all versions, so that writes in a later version are judged
-        too. For its own resources, Kubernetes converts objects to the versions in a rule.
+        For a neighbour's CRD, this is `*`, so that writes in a later version are judged too. For
+        built-in resources, the known versions are enough, because an API server converts objects of
+        other versions to one of them.
         """
         is_kubernetes = not self.optional or self.group.endswith(".k8s.io")
         return list(self.versions) if is_kubernetes else ["*"]
@@ -90,7 +91,7 @@ class Resource(Value, cache_hash=True):
 
 
 def age_of_version(version: str) -> tuple[int, int, int]:
-    """Return a sort key for versions of an API, older ones first, in the order of API servers.
+    """Return a sort key that orders API versions from the oldest to the newest, as API servers do.
 
     Source:
     https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
@@ -103,7 +104,7 @@ def age_of_version(version: str) -> tuple[int, int, int]:
 
 
 def built_in(group: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource:
-    """Return a resource in version v1 that every cluster serves."""
+    """Return a resource that every cluster serves in version v1."""
     return Resource(group, plural, kind, namespaced, optional=False)
 
 
@@ -194,4 +195,4 @@ OF_KUBERNETES = (
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
 )
-"""Built-in resources that this program reads or writes. `facts.kinds` defines more of them."""
+"""Built-in resources that this program reads or writes. `facts.kinds` defines further ones."""

@@ -104,6 +104,6 @@ def annotations_of(obj: JsonMap) -> JsonMap:
 
 
 def key_of(obj: JsonMap) -> tuple[str, str]:
-    """Return (namespace, name) of an object. The namespace is "" if it has none."""
+    """Return (namespace, name) of an object. The namespace of a cluster-scoped object is ""."""
     metadata = obj["metadata"]
     return metadata.get("namespace") or "", metadata["name"]

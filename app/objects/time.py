@@ -12,13 +12,13 @@ _MOST_TEXT = 64
 """The maximum length of a duration, in characters. Kubernetes writes shorter ones."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
-"""The maximum duration in Go."""
+"""The maximum duration in Go, in seconds."""
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """Return an RFC 3339 time as whole seconds since 1970, or None if `value` is not one."""
+    """Return an RFC 3339 time as whole seconds since 1970, or None for any other `value`."""
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -27,7 +27,10 @@ def seconds_since_1970(value: Any) -> float | None:
 
 
 def duration(value: Any) -> float:
-    """Return the seconds of a Go duration such as `1h30m`, or 0 if `value` is not one."""
+    """Return the seconds of a Go duration such as `1h30m`, or 0 for any other `value`.
+
+    Durations with a sign count as 0.
+    """
     if not isinstance(value, str) or len(value) > _MOST_TEXT:
         return 0.0
     parts = _DURATION.findall(value)
@@ -37,9 +40,9 @@ def duration(value: Any) -> float:
 
 
 def signed_duration(value: Any) -> float | None:
-    """Return the seconds of a Go duration, which may be negative, or None if `value` is not one.
+    """Return the seconds of a Go duration, which may be negative, or None for any other `value`.
 
-    A number without a unit, such as `-1`, is not a duration.
+    A number without a unit, such as `-1`, is not a duration, except 0.
     """
     if not isinstance(value, str) or len(value) > _MOST_TEXT or not _SIGNED.fullmatch(value):
         return None

@@ -34,7 +34,8 @@ def created(token: str) -> int:
 def seconds_left(token: str, now: float, after: float = 0.0) -> float:
     """Return the seconds for which `token` can still be used.
 
-    Return 0 if it is too old, from the future, or created before the time `after`.
+    Return 0 if it is too old, or was created before the time `after` or more than SKEW_SECONDS in
+    the future.
     """
     made = created(token)
     if made > now + SKEW_SECONDS or made < after:
