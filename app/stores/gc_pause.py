@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Iterator
 from app.base.memory import give_back
 
 _MANY = 10_000
-"""The number of new objects above which `paused` freezes them. Examining as many takes 2 ms."""
+"""The number of new objects above which `paused` freezes all objects.
+
+The collector needs 2 ms to examine so many.
+"""
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Read each resource once, for commands.
 
-Lists are used instead of watches. If the user has no permission to read a resource, a watch would
-be retried forever, while a list reports the reason.
+Commands use lists instead of watches. Without permission to read a resource, a watch would be
+retried forever, while a list reports the reason.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
 OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
-"""The names of the facts that need the objects of all namespaces, by resource.
+"""By resource, the name of the facts that need the objects of all namespaces.
 
-They are recorded as unseen if only one namespace can be read.
+If only one namespace can be read, these facts are recorded as unseen.
 """
 
 
 async def read(
     stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
-    """Fill each of `stores` once, in order, with the objects of `namespace`, or all for None.
+    """Fill `stores` one after the other with the objects of `namespace`, or all objects for None.
 
-    Return the error for each resource that could not be read. The store of a resource that is not
-    served is empty and synced.
+    Return the errors by resource for the resources that could not be read. The store of a resource
+    that is not served is empty and synced.
     """
     unread: dict[Resource, ClusterError] = {}
     for row, store in stores:
@@ -68,9 +68,12 @@ class Reading:
     def found(self) -> Object:
         """Return the fields of a Snapshot: a tuple of facts for each row, by the row's name.
 
-        There are three more fields. `unseen` has the cause for each name whose objects could not
-        all be read. The lists of the names in `skipped` were not requested. The resources of the
-        names in `absent` are not served.
+        There are three more fields:
+
+        - `unseen`: the cause by name, for facts that are missing or incomplete because a list
+          can't be read
+        - `skipped`: the names whose lists were not requested
+        - `absent`: the names of rows whose resource is not served
         """
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
@@ -92,16 +95,16 @@ class Reading:
     async def list(
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> None:
-        """Read the objects of `namespace`, or of all for None. Record the cause if that fails.
+        """Read the objects of `namespace`, or of all namespaces for None.
 
-        `selector` is a label selector.
+        `selector` is a label selector. If the objects can't be read, record the cause.
         """
         error = await self._try(resource, namespace, selector)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_one(self, resource: Resource, namespace: str, name: str) -> None:
-        """Read the object `name` if it exists. Record the cause if that fails."""
+        """Read the object `name` if it exists. If it can't be read, record the cause."""
         error = await self._try(resource, namespace, name=name)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
@@ -109,7 +112,8 @@ class Reading:
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
         """Read the objects of all namespaces, or of `namespace` if only that is permitted.
 
-        Record the cause if that fails, and also if the facts in OF_ALL_NAMESPACES are incomplete.
+        If the objects can't be read, record the cause. If not all namespaces could be read and
+        OF_ALL_NAMESPACES has the resource, record the cause for those facts too.
         """
         error = await self._try(resource, None)
         if error is None:
@@ -127,7 +131,7 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = "", *, name: str = ""
     ) -> ClusterError | None:
-        """Read a list, and return its error. Return None on success, or if it is not served."""
+        """Read a list. Return its error, or None on success or if the resource is not served."""
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:

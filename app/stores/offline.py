@@ -27,9 +27,9 @@ _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 class DocumentObjects:
     """An implementation of `Objects` with documents in memory.
 
-    Documents are skipped if their kind is not used here, or if no API server would store their
-    metadata, for example without a name. A document without a namespace is in `default`. Created
-    and patched objects are stored too.
+    Documents are skipped if this program does not use their kind, or if no API server would store
+    their metadata, for example without a name. A document without a namespace is in `default`.
+    Created and patched objects are stored too.
 
     If `is_whole` is true, objects that are not among the documents don't exist. Otherwise, nothing
     is known about them.
@@ -83,7 +83,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether the documents show which release of Grove they are for."""
+        """Whether the release of Grove that the documents are for is known."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
@@ -93,7 +93,10 @@ class DocumentObjects:
             raise NotFound(f'{ref.resource} "{ref.name}" not found', code=404) from None
 
     async def list(self, selection: Selection, **_: Any) -> Page:
-        """Return one page. A label selector may only have terms of the form `key=value`."""
+        """Return all selected objects as one page.
+
+        A label selector may only have terms of the form `key=value`. Field selectors are ignored.
+        """
         terms = dict(term.split("=") for term in selection.labels.split(",") if term)
         items = [
             obj
@@ -128,7 +131,7 @@ class DocumentObjects:
 
 
 def _later_api(resource: Resource, stored: Object) -> set[Resource]:
-    """Return the API of a later release of Grove to which the document `stored` belongs, if any.
+    """Return a set with the API of a later release of Grove to which `stored` belongs, if any.
 
     A PodCliqueSet that uses a ClusterTopologyBinding belongs to the API of these bindings.
     """
@@ -151,8 +154,8 @@ def _is_of_design(resource: Resource, document: Object) -> bool:
 def _template_of_domain(domain: Object) -> Object | None:
     """Return the claim template that NVIDIA's controller creates for a ComputeDomain.
 
-    Return None if the ComputeDomain names no template. Return None also if it is ours: only
-    the claims of other ComputeDomains are looked up.
+    Return None if the ComputeDomain names no template, or if it is ours: only the claims of other
+    ComputeDomains are looked up.
     """
     name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
     if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":
@@ -167,7 +170,7 @@ def _template_of_domain(domain: Object) -> Object | None:
 
 
 def _can_be_stored(metadata: JsonMap) -> bool:
-    """Return whether the parts of `metadata` that are read here have the types of an API server."""
+    """Return whether an API server would store `metadata`, as far as this program reads it."""
     name = metadata.get("name")
     namespace = metadata.get("namespace") or ""
     maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
@@ -190,7 +193,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def resource_of(document: Object) -> Resource | None:
-    """Return the resource of a document, or None if its kind is not used here."""
+    """Return the resource of a document, or None if this program does not use its kind."""
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     identity = (group, document.get("kind"))
     return next((resource for resource in ALL if (resource.group, resource.kind) == identity), None)

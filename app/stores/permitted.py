@@ -37,18 +37,19 @@ class Namespaces(Value):
     names: Sequence[str] = ()
     """The names of the namespaces. If there are none, the API server is asked for all names."""
     own: str = ""
-    """The namespace of the context, which is read if namespaces can't be listed."""
+    """The namespace of the kubeconfig's context, which is read if namespaces can't be listed."""
     again: float = 60.0
     """The seconds after which a forbidden list is tried again."""
 
 
 class PermittedStores:
-    """A store for each of `rows`, or one for each namespace if only some can be read.
+    """A store for each of `rows`, or one for each namespace if only some namespaces can be read.
 
-    `discovery` says which kinds the cluster serves. The caller runs it. The facts about an object
-    are stored if they have at most `least` bytes, or at most the limit of their row if that is
-    higher. With `bounds_namespaces`, all objects of a namespace have the limit of their row too.
-    `stores` has a store for each scope that is read, and `denied` has forbidden scopes.
+    `stores` has a store for each scope that is read, and `denied` has the forbidden scopes. The
+    caller runs `discovery`, which knows the kinds that the cluster serves. The facts about an
+    object are stored if they have at most `least` bytes, or at most the limit of their row if that
+    is higher. With `bounds_namespaces`, the limit of a row for all objects of a namespace applies
+    too.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class PermittedStores:
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call `changed` after each change, with the name of the row whose objects have changed.
 
-        The name is "" for other changes, such as a changed permission or a completed list.
+        For other changes, such as a changed permission or a completed list, the name is "".
         """
         self._subscribers.append(changed)
 

@@ -113,8 +113,8 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
     """Return the other namespaces that have KAI's scaling pods, whose events must be read too.
 
-    Return none unless a pending pod of `namespace` shares a GPU: an autoscaler's event about a
-    scaling pod is about all of these pods.
+    Return no namespace unless a pending pod of `namespace` shares a GPU: an autoscaler's event
+    about a scaling pod concerns all such pods.
     """
     pods = reading.of("pods")
     if not namespace or not any(
@@ -125,7 +125,7 @@ def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield the resources of claims, volumes and Kueue, as far as workloads use these."""
+    """Yield the resources of claims, volumes and Kueue that the workloads use."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
@@ -145,7 +145,8 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
 def _names_volumes(reading: Reading) -> bool:
     """Return whether PersistentVolumes must be read.
 
-    They must be if a claim of a pending pod has a volume, or may get one that was created by hand.
+    They are needed if a claim of a pending pod has a volume, or may get a volume that was created
+    by hand.
     """
     named = {
         (pod.namespace, name)

@@ -123,7 +123,7 @@ async def follow(
 async def _until(
     watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]
 ) -> None:
-    """Run `watch` until `happened` returns. Raise the error of `watch` if it fails before."""
+    """Run `watch` until `happened` returns. If `watch` fails first, raise its error."""
     watching = asyncio.create_task(watch)
     waiting = asyncio.create_task(happened)
     try:
