@@ -1,4 +1,4 @@
-"""The entry point of the program `grove-admission`, which `python -m app` runs too."""
+"""The entry point of the program `grove-admission` and of `python -m app`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from app.certificates.groups import configure_openssl
 
 
 def main() -> int:
-    """Run the command that the arguments name, and return its exit code."""
+    """Run the command that the program's first argument names. Return its exit code."""
     if sys.argv[1:2] == ["serve"]:
         configure_openssl()
 

@@ -4,8 +4,9 @@ GROVE_ADMISSION_CONFIG names the configuration file. Without it, all settings ha
 but topology support is enabled. Facts come from the cluster of this Pod, or from the YAML files in
 the directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
 `grove-admission serve`. The ASGI server handles TLS and limits connections. The application never
-leads, and its reviews have no token, so they create nothing. Also run `grove-admission serve`,
-which has the reconcilers and writes the certificate and the paths of the webhooks.
+leads and writes nothing. Paths with a token get a 404, so the webhook configurations must not have
+the annotation that makes `grove-admission serve` write tokens into their paths. Run that command
+too: it has the reconcilers.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from app.stores import stores
 
 @contextlib.asynccontextmanager
 async def running(app: Starlette) -> AsyncIterator[None]:
-    """Mount all endpoints on `app`, and keep its caches up to date until the ASGI server stops."""
+    """Mount all endpoints on `app`, and keep their caches up to date until `app` shuts down."""
     config = os.environ.get("GROVE_ADMISSION_CONFIG")
     configuration = configuration_or_defaults(Path(config) if config else None)
     configuration = with_overrides(configuration, os.environ, {})

@@ -1,5 +1,7 @@
-"""Run the command in COMMANDS that the arguments name.
-Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input. Some commands have more.
+"""Parse the command line, and run the command in COMMANDS that it names.
+
+Exit codes: 0 for success, 1 for a rejection or a failure, 2 for unusable input. Some commands have
+more exit codes.
 """
 
 import argparse
@@ -24,7 +26,8 @@ atexit.register(gc.freeze)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the program's arguments) names. Return its exit code.
 
-    Raise SystemExit for --help, for unusable options, and after completions were printed.
+    Raise SystemExit after --help, --version or shell completions were printed, and for unusable
+    options.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a terminal without UTF-8 gets an escape sequence for a character that it can't show
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_command(command: Command, arguments: argparse.Namespace) -> int:
-    """Run a command. Return its exit code, or the one for the error or signal that ended it."""
+    """Run a command. Return its exit code, or the exit code for the error that ended it."""
     try:
         code = command.run(arguments)
         sys.stdout.flush()
@@ -87,8 +90,8 @@ def _discard_output() -> None:
 def _load(name: str) -> Command:
     """Import the module of a command, and return the command.
 
-    The definitions in its modules are never garbage, so the garbage collector is paused during the
-    import and ignores them afterwards.
+    The imported modules are never garbage. So the garbage collector is paused during the import,
+    and ignores their objects afterwards.
     """
     path = f"app.commands.{name}"
     if path not in sys.modules:
@@ -103,7 +106,7 @@ def _load(name: str) -> Command:
 
 
 def _parsers() -> tuple[Parser, dict[str, Parser]]:
-    """Return the top-level parser, and the parsers of all commands without their options."""
+    """Return the top-level parser, and the subparser of each command, still without its options."""
     parser = Parser(
         prog="grove-admission",
         description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains.",

@@ -1,4 +1,4 @@
 """The foundation of all other packages: JSON, values, groups, text, logs and memory.
 
-It imports no other package of `app`, and has no rules of Kubernetes.
+This package imports no other package of `app`, and does not depend on the rules of Kubernetes.
 """

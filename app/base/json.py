@@ -19,11 +19,11 @@ def from_json(content: bytes | str) -> Any:
 
 
 def decode_with(decode: Callable[[bytes | str], T], content: bytes | str) -> T:
-    """Decode `content` with `decode`, a method of msgspec. Raise NotJson instead of its errors."""
+    """Return `content` decoded by `decode`, a decoder of msgspec. Raise NotJson if that fails."""
     try:
         return decode(content)
     except RecursionError:
-        raise NotJson("it is nested too deeply") from None
+        raise NotJson("JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as problem:
         raise NotJson(str(problem)) from None
 

@@ -57,9 +57,9 @@ class ReadableFormatter(logging.Formatter):
 
 
 def is_readable(log_format: str, stream: TextIO) -> bool:
-    """Return whether the log to `stream` is for people.
+    """Return whether the log to `stream` is readable text instead of JSON.
 
-    `log_format` is json, text, or "" for text on a terminal and JSON elsewhere.
+    `log_format` is `text`, `json`, or "" for text on a terminal and JSON elsewhere.
     """
     return log_format == "text" or (not log_format and stream.isatty())
 
@@ -79,7 +79,7 @@ def timestamp(seconds: float) -> str:
 def set_up(level: str, log_format: str = "") -> None:
     """Make all loggers write records from `level` upwards to stderr.
 
-    `log_format` is as for `is_readable`.
+    `log_format` is `text`, `json`, or "" for text on a terminal and JSON elsewhere.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

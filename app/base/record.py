@@ -39,7 +39,7 @@ def is_record(kind: str, begin: bytes) -> bool:
 def recorded_facts(of: type[T], content: bytes) -> T:
     """Return the facts in a record, of the type `of`.
 
-    Raise UnusableRecord if `content` is not a record with such facts.
+    Raise UnusableRecord if `content` is not a record, or has facts of another type.
     """
     try:
         return decode_with(json.Decoder(Record[of]).decode, content).facts  # type: ignore[valid-type]
@@ -48,11 +48,11 @@ def recorded_facts(of: type[T], content: bytes) -> T:
 
 
 def _of_version(content: bytes) -> str:
-    """Return a hint if another version wrote the record, otherwise ""."""
+    """Return the end of an error message if another version wrote the record, otherwise ""."""
     try:
         version = convert(from_json(content), dict).get("version")
     except ValueError:
         return ""
     if version == __version__:
         return ""
-    return f"; it was written by version {version}, and this is {__version__}"
+    return f"; grove-admission {version} wrote the record, and this is {__version__}"

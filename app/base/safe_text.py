@@ -35,8 +35,8 @@ def visible(text: str, kept: str = "") -> str:
     """Return `text` with every invisible character replaced by its code, such as `\\x1b`.
 
     These are control characters, newlines, direction marks, separators other than a space,
-    zero-width characters, lone surrogates and unassigned characters. Characters in `kept` and
-    backslashes are not replaced.
+    zero-width characters, lone surrogates, and unassigned and private-use code points. Backslashes
+    and the characters in `kept` are not replaced.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -32,11 +32,11 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
 
 
 Checks = Mapping[str, str | None]
-"""The problem that each check found, by the name of the check. It is None if the check passes."""
+"""By the name of each readiness check, the problem that it found, or None if it passes."""
 
 
 class Part(Protocol):
-    """A long-lived part of the server, such as its client of the cluster."""
+    """A long-lived part of the server, such as its Kubernetes client."""
 
     def checks(self) -> Checks:
         """Return the results of the part's readiness checks."""

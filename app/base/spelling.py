@@ -17,9 +17,9 @@ A comparison takes up to 0.1 ms, and an object of 1.5 MB has 40,000 annotations.
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return the known name for which `name` is probably a typo, or "" if there is none.
+    """Return the known name for which `name` is probably a typo. Case is ignored.
 
-    Return "" also if `name` is known or too long to be compared. Case is ignored.
+    Return "" if `name` is known, is longer than MOST_ALIKE, or resembles no known name.
     """
     return "" if name in known or len(name) > MOST_ALIKE else _nearest(name, known)
 
@@ -38,9 +38,9 @@ class Comparisons:
         self._seen: set[str] = set()
 
     def nearest(self, name: str, known: tuple[str, ...]) -> str:
-        """Return the known name for which `name` is probably a typo, or "" if there is none.
+        """Return the same as the function `nearest` for the first MOST_COMPARED different names.
 
-        Return "" also if MOST_COMPARED other names of the object have been compared.
+        Return "" for every other name.
         """
         if len(self._seen) >= MOST_COMPARED and name not in self._seen:
             return ""

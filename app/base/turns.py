@@ -15,10 +15,9 @@ Item = TypeVar("Item")
 class TurnQueue(Generic[Item]):
     """A queue whose items are handled in turns of the event loop.
 
-    `handle` is called with at least one item in each turn, and with no further item after
-    `seconds`. After a turn, the queue pauses for `rest` times the time that the turn took. `pick`
-    chooses the next item. By default, it is the oldest one. `end_turn` is called after the last
-    item of a turn.
+    Each turn calls `handle` for one item, and for further ones until the turn has taken `seconds`.
+    After a turn, the queue pauses for `rest` times the time that the turn took. `pick` chooses the
+    next item, by default the oldest one. `end_turn` is called after the last item of a turn.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class TurnQueue(Generic[Item]):
         end_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_planned = False
-        """Whether a turn is planned, because there are items or the queue pauses."""
+        """Whether the next turn is planned: the queue has items, or pauses after a turn."""
         self._items: dict[Item, None] = {}
         self._handle = handle
         self._seconds = seconds
@@ -48,13 +47,13 @@ class TurnQueue(Generic[Item]):
         self.plan()
 
     def plan(self) -> None:
-        """Plan a turn of the queue unless one is planned."""
+        """Plan the next turn of the queue, unless it is already planned."""
         if not self.is_planned:
             self.is_planned = True
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Handle items until `seconds` have passed, and plan the next turn."""
+        """Handle items until the turn has taken `seconds`, and plan the next turn."""
         if not self._items:
             self.is_planned = False
             return

@@ -4,12 +4,12 @@
 class UnusableInput(ValueError):
     """Documents, files or arguments of a person or client can't be used.
 
-    The message states the reason, and the place if there is one.
+    The message has the reason and, if known, the file or the field.
     """
 
 
 class NoDocument(UnusableInput):
-    """The text has no document. If `has_text` is true, it has only comments or empty Lists."""
+    """A text has no document. If `has_text` is true, the text has only comments or empty Lists."""
 
     def __init__(self, *, has_text: bool) -> None:
         super().__init__("there is no document in it")

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Value(msgspec.Struct, frozen=True):
     """An immutable value, which is compared and hashed by its fields.
 
-    It can't be hashed if a field can't be, such as a dict.
+    A value is hashable only if all of its fields are, so not with a dict as a field.
     """
 
 
@@ -28,7 +28,7 @@ class Versioned(Value):
 
 
 MOST_SHARED = 2048
-"""The maximum length of the `repr` of a shared value.
+"""The maximum length of the `repr` of a value that `shared` caches.
 
 Tenants choose the size of values that are read from their objects, and a cache of large values
 would need more memory than it saves.
@@ -36,7 +36,7 @@ would need more memory than it saves.
 
 
 def shared(value: T) -> T:
-    """Return one object for all equal values, to save memory, and large values unchanged."""
+    """Return the same object for equal values, to save memory. Return large values unchanged."""
     return _shared(value) if len(repr(value)) <= MOST_SHARED else value
 
 

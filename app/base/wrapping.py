@@ -67,9 +67,10 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:
     """Yield the lines of each row, as tuples of cells, for a table of at most `width` characters.
 
-    Cells will be two spaces apart. Cells that are too long continue in further lines. The widest
-    columns are narrowed first, down to NARROWEST, and the first column last: it is a drawn tree,
-    whose branches continue too. If `width` is 0, each row has one line.
+    The width counts two spaces between cells. Cells that are too long continue in further lines.
+    The widest columns are narrowed first, down to NARROWEST. The first column is narrowed last: it
+    is a drawn tree, whose branches continue in further lines. If `width` is 0, each row has one
+    line.
     """
     widths = _widths(rows, width)
     for row in rows:
@@ -81,7 +82,7 @@ def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[s
 def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the widths of the columns in a table of at most `width` characters.
 
-    The table is wider if all columns are at NARROWEST.
+    No column is narrowed below NARROWEST, even if the table is then wider than `width`.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - width if width else 0

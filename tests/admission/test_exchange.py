@@ -199,7 +199,7 @@ WITH_UID: list[Any] = [
     pytest.param(
         encoded(review())[:-1] + b',"deep":' + b"[" * 400_000 + b"]" * 400_000 + b"}",
         400,
-        "it is nested too deeply",
+        "JSON is nested too deeply",
         id="deep nesting",
     ),
     pytest.param(

@@ -135,7 +135,7 @@ def test_what_nobody_should_see_is_not_recorded() -> None:
     ("content", "said"),
     [
         (OURS + "}", "missing required field"),
-        ('{"kind":"ExplainRecord","version":"0.1.0"}', "it was written by version 0.1.0"),
+        ('{"kind":"ExplainRecord","version":"0.1.0"}', "grove-admission 0.1.0 wrote the record"),
         (OURS + ',"facts":{"nodes":3}}', "nodes"),
         ('{"kind":"ExplainRecord","version":', "truncated"),
     ],
