@@ -20,6 +20,28 @@ ONE = TWO[:2]
 @pytest.mark.parametrize(
     ("queues", "named", "told"),
     [
+        (ONE, "x", "the only usable queue is team-llm"),
+        (TWO, "x", "usable queues are research and team-llm"),
+        (TWO, "team-lmm", 'usable queues are research and team-llm; did you mean "team-llm"?'),
+        pytest.param(
+            (Queue("root"), Queue("team-alpha", "root"), Queue("team-beta", "root")),
+            "team-gamma",
+            "usable queues are team-alpha and team-beta",
+            id="another team's queue is no typo",
+        ),
+    ],
+)
+def test_the_reason_names_the_usable_queues(
+    queues: tuple[Queue, ...], named: str, told: str, answered: Asking
+) -> None:
+    reasons = answered(facts(queues=queues, pod_groups=(pod_group(queue=named),))).reasons
+    (reason,) = [each for each in reasons if each.id == "QueueMissing"]
+    assert reason.text == f"Queue {named} does not exist; {told}"
+
+
+@pytest.mark.parametrize(
+    ("queues", "named", "told"),
+    [
         pytest.param(TWO, "team-lm", "team-llm", id="the one that is like it"),
         pytest.param(TWO, "x", "QUEUE", id="any of two"),
         pytest.param(ONE, "x", "team-llm", id="the only one"),
@@ -44,7 +66,7 @@ def test_a_bounded_number_of_missing_queues_is_compared(monkeypatch: pytest.Monk
         compared.append(name)
         return ["team-llm"]
 
-    monkeypatch.setattr("difflib.get_close_matches", similar)
+    monkeypatch.setattr(missing_queue, "alike", similar)
     groups = tuple(
         replace(pod_group(queue=f"team-{number % 200}"), name=f"g{number}", uid=f"u{number}")
         for number in range(600)

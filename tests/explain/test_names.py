@@ -31,7 +31,7 @@ def sets(*names: str) -> list[Ref]:
         pytest.param(sets("a/llx", "b/llmm"), ["did you mean llx?"], id="a similar name"),
         pytest.param(
             sets("a/llm1", "a/llm2", "a/llm3", "a/llm4"),
-            ["did you mean llm4 or llm3 or llm2?"],
+            ["did you mean llm1 or llm2 or llm3?"],
             id="several similar names",
         ),
         pytest.param(
@@ -43,6 +43,11 @@ def sets(*names: str) -> list[Ref]:
             sets("a/train", "a/batch", "b/lln"),
             ["this namespace has batch and train"],
             id="no similar name",
+        ),
+        pytest.param(
+            sets("a/lamp", "a/film"),
+            ["this namespace has film and lamp"],
+            id="two mistakes in three",
         ),
         pytest.param(
             sets("b/lln", "c/lln2"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from app.base.spelling import alike
 from app.explain.reasons.reason import listed
 from app.facts.identity import Ref
 
@@ -42,7 +43,5 @@ def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
 
 def _near(name: str, others: Sequence[str]) -> list[str]:
     """Return the names that are most similar to `name`, or else names that begin with it."""
-    import difflib  # answers about objects that exist don't need it
-
-    alike = difflib.get_close_matches(name, others, n=_MOST)
-    return alike or [other for other in others if other.startswith(name)][:_MOST]
+    near = alike(name, others) or [other for other in others if other.startswith(name)]
+    return near[:_MOST]

@@ -3,12 +3,12 @@
 This module also explains KAI's silence.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 
+from app.base.spelling import alike
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import Who, ago, listed, with_age
@@ -233,9 +233,10 @@ def usual_schedulers(index: Index) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a text such as `. Did you mean kai-scheduler?`, or "" if no known name is similar."""
-    close = difflib.get_close_matches(name, sorted(known), 1, 0.75)
-    return f". Did you mean {close[0]}?" if close and close[0] != name else ""
+    """Return a text such as `. Did you mean kai-scheduler?`, or "" if `name` is not a typo."""
+    known = sorted(known)
+    found = [] if name in known else alike(name, known)
+    return f". Did you mean {found[0]}?" if found else ""
 
 
 def kubelet_words(index: Index, pod: Pod) -> Words | None:

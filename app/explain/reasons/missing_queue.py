@@ -3,12 +3,11 @@
 KAI does not use a queue that is missing, belongs to another node pool, or has child queues.
 """
 
-import difflib
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from app.base.groups import by_key
-from app.base.spelling import MOST_ALIKE, MOST_COMPARED
+from app.base.spelling import MOST_ALIKE, MOST_COMPARED, alike
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.queue import as_argument
@@ -61,7 +60,10 @@ def queue_missing(gang: Gang) -> Reasons:
         helps = _into_one_pool(gang, group, queue)
     else:
         usable = _usable(index, group.pool)
-        others = f"usable queues are {listed(usable)}" if usable else "there is no usable queue"
+        others = "there is no usable queue"
+        if usable:
+            are = "the only usable queue is" if len(usable) == 1 else "usable queues are"
+            others = f"{are} {listed(usable)}"
         meant = _meant(index, group.queue, usable)
         likely = f'; did you mean "{meant}"?' if meant else ""
         text = f"{text}; {others}{likely}"
@@ -101,7 +103,7 @@ def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
     if key not in compared:
         if len(compared) >= MOST_COMPARED or len(name) > MOST_ALIKE:
             return ""
-        compared[key] = next(iter(difflib.get_close_matches(name, usable, 1)), "")
+        compared[key] = next(iter(alike(name, usable)), "")
     return compared[key]
 
 
