@@ -1,4 +1,4 @@
 """A Kubernetes client library: calls, caches and loops.
 
-It knows nothing about Grove, KAI and other systems.
+This package contains nothing about Grove, KAI or other systems.
 """

@@ -1,4 +1,5 @@
 """Define the calls to a cluster as Protocols, and their errors. Read lists in pages.
+
 `client.py` implements `Client`.
 """
 
@@ -28,8 +29,8 @@ class ClusterError(Exception):
     """A call to the API server failed.
 
     `code` is the HTTP status, or 0 without a response. `reason` is a machine-readable reason: the
-    API server's, or our own without a response. `retry_after` is the time, in seconds, after which
-    the API server wants to be called again, or None if it gave none.
+    API server's, or our own without a response. `retry_after` is the pause, in seconds, for which
+    the API server has asked, or None.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class NotServed(NotFound):
 class Conflict(ClusterError):
     """409: another write came first.
 
-    The object already exists (reason AlreadyExists), or has changed since it was read (reason
-    Conflict).
+    Either an object with the name already exists (reason AlreadyExists), or the object has changed
+    since it was read (reason Conflict).
     """
 
     @property
@@ -81,11 +82,11 @@ class Rejected(ClusterError):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same call may succeed later nevertheless.
+        """Whether the same call may nevertheless succeed later.
 
-        It may if an expired token is replaced, if a namespace that is being deleted is created
-        again, or if an owner reference has the kind of a new CRD, for which the API server looks
-        only every 30 s.
+        It may once an expired token is replaced, or a namespace that is being deleted is created
+        again. It may also succeed if an owner reference has the kind of a new CRD, because the API
+        server looks for new kinds only every 30 s.
         """
         temporary = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in temporary)
@@ -104,7 +105,10 @@ class TooLong(ClusterError):
 
 
 class ObjectRef(Value):
-    """The resource, namespace and name of an object. A cluster-scoped one has no namespace."""
+    """The resource, namespace and name of an object.
+
+    The namespace of a cluster-scoped object is None.
+    """
 
     resource: Resource
     name: str
@@ -112,7 +116,7 @@ class ObjectRef(Value):
 
 
 class Selection(Value):
-    """The objects that a list or a watch returns, and the fields that are read of each."""
+    """The objects that a list or a watch returns, and the fields that are read of each object."""
 
     resource: Resource
     namespace: str | None = None
@@ -122,9 +126,9 @@ class Selection(Value):
     fields: str = ""
     """A field selector in the syntax of the API server."""
     metadata_only: bool = False
-    """Whether PartialObjectMetadata is read."""
+    """Whether only the metadata of the objects is read (PartialObjectMetadata)."""
     form: Any = None
-    """A TypedDict: its fields are read, and others may be missing. None stands for all fields."""
+    """A TypedDict with the fields that are needed. Other fields may be missing. None means all."""
 
 
 class Page(Value):
@@ -133,7 +137,7 @@ class Page(Value):
     items: Sequence[Object]
     """The objects, with apiVersion and kind.
 
-    They may be decoded again at each iteration, so that they are never in memory together.
+    The objects may be decoded again at each iteration, so that they are never in memory together.
     """
     resource_version: str
     """The resourceVersion of the list."""
@@ -150,7 +154,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(Value):
-    """An event of a watch. An ERROR event is raised as a ClusterError instead, such as Gone."""
+    """An event of a watch. An ERROR event is instead raised as a ClusterError, such as Gone."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
@@ -175,14 +179,14 @@ class Lists(Protocol):
         """Return the page at `continue_token`, or the first one, with at most `limit` objects.
 
         Raise NotServed if the cluster does not serve the resource, Gone if the token has expired,
-        TooLong if several objects exceed MOST_PAGE_BYTES, or another ClusterError.
+        TooLong if the page exceeds MOST_PAGE_BYTES and `limit` is not 1, or another ClusterError.
         """
         ...
 
     def served_version(self, resource: Resource) -> str | None:
         """Return the version in which `resource` is called, or None if it is not served.
 
-        It is the preferred known version that the cluster serves, or else an unknown later one.
+        Known versions that the cluster serves are preferred to later, unknown versions.
         """
         ...
 
@@ -191,17 +195,17 @@ class Objects(Lists, Protocol):
     """Calls that read and write objects, without watches and deletion.
 
     Every call has a time limit and raises only ClusterErrors. Without a `version`, the result of
-    `served_version` is used. `metadata_only` reads PartialObjectMetadata.
+    `served_version` is used. With `metadata_only`, only metadata is read (PartialObjectMetadata).
     """
 
     async def get(
         self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object:
-        """Return the object at `ref`. Raise NotFound if it does not exist."""
+        """Return the object at `ref`. Raise NotFound if the object does not exist."""
         ...
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
-        """Create `obj`, and return the stored object. Raise Conflict if it already exists."""
+        """Create `obj`, and return the stored object. Raise Conflict if the name is taken."""
         ...
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
@@ -234,7 +238,8 @@ class Reader(Lists, Protocol):
 
         `accepted` is called once the API server has accepted the request, which may be long before
         the first event. The API server ends the stream after `timeout_seconds`. A caller that stops
-        earlier must close it (`contextlib.aclosing`). Raise Gone if the version is too old.
+        earlier must close the generator (`contextlib.aclosing`). Raise Gone if `resource_version`
+        is too old.
         """
         ...
 
@@ -247,8 +252,8 @@ class Client(Objects, Reader, Protocol):
     ) -> None:
         """Delete an object. Its dependents are deleted in the background.
 
-        Raise Conflict if the object has another uid or resourceVersion than given, and NotFound if
-        it does not exist.
+        Raise Conflict if `uid` or `resource_version` is given and differs from the object's, and
+        NotFound if the object does not exist.
         """
         ...
 
@@ -271,8 +276,7 @@ async def find_living(
 ) -> Object | None:
     """Return the object at `ref`, with only metadata, if it has this uid and is not being deleted.
 
-    Return None if there is no such object. Raise ClusterError if the request fails for another
-    reason.
+    Otherwise, or if the resource is not served, return None. Raise any ClusterError but NotFound.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
@@ -281,7 +285,7 @@ async def find_living(
 
 
 async def list_all(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`. Return none if the resource is not served.
+    """Return all objects of `selection`, or [] if the resource is not served.
 
     Raise any other ClusterError.
     """
@@ -299,9 +303,9 @@ async def every(client: Lists, selection: Selection) -> list[Object]:
 async def each(
     client: Lists, selection: Selection, *, optional: bool = False
 ) -> AsyncGenerator[Object, None]:
-    """Yield the objects of `selection`, of which a page is in memory at a time.
+    """Yield the objects of `selection`. The decoded objects of one page are in memory at a time.
 
-    Raise ClusterError. If the resource is not served, `optional` means that there are none.
+    Raise ClusterError. With `optional`, yield nothing if the resource is not served.
     """
     try:
         async for page in pages(client, selection):
@@ -324,8 +328,8 @@ def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterErr
 def error_from_status(status: Object, code: int = 0, wait: float | None = None) -> ClusterError:
     """Return the error for a Status in a response, or in an ERROR event of a watch.
 
-    `code` is the HTTP status, or 0 for the code of the Status. `wait` is the Retry-After header in
-    seconds, which counts if the Status has no retryAfterSeconds.
+    `code` is the HTTP status, or 0 to use the code of the Status. `wait` is the Retry-After header
+    in seconds. It is used if the Status has no retryAfterSeconds.
     """
     code = code or int(status.get("code") or 500)
     details = status.get("details") or {}
@@ -367,7 +371,7 @@ def _status_in(body: bytes) -> Object | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Return the seconds in a header or a Status, or None for zero, a date, or anything else."""
+    """Return the seconds in a header or a Status, or None if `value` is not a positive number."""
     try:
         seconds = float(value)
     except (TypeError, ValueError):
@@ -388,13 +392,13 @@ A longer page is read again with fewer objects.
 """
 
 _FIRST_PAGE = 25
-"""The number of objects in the first page, when the size of an object is not known."""
+"""The number of objects in the first page, before the size of the objects is known."""
 
 
 class PageSize(Struct):
-    """The number of objects to request, so that a page takes about PAGE_BYTES.
+    """The number of objects to request, so that a page has about PAGE_BYTES.
 
-    It starts small, because tenants can choose the size of their objects.
+    The first page is small, because tenants can choose the size of their objects.
     """
 
     most: int = PAGE
@@ -439,7 +443,7 @@ class _Position(Struct):
     def rest_of(self, items: Sequence[Object]) -> list[Object]:
         """Decode `items`, return those after the position, and move the position to the last one.
 
-        Until the list is started again, all of them are after the position.
+        Unless the list was started again, return all items.
         """
         rest = [obj for obj in items if not (self.is_again and self._is_past(*key_of(obj)))]
         for namespace, name in map(key_of, rest):
@@ -456,11 +460,11 @@ class _Position(Struct):
 async def pages(
     client: Lists, selection: Selection, *, limit: int = PAGE
 ) -> AsyncGenerator[Page, None]:
-    """Yield each object of `selection` once, in pages of about PAGE_BYTES and at most `limit`.
+    """Yield each object of `selection` once, in pages of about PAGE_BYTES.
 
-    The next page is requested before a page is yielded. In a large cluster, that saves up to a
-    fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is yielded,
-    and removed from it before the next page is decoded.
+    A page has at most `limit` objects. The next page is requested before a page is yielded. In a
+    large cluster, that saves up to a fifth of the time (`./scripts/bench mcp`). The objects of a
+    page are decoded when the page is yielded, and removed from it before the next page is decoded.
 
     A list expires after some minutes (Gone). It is then started again, and the objects that were
     returned before are skipped. Raise Gone if this happens again without progress, and any other

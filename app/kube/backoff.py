@@ -8,7 +8,7 @@ from msgspec import Struct
 class Backoff(Struct):
     """Pauses that double from `first` to `most`.
 
-    Each is shortened by up to half at random, so that many clients do not retry at the same time.
+    Each pause is shortened by up to half at random, so that clients do not retry at the same time.
     """
 
     random: Callable[[], float]

@@ -49,14 +49,14 @@ class HttpClient(Part):
     ) -> None:
         self._transport = Transport(credentials, limits)
         self.call: Call = self._transport.call
-        """Sends a request that is not a watch. A recorder, or a replayed record, replaces it."""
+        """The function that sends requests other than watches. Recording or replay replaces it."""
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":
         """Return a client of the same cluster with its own limits and connections.
 
-        Both share discovery and the counts of calls. Calls of one do not delay calls of the other.
-        The sibling has to be closed separately.
+        The two clients share discovery and the counts of calls. Calls of one client do not delay
+        calls of the other. Close the sibling separately.
         """
         transport = self._transport
         sibling = HttpClient(transport.credentials, (), limits)
@@ -252,7 +252,7 @@ def _selectors(selection: Selection) -> Params:
 
 
 def _page(answer: Object, form: Any, length: int) -> Page:
-    """Return the page in the answer to a list request. `length` is the number of its bytes."""
+    """Return the page in the answer to a list request. `length` is the answer's size in bytes."""
     metadata: JsonMap = answer.get("metadata") or {}
     kind = str(answer.get("kind", "")).removesuffix("List")
     items = Items(answer.get("items") or (), answer.get("apiVersion", ""), kind, form)

@@ -20,16 +20,16 @@ MAX_KEYS = 10_000
 
 
 class Rewrites(Struct, kw_only=True):
-    """Counts of our writes by key, such as a key of `write_key`.
+    """The times of our recent writes by key, such as a key of `write_key`.
 
-    If more than `tolerated` writes to a key would be necessary in `window` seconds, another writer
-    reverts them. Only the `MAX_KEYS` most recently written keys are counted.
+    If a key needs more than `tolerated` writes in `window` seconds, another writer is probably
+    reverting them. Only the `MAX_KEYS` most recently written keys are remembered.
     """
 
     tolerated: int = TOLERATED
-    """The number of writes to a key that are made in each `window`."""
+    """The maximum number of writes to a key within `window`."""
     window: float = WINDOW_SECONDS
-    """The time, in seconds, in which writes are counted."""
+    """The time for which a write counts, in seconds."""
     clock: Clock = time.monotonic
     """A monotonic clock, in seconds."""
     fights: int = 0
@@ -43,9 +43,9 @@ class Rewrites(Struct, kw_only=True):
         remember(self._writes, key, times[-self.tolerated :], MAX_KEYS)
 
     def pause(self, key: Key) -> float | None:
-        """Return None if `key` can be written now, otherwise the seconds until it can.
+        """Return None if `key` may be written now. Otherwise, return the seconds until it may.
 
-        In the latter case, count the skipped write in `fights`.
+        If it may not be written now, count the skipped write in `fights`.
         """
         times = self._writes.get(key)
         if times is None or len(times) < self.tolerated:
@@ -57,7 +57,7 @@ class Rewrites(Struct, kw_only=True):
         return seconds
 
     def may_write(self, key: Key) -> bool:
-        """Return whether `key` can be written now, and count the write or the skipped write.
+        """Return whether `key` may be written now, and count the write or the skipped write.
 
         A write is counted even if it fails later.
         """

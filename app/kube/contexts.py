@@ -38,14 +38,14 @@ def has_content(name: str) -> bool:
 def namespace_of(path: Path | None, context: str | None) -> str:
     """Return the namespace that kubectl uses in `context`, or in the current context for None.
 
-    It is `default` if the context has none or the kubeconfig can't be read.
+    Return `default` if the context has no namespace, or if the kubeconfig can't be read.
     """
     contexts, current = contexts_in(path)
     return text_at(contexts.get(context or current, {}), "namespace") or "default"
 
 
 def current_context(path: Path | None) -> str:
-    """Return the name of the current context, or "" if there is none or it cannot be read."""
+    """Return the name of the current context, or "" if none exists or the file can't be read."""
     contexts, current = contexts_in(path)
     return current if current in contexts else ""
 

@@ -115,10 +115,7 @@ class PodCredentials:
 
 
 def is_in_cluster() -> bool:
-    """Return whether this process runs in a Pod.
-
-    There, Kubernetes sets a variable with the address of the API server.
-    """
+    """Return whether this process runs in a Pod, where Kubernetes sets KUBERNETES_SERVICE_HOST."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 

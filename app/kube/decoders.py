@@ -2,8 +2,8 @@
 
 A list is decoded object by object, so that its objects are never in memory together. Only the
 fields of each object that a form names are decoded: most bytes of a Node or a Pod are fields that
-nobody here reads, such as images or environment variables. Skipping them takes a tenth of the time
-of decoding them.
+this program doesn't read, such as images or environment variables. Skipping these fields takes a
+tenth of the time of decoding them.
 """
 
 import re
@@ -24,16 +24,17 @@ Form = Any
 Fields = TypeVar("Fields")
 
 MOST_DEPTH = 500
-"""The number of levels of a JSON document that are read if it is nested too deeply.
+"""The number of levels that are read of a JSON document with too many levels.
 
-The decoders accept about 1,000 levels. API servers store more of them in fields with any content,
-such as the parameters of a ResourceClaim, which nobody here reads.
+The decoders accept about 1,000 levels. API servers store more in fields without a schema, such as
+the parameters of a ResourceClaim, which this program doesn't read.
 """
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """A string, or a bracket outside of strings.
 
-A document may be cut off within a string. Otherwise, each quote in it would be tried as a start.
+The quote at the end of a string is optional. Otherwise, in a document that is cut off within a
+string, every quote after the cut-off string's beginning would be tried as the start of a string.
 """
 
 
@@ -50,14 +51,14 @@ class _Event(TypedDict, Generic[Fields], total=False):
 
 
 _UNFIT = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""The errors of msgspec for content that is of another form, not UTF-8, or nested too deeply."""
+"""msgspec's errors for content that does not match the type, is not UTF-8, or is too deep."""
 
 _list_of = msgspec.json.Decoder(_List).decode
 
 
 @cache
 def _decoder(form: Form) -> Callable[[Any], Object]:
-    """Return a decoder of `form`. It raises an error in _UNFIT for other content."""
+    """Return a decoder of `form`. For other content, the decoder raises an error in _UNFIT."""
     return msgspec.json.Decoder(form).decode
 
 
@@ -69,9 +70,9 @@ def _event_of(form: Form) -> Any:
 def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     """Return the JSON object in `content`, with only the fields of `form`.
 
-    An object whose fields have other types than in `form` is decoded in full. If it is nested too
-    deeply, values below MOST_DEPTH levels are null. Raise Unavailable if `content` is not a JSON
-    object.
+    An object whose fields have other types than in `form` is decoded in full. If an object is
+    nested too deeply, its values below MOST_DEPTH levels are null. Raise Unavailable if `content`
+    is not a JSON object.
     """
     if form is not None:
         with suppress(*_UNFIT):
@@ -131,10 +132,10 @@ def decoded_list(body: bytes) -> Object:
 
 
 def decoded_event(line: bytes, form: Form = None) -> Object:
-    """Return the watch event in `line`, with only the fields of `form` in a stored object.
+    """Return the watch event in `line`.
 
-    The objects of bookmarks and errors are decoded in full. Raise Unavailable if `line` is not a
-    JSON object.
+    In ADDED, MODIFIED and DELETED events, the object has only the fields of `form`. The objects of
+    bookmarks and errors are decoded in full. Raise Unavailable if `line` is not a JSON object.
     """
     if form is not None:
         event = decoded(line, _event_of(form))
@@ -146,7 +147,7 @@ def decoded_event(line: bytes, form: Form = None) -> Object:
 class Items(Sequence[Object]):
     """The objects of a list, each decoded whenever it is read.
 
-    The API server omits apiVersion and kind in lists, so each object gets the values given here.
+    The API server omits apiVersion and kind in lists, so each object gets `api_version` and `kind`.
     """
 
     def __init__(self, items: Sequence[Any], api_version: str, kind: str, form: Form) -> None:

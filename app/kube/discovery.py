@@ -3,9 +3,10 @@
 Discovery reads /apis and the resource lists of known group versions. It does not use aggregated
 discovery, which some API servers lack.
 
-A neighbour may be upgraded to a version of its API that is not known here. If a resource is served
-in none of its known versions, a later version is used, so that rules keep working, and its objects
-are treated like those of the newest known version. `Discovery.unknown` has these resources.
+A neighbour may be upgraded to a version of its API that this program does not know. If a resource
+is served in none of its known versions, a later version is used, so that rules keep working, and
+its objects are treated like those of the newest known version. `Discovery.unknown` lists such
+resources.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from app.objects.resource import CRD, Resource
 Read = Callable[[str], Awaitable[Object]]
 INTERVAL_SECONDS = 300.0
 SETTLE_SECONDS = 1.0
-"""The time after which a stored CRD is usually served."""
+"""The time, in seconds, after which a stored CRD is usually served."""
 
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
@@ -63,7 +64,7 @@ class Discovery:
         self._redefined: dict[str, asyncio.Event] = {}
         self._subscribers: list[Served] = []
         self.settle_seconds = SETTLE_SECONDS
-        """The time from the change of a CRD to the first refresh."""
+        """The seconds from a trigger, such as the change of a CRD, to the first refresh."""
         self.problem = ""
         """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
@@ -95,10 +96,10 @@ class Discovery:
         }
 
     async def served_now(self, resources: Collection[Resource]) -> set[Resource]:
-        """Ask the API server which of `resources` it serves, and return these.
+        """Ask the API server which of `resources` it serves, and return those.
 
-        If the last refresh did not find one of them, `run` refreshes soon. Raise ClusterError if a
-        request fails.
+        If the API server serves a resource that the last refresh did not find, `run` refreshes
+        soon. Raise ClusterError if a request fails.
         """
         lists: Lists = {}
         later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
@@ -138,15 +139,15 @@ class Discovery:
         await self._changed.wait()
 
     def note_redefined(self, crd: str) -> None:
-        """Note a change of the spec of the CRD with this name."""
+        """Note that the spec of the CRD with the name `crd` has changed."""
         self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Wait for a change to the spec of the resource's CRD, and then for a few seconds more.
+        """Wait for a change to the spec of the resource's CRD, and then for two seconds more.
 
         By then, API servers serve the new schema. The caller should start its watch again: an open
-        watch keeps the old schema and drops new fields. A change since the last call counts too.
-        Only one task may wait for each resource.
+        watch keeps the old schema and drops new fields. If the spec has changed since the last
+        call, don't wait for another change. Only one task may wait for each resource.
         """
         changed = self._redefined.setdefault(str(resource), asyncio.Event())
         await changed.wait()
@@ -279,11 +280,11 @@ class Discovery:
         return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
-        """Read the groups, in one call, and assume that each served version has its resources.
+        """Read the groups in one call, and assume that each served version has all its resources.
 
-        Commands use this if they read each resource once. If a resource is not served after all,
-        listing it raises NotServed. Only if a group has known and later versions, their lists are
-        read to choose one. Raise ClusterError if the groups cannot be read.
+        This suffices for commands that read each resource once: if a resource is not served after
+        all, listing it raises NotServed. If a group is served in known and in later versions, their
+        resource lists are read to choose one. Raise ClusterError if the groups cannot be read.
         """
         groups = await self._served_groups()
         needed = {each for r in self.resources for each in _to_choose_from(r, groups)}
@@ -332,10 +333,7 @@ class Discovery:
 
 
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
-    """Trigger `discovery` after each change of the CRD of a known resource.
-
-    It runs until it is cancelled.
-    """
+    """Trigger `discovery` after each change of the CRD of a known resource, until cancelled."""
     names = {str(resource) for resource in discovery.resources}
 
     def state_if_known(crd: Object) -> tuple[Any, Any] | None:
@@ -354,7 +352,7 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
 
 
 def unknown_version(resource: Resource, version: str) -> str:
-    """Return the end of a message that `resource` is served only as the unknown `version`."""
+    """Return the end of a message which says that `resource` is served only in this version."""
     return (
         f"{version}, which this version of grove-admission does not know, so it is judged as"
         f" {resource.newest}"
@@ -383,7 +381,7 @@ def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Itera
 def _to_choose_from(resource: Resource, served: Sequence[GroupVersion]) -> list[GroupVersion]:
     """Return the served group versions that may have `resource`, in order of preference.
 
-    Return [] unless there are both known and later ones.
+    Return [] unless both known and later versions are served.
     """
     known = [(resource.group, version) for version in resource.versions]
     known = [group_version for group_version in known if group_version in served]
@@ -392,7 +390,10 @@ def _to_choose_from(resource: Resource, served: Sequence[GroupVersion]) -> list[
 
 
 def _assumed(resource: Resource, served: Sequence[GroupVersion], lists: Lists) -> str | None:
-    """Return the version in which `resource` would be served if the cluster has it."""
+    """Return the version in which the cluster serves `resource` if it serves the resource at all.
+
+    Return None if no version is served that may have the resource.
+    """
     for group_version in _to_choose_from(resource, served):
         if resource.plural in lists.get(group_version, ()):
             return group_version[1]

@@ -1,6 +1,6 @@
 """Write Kubernetes Events, which `kubectl describe` shows.
 
-They are written in the background, and some may be lost.
+Events are written in the background, and some may be lost.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Regarding(Value):
 
     @classmethod
     def of(cls, obj: JsonMap) -> "Regarding":
-        """Return the reference to a stored object."""
+        """Return the reference to the stored object `obj`."""
         metadata = obj["metadata"]
         namespace = str(metadata.get("namespace") or "")
         return cls(
@@ -65,7 +65,7 @@ class Regarding(Value):
 
     @classmethod
     def to(cls, resource: Resource, name: str, namespace: str = "", uid: str = "") -> "Regarding":
-        """Return the reference to an object, in the preferred version of its `resource`."""
+        """Return the reference to an object, in the preferred version of `resource`."""
         return cls(
             api_version=resource.api_version(),
             kind=resource.kind,
@@ -91,9 +91,8 @@ def _set_event() -> asyncio.Event:
 class Recorder(Struct):
     """A writer of Events (events.k8s.io/v1).
 
-    If the same content is recorded again, the count of the Event's series is increased.
-
-    Namespaces take turns, because tenants decide on the number of their Events.
+    If the same content is recorded again, the count in the series of the Event is increased.
+    Namespaces take turns, because tenants can cause any number of Events.
     """
 
     client: Client
@@ -112,8 +111,8 @@ class Recorder(Struct):
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> bool:
         """Log a message and add an Event to the queue, without waiting.
 
-        Return False if the Event is lost, because its namespace has QUEUE_LIMIT in the queue.
-        `reason` is a CamelCase word, and `note` a sentence for people.
+        Return False if the Event is lost, because its namespace already has QUEUE_LIMIT Events in
+        the queue. `reason` is a CamelCase word, and `note` a sentence for people.
         """
         note = shortened(note)
         logger.log(
@@ -170,7 +169,8 @@ class Recorder(Struct):
     async def _increase_count(self, name: str, namespace: str) -> bool:
         """Increase the count of an Event, and return True.
 
-        Return False if it no longer exists: the API server deletes Events after an hour.
+        Return False if the Event no longer exists: API servers delete Events, by default after an
+        hour.
         """
         count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": precise_timestamp(self.now())}
@@ -185,7 +185,7 @@ class Recorder(Struct):
     def event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
         """Return a new Event.
 
-        Its name is the same for the same content, in all replicas and after a restart.
+        Events with the same content have the same name, in all replicas and after a restart.
         """
         note = shortened(note)
         content = "\0".join((regarding.kind, regarding.uid, kind, reason, note))
@@ -215,8 +215,8 @@ def shortened(note: str) -> str:
 class Notices(Struct):
     """A recorder of warnings, which records one Event for each problem of an object.
 
-    A level-driven reconciler sees the same problem in every step. So the current warnings of each
-    key are remembered, for the `MAX_KEYS` keys of the last calls.
+    A level-driven reconciler sees the same problem in every step. So the current warnings of the
+    `MAX_KEYS` most recently used keys are remembered.
     """
 
     events: Recorder
@@ -224,11 +224,11 @@ class Notices(Struct):
     _current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = field(default_factory=OrderedDict)
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
-        """Record a warning on each of `regarding` that does not have it already.
+        """Record a warning on each object in `regarding`, unless `key` already has this warning.
 
-        It replaces the previous warnings of `key`. `note` must not have numbers that change often,
-        because each new note is another Event. If the Event is lost, the next call records it
-        again.
+        The warning replaces the previous warnings of `key`. `note` must not have numbers that
+        change often, because each new note is another Event. If an Event is lost, the next call
+        records it again.
         """
         note = shortened(note)
         before = self._current.get(key, set())

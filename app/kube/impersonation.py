@@ -1,4 +1,4 @@
-"""Make the headers with which the user of a kubeconfig acts as another user.
+"""Create the headers with which the user of a kubeconfig acts as another user.
 
 The API server then grants only the other user's permissions. See
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
@@ -17,8 +17,8 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as` and `as-groups` of a user.
 
     Return () if the user has neither. Raise ValueError or TypeError if a value cannot be sent
-    unchanged, or if the user has `as-uid` or `as-user-extra`: these are not supported, and without
-    them, a request would have other permissions.
+    unchanged, or if there are groups without a user. Raise ValueError also for `as-uid` and
+    `as-user-extra`, which are not supported: a request without them would have other permissions.
     """
     for field in ("as-uid", "as-user-extra"):
         if user.get(field):
@@ -30,7 +30,7 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
         raise TypeError("as-groups must be a list of strings")
     if not name:
         if groups:
-            raise ValueError("as-groups requires the field as")
+            raise ValueError("as-groups needs a user name in the field as")
         return ()
 
     headers = (("Impersonate-Group", _text(group, "as-groups")) for group in groups)

@@ -54,9 +54,9 @@ logger = logging.getLogger(__name__)
 class _Requestor(OpenIDRequestor):
     """A request for a new OpenID Connect token that checks the server's certificate.
 
-    The library only checks the certificate if the kubeconfig has a CA
-    (`idp-certificate-authority-data`), and then the request fails. Without this class, it would
-    send the refresh token and the client secret to any server that answers.
+    Without a CA in the kubeconfig (`idp-certificate-authority-data`), the library's own request
+    does not check the certificate: it would send the refresh token and the client secret to any
+    server that answers. With a CA, the library's own request fails.
     """
 
     def _get_connector(self) -> aiohttp.TCPConnector:
@@ -169,7 +169,7 @@ def _require_file(path: Path | None) -> None:
 
 
 def _require_context(merged: Any, context: str | None) -> None:
-    """Raise ConfigException if the kubeconfig does not have this context, or the current one.
+    """Raise ConfigException if the kubeconfig lacks `context`, or its current context for None.
 
     A kubeconfig without contexts is accepted.
     """
@@ -204,8 +204,8 @@ def _warn_if_slow(name: str, user: JsonMap) -> Iterator[None]:
         return
 
     text = (
-        "the exec plugin of user %s has not answered for %g s. If you have to log in, run a kubectl"
-        " command first"
+        "the exec plugin of user %s has not answered for %g s. If it waits for you to log in, stop"
+        " this command, log in by running kubectl get namespaces, and try again"
     )
     loop = asyncio.get_running_loop()
     warning = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
@@ -216,7 +216,7 @@ def _warn_if_slow(name: str, user: JsonMap) -> Iterator[None]:
 
 
 def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
-    """Return the entries of a kubeconfig by name. `kind` is "context" or "user"."""
+    """Return the contexts or users of a kubeconfig by name. `kind` is "context" or "user"."""
     listed = merged.safe_get(f"{kind}s") or ()
     entries = [map_of(item.value) for item in listed]
     return {str(entry.get("name")): map_at(entry, kind) for entry in entries}
@@ -252,9 +252,9 @@ def _merged(path: Path | None) -> Any:
 def renewal_of(path: Path | None, context: str | None) -> str:
     """Return the shell command with which a person renews the credentials of a context.
 
-    It is the login command for a known exec plugin. For another plugin, it is the plugin with its
-    subcommands, because plugins usually ask people who run them to log in. Return "" if there is no
-    exec plugin, as for a token or a certificate, or if the kubeconfig cannot be read.
+    For a known exec plugin, this is its login command. For another plugin, it is the plugin with
+    its subcommands, because plugins usually ask people who run them to log in. Return "" if there
+    is no exec plugin, as for a token or a certificate, or if the kubeconfig cannot be read.
     """
     try:
         _, user = _user_of(_merged(path), context)
@@ -285,7 +285,7 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
 
 
 def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
-    """Return the name of the user of a context, and the user's entry.
+    """Return the name of a context's user, and the entry of this user in the kubeconfig.
 
     Both are empty if the context has no user. Raise ConfigException if the context names a user
     that is not in the kubeconfig.

@@ -5,8 +5,9 @@ At any time, at most one replica does the work of the leader.
 - A leader has the lease until `lease` seconds after it began its last successful renewal. It stops
   its work earlier: `renew` seconds after that time, the work is cancelled. If the work is still
   running when the lease expires, the process ends.
-- A candidate becomes the leader only if it has seen no write to the Lease for the duration in the
-  Lease, by its own monotonic clock. The times in the Lease are for people, and are never compared.
+- A candidate takes a Lease that another candidate holds only if it has seen no write to the Lease
+  for the duration in the Lease, by its own monotonic clock. The times in the Lease are for people,
+  and are never compared.
 - Every write has the resourceVersion of the Lease that was read. If two candidates write, one of
   them gets a Conflict. A delayed write cannot overwrite a newer one.
 """
@@ -32,7 +33,10 @@ log = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None]]
 
 _MOST_TRANSITIONS = 2**31 - 1
-"""The largest number that an API server accepts. With a larger one, nobody would lead again."""
+"""The largest `leaseTransitions` that an API server accepts.
+
+A larger number would be rejected, so that no candidate could become the leader again.
+"""
 
 
 class LeaseTiming(Value):
@@ -41,25 +45,25 @@ class LeaseTiming(Value):
     lease: float = 15.0
     """The time without a renewal after which another candidate becomes the leader."""
     renew: float = 10.0
-    """The time without a renewal after which the leader stops its work.
+    """The time without a renewal after which the leader cancels its work.
 
-    The work has `lease - renew` to end.
+    The work then has `lease - renew` seconds to end.
     """
     retry: float = 2.0
     """The time between two attempts to get or to renew the lease."""
 
     def __post_init__(self) -> None:
         if not self.lease > self.renew > self.retry > 0:
-            raise ValueError("a lease needs lease > renew > retry > 0")
+            raise ValueError("the times of a lease must satisfy lease > renew > retry > 0")
 
     @property
     def attempt(self) -> float:
-        """The time limit of a request, short enough for another attempt within `renew`."""
+        """The time limit of a request, which leaves time for another attempt within `renew`."""
         return self.renew / 3
 
 
 class Lost(Exception):
-    """This candidate no longer leads: another one has the lease, or it could not be renewed."""
+    """This candidate no longer leads: another one has the lease, or the lease wasn't renewed."""
 
 
 def end_process() -> None:
@@ -91,11 +95,11 @@ class Elector(Struct):
     leading: bool = False
     """Whether the work is running or being stopped."""
     _lease: Object | None = None
-    """The Lease in the last version that was read or written."""
+    """The last version of the Lease that was read or written, or None."""
     _observed_at: float = -math.inf
-    """The time at which this version was first seen."""
+    """The time, by `clock`, at which the version in `_lease` was first seen."""
     _renewed_at: float = -math.inf
-    """The time at which the last successful renewal began."""
+    """The time, by `clock`, at which the last successful renewal began."""
     _last_problem: str = ""
     """The last logged reason why the Lease could not be acquired."""
 
@@ -178,7 +182,7 @@ class Elector(Struct):
             }
 
     def _observe(self, lease: Object) -> None:
-        """Note the Lease, and the time if it is in another version than before."""
+        """Store `lease` and the current time, unless its version is already stored."""
         if self._lease is None or _version(lease) != _version(self._lease):
             self._lease, self._observed_at = lease, self.clock()
 
@@ -190,9 +194,9 @@ class Elector(Struct):
         return self.clock() >= self._observed_at + duration
 
     async def _lead_once(self, work: Work) -> None:
-        """Run `work` and renew the lease, until one of them ends, and end the other.
+        """Run `work` and renew the lease until the work ends or the lease is lost, then end both.
 
-        Raise the exception of `work` if it has one, and Lost if the lease was lost. Release the
+        Raise the exception of `work` if it has one, or Lost if the lease was lost. Release the
         lease unless it was lost.
         """
         self.leading = True
@@ -220,8 +224,8 @@ class Elector(Struct):
     async def _stop_work(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
         """Cancel the work, and wait until it ends. Meanwhile, the lease is still renewed.
 
-        If the lease expires before, call `stop_process`. If this wait is cancelled, continue to
-        wait, and return the CancelledError at the end, otherwise None.
+        If the lease expires first, call `stop_process`. If this wait is cancelled, continue to
+        wait, and return the CancelledError at the end. Otherwise, return None.
         """
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
@@ -341,7 +345,7 @@ class Elector(Struct):
 async def _stop_renewals(renewing: "asyncio.Future[Never]") -> BaseException | None:
     """Cancel the renewals, and wait for their end.
 
-    Return the error with which they had ended before, or None if they were still running.
+    Return the error that had ended the renewals before, or None if they were still running.
     """
     renewing.cancel()
     await asyncio.wait({renewing})

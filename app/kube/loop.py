@@ -1,9 +1,9 @@
 """Run a reconciler: a queue of keys, workers, backoff and resync.
 
-A reconciler is level-driven: it gets a key, reads the caches, and writes what differs from the
-desired state. It is not told what has changed. A pending key is in the queue only once, and a key
-that is added while it is being reconciled is reconciled again. Namespaces take turns, so that no
-tenant waits for all keys of another tenant.
+A reconciler is level-driven: it gets a key, reads the caches, and writes the desired state where
+the stored state differs. It does not learn what has changed. A pending key is in the queue only
+once, and a key that is added while it is being reconciled is reconciled again. Namespaces take
+turns, so that no tenant waits for all keys of another tenant.
 """
 
 import asyncio
@@ -22,13 +22,16 @@ RESYNC_SECONDS = 600.0
 """The minimum time between two resyncs."""
 
 CONFLICT_SECONDS = 0.1
-"""The pause after a first conflict, in which the watch usually delivers the other write."""
+"""The pause after a first conflict, in seconds.
+
+In this time, the watch usually delivers the write that caused the conflict.
+"""
 
 MOST_CONFLICT_SECONDS = 5.0
-"""The longest pause after further conflicts."""
+"""The longest pause after further conflicts, in seconds."""
 
 WARNINGS = 10
-"""The maximum number of failures that are logged one by one in `PROGRESS_SECONDS`."""
+"""The maximum number of failed calls that are logged one by one in `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
 """The time between two log messages about progress."""
@@ -45,7 +48,7 @@ duration in seconds.
 
 
 class Reconciler(Protocol):
-    """Work on keys, one step for each. A step may be cancelled at any point and started again."""
+    """A reconciler of keys. A step reconciles one key, and may be cancelled and started again."""
 
     @property
     def name(self) -> str:
@@ -57,7 +60,7 @@ class Reconciler(Protocol):
         ...
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write what differs from the desired state of `key`.
+        """Write the desired state of `key` where the stored state differs.
 
         Return the seconds after which to reconcile the key again, or None if that isn't necessary.
         After an exception, the key is reconciled again: soon and without a warning after a
@@ -191,9 +194,9 @@ class Loop:
             await asyncio.sleep(0)
 
     def _next(self) -> Key | None:
-        """Remove and return a key of the first namespace that may use another worker, or None.
+        """Remove and return the oldest key of the next namespace that may use another worker.
 
-        The turn of this namespace ends.
+        Move this namespace to the end of the queue. Return None if there is no such namespace.
         """
         busy = Counter(namespace for namespace, _ in self._working)
         for namespace, keys in self._queue.items():
@@ -216,7 +219,7 @@ class Loop:
             self._conflicts.pop(key, None)
 
     async def _attempt(self, key: Key) -> str:
-        """Reconcile `key`, plan the next attempt if necessary, and return a result of Observe."""
+        """Reconcile `key`, plan another attempt if necessary, and return the result for Observe."""
         step = f"{self.reconciler.name} {'/'.join(filter(None, key))}"
         try:
             after = await self.reconciler.reconcile(key)
@@ -261,7 +264,7 @@ class Loop:
     async def _log_progress(self) -> Never:
         """Log the progress of a long queue, for example after a change of topology levels.
 
-        Also log the number of failures beyond WARNINGS.
+        Also log the number of failed calls that were not logged one by one.
         """
         busy = False
         before = 0

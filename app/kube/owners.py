@@ -16,13 +16,13 @@ from app.objects.shape import maps_at, only, text_at
 from app.objects.time import Clock
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
-"""Returns the resource of an apiVersion and kind, or None if the cluster does not serve it."""
+"""A function that returns the resource of an apiVersion and kind, or None if it is not served."""
 
 MAX_DEPTH = 10
 REMEMBERED = 10_000
 REMEMBERED_BYTES = 8 * 2**20
 FRESH_SECONDS = 30.0
-"""The age up to which a cached owner is used, unless the caller asks for a younger one."""
+"""The age, in seconds, up to which a cached owner is used by default."""
 
 
 _READ = ("name", "uid", "labels", "annotations", "ownerReferences")
@@ -44,9 +44,9 @@ class Owners(Struct):
     """A reader of owners, which follows references with `controller: true`.
 
     Owners are cached, because the Pods of a group have the same owners: at most `REMEMBERED`, and
-    at most `REMEMBERED_BYTES`, because tenants decide on the size of their annotations. Callers say
-    how old a cached owner may be, in seconds. The cache is by whole reference, because anybody can
-    write a reference with the uid of another owner.
+    at most `REMEMBERED_BYTES`, because tenants decide on the size of their annotations. Callers
+    choose how old a cached owner may be, in seconds. The key of the cache is the whole reference,
+    because anybody can write a reference with the uid of another owner.
     """
 
     client: Objects
@@ -65,7 +65,7 @@ class Owners(Struct):
         """Return the last owner, from `reference` upwards, that can be read.
 
         The object has only metadata, apiVersion and kind. The search ends at an owner that does not
-        exist or that RBAC does not allow to read. If that is the first owner, the result is made
+        exist, or that this program may not read. If that is the first owner, the result is created
         from `reference`. Raise ClusterError if a read fails and may succeed later.
         """
         chain = await self.chain(namespace, reference, fresh_seconds=fresh_seconds)
@@ -82,8 +82,8 @@ class Owners(Struct):
     ) -> list[Object]:
         """Return the owners from `reference` upwards, as far as they can be read.
 
-        The objects have only metadata, apiVersion and kind. There are at most MAX_DEPTH. Raise
-        ClusterError if a read fails and may succeed later.
+        The objects have only metadata, apiVersion and kind. At most MAX_DEPTH owners are read.
+        Raise ClusterError if a read fails and may succeed later.
         """
         chain: list[Object] = []
         above: OwnerRef | None = reference
@@ -121,7 +121,7 @@ class Owners(Struct):
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
         """Read the owner from the API server.
 
-        Return None if there is none with the uid in `reference`, or if reading it is forbidden.
+        Return None if no owner with the uid in `reference` exists, or if reading it is forbidden.
         """
         resource = await self.find_kind(reference.api_version, reference.kind)
         if resource is None:
@@ -149,11 +149,11 @@ class Owners(Struct):
 
 
 def _is_possible(reference: OwnerRef) -> bool:
-    """Return whether the owner in `reference` may exist, so that it is safe and useful to read it.
+    """Return whether it is safe and useful to read the owner in `reference`.
 
     API servers check neither the group, the version nor the kind of a reference, and these become
     the path of a request: `v1%2Fpods` would be the list of all Pods. A reference in a review may
-    have megabytes, or the name ".", whose path is the list of all objects. Owners of the kinds
+    have megabytes, or the name ".", whose path is the list of all objects. Objects of the kinds in
     COPIES do not own Pods.
     """
     if not is_kind(reference.api_version, reference.kind) or reference.kind in COPIES:
@@ -162,9 +162,9 @@ def _is_possible(reference: OwnerRef) -> bool:
 
 
 def is_kind(api_version: str, kind: str) -> bool:
-    """Return whether these can be the apiVersion and the kind of an API.
+    """Return whether `api_version` and `kind` have the form of a real apiVersion and kind.
 
-    If so, they can be parts of a path: none of their characters has a special meaning there.
+    If so, they are safe in the path of a request: no character has a special meaning there.
     """
     group, slash, version = api_version.rpartition("/")
     is_group = is_subdomain(group) if slash else not group
@@ -181,20 +181,20 @@ class Kinds(Struct):
     """A finder of resources by apiVersion and kind.
 
     The resource list of an apiVersion is read from the API server once, and again for a kind that
-    it does not have.
+    the list does not have.
     """
 
     read: Callable[[str], Awaitable[Object]]
-    """A function that returns the JSON at a path."""
+    """A function that returns the JSON at a path of the API server."""
     _lists: dict[str, dict[str, Resource]] = {}
     """The resources by kind, for each apiVersion."""
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served.
 
-        An owner reference may name a version that is no longer served. The resource then has a
-        version of the group that is served now. Raise ClusterError if a read fails and may succeed
-        later.
+        An owner reference may name a version that is no longer served. The resource then has
+        another version of the group, which is served. Raise ClusterError if a read fails and may
+        succeed later.
         """
         if not is_kind(api_version, kind):
             return None

@@ -15,7 +15,7 @@ replicas became unready then, no review could be answered right after the upgrad
 
 
 class Reach:
-    """The time of the last answer of the API server, and the current problem with it."""
+    """The time of the API server's last answer, and the problem of the last call if it failed."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class Reach:
         self._problem = ""
 
     def failed(self, problem: str) -> None:
-        """Note that a call got no answer."""
+        """Note that a call got no answer, because of `problem`."""
         self._problem = problem
 
     def check(self) -> str | None:

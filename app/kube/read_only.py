@@ -10,9 +10,9 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 class ReadOnlyClient:
     """A `Client` for commands, so that no code of a command can write to the cluster.
 
-    It reads, and it creates access reviews, which are not stored. All other writes, and reads of
-    `hidden` resources, raise Rejected without a request. `options` are the same as for the methods
-    of `Client`.
+    It sends reads, and it creates access reviews, which are not stored. All other writes, and reads
+    of `hidden` resources, raise Rejected, and no request is sent. `options` are the same as for the
+    methods of `Client`.
     """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:

@@ -1,9 +1,9 @@
 """Cache the objects of a resource, by key and by index.
 
 Only a projection of each object is stored: the facts that are read from it. A list and a watch
-deliver objects in the order of their changes, so each replaces the stored one. Only responses to
-writes may be newer or older than the watch. Their versions are kept until the watch has passed
-them.
+deliver objects in the order of their changes, so each object replaces its stored version. Only
+responses to writes may be newer or older than the watch. The versions of these responses are kept
+until the watch has passed them.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
@@ -37,12 +37,12 @@ Its arguments are the key, the old value and the new value. None stands for no v
 
 
 MOST_OF_REST = 4 * 2**10
-"""The maximum size of what is kept of an object that exceeds a limit, in bytes of JSON."""
+"""The maximum size of the projection `rest` of an object that exceeds a limit, in bytes of JSON."""
 
 FREE = 1024
 """The number of bytes of each projection that do not count toward the limit of its namespace.
 
-Most projections are smaller, so the number of objects of a namespace is hardly limited.
+Most projections are smaller, so the limit hardly affects the number of objects in a namespace.
 """
 
 
@@ -52,19 +52,22 @@ class WatchStore(Generic[T]):
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
 
-    Tenants decide on the size of their objects, so sizes are limited. An object that exceeds a
-    limit is not stored, but listed in `too_large`, until it changes or is listed again:
+    Tenants decide on the size of their objects, so sizes are limited. Until it changes or is listed
+    again, an object that exceeds a limit is listed in `too_large`, and its projection is not
+    stored:
 
     - An object has at most `most_decoded` bytes of JSON.
     - A projection has at most `most` bytes.
     - The projections of a namespace have at most `most_of_namespace` bytes together. The first FREE
-      bytes of each don't count.
+      bytes of each projection don't count.
 
-    An object whose projection `is_cut` is in `too_large` too, but its projection is stored.
+    An object for whose projection `is_cut` returns True is in `too_large` too, but the projection
+    is stored.
 
-    Of an object that exceeds a limit, the projection that `rest` returns is stored, for example how
-    much of a node a Pod uses. It has at most MOST_OF_REST bytes. These do not count in the
-    namespace, because `rest` must return None for objects of which tenants can have any number.
+    For an object that exceeds a limit, the smaller projection that `rest` returns is stored, for
+    example how much of a node a Pod uses. It is not stored if it has more than MOST_OF_REST bytes.
+    It does not count toward the limit of the namespace, so `rest` must return None for objects of
+    which tenants can have any number.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class WatchStore(Generic[T]):
         rest: Projection[T] = lambda obj: None,
     ) -> None:
         self.too_large: dict[Key, str] = {}
-        """The uids of the objects that are too large to be stored in full, by their keys."""
+        """By key, the uids of the objects that are too large to be stored in full."""
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.
 
@@ -91,9 +94,9 @@ class WatchStore(Generic[T]):
         self.error: ClusterError | None = None
         """The error that caused `problem`, or None without a problem."""
         self.total: int | None = None
-        """The number of objects in the last list that was started.
+        """The number of objects in the last list that reported it, or None.
 
-        It is None if unknown, because only a list in pages reports it.
+        A list that is streamed, or that fits into one page, reports no number.
         """
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
@@ -113,9 +116,9 @@ class WatchStore(Generic[T]):
         self._noted: dict[Key, Version] = {}
         """The versions of stored responses to writes that the watch has not passed yet."""
         self._listed: set[Key] = set()
-        """The keys that the list that is being read has delivered."""
+        """The keys of the objects in the current list that have arrived."""
         self._list_version: Version = 0
-        """The version of that list."""
+        """The version of the current list. For a streaming list, that of its newest event."""
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self.synced = False
@@ -131,7 +134,7 @@ class WatchStore(Generic[T]):
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
-        """Return this store. Raise Unavailable, which names `resource`, if it is not synced."""
+        """Return this store. If it is not synced, raise Unavailable with `resource` as its name."""
         if not self.synced:
             raise Unavailable(
                 f"the cache of {resource} is not filled yet; try again in a few seconds"
@@ -143,7 +146,7 @@ class WatchStore(Generic[T]):
         return self._entries.get((namespace, name))
 
     def by_index(self, index: str, value: Key) -> list[T]:
-        """Return the values for which the function of `index` returns `value`.
+        """Return the projections that have `value` among their values in `index`.
 
         Raise KeyError if there is no such index.
         """
@@ -246,7 +249,7 @@ class WatchStore(Generic[T]):
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
         """Remove the objects with `keys` that are not in the list.
 
-        Objects of later writes are kept. `resource_version` is the list's version.
+        Objects from responses to later writes are kept. `resource_version` is the list's version.
         """
         version = _number(resource_version)
         self._version = version
@@ -338,8 +341,8 @@ class WatchStore(Generic[T]):
     def _projected(self, key: Key, obj: Object, length: int) -> T | None:
         """Return the projection of `obj` to store, or None if it is not stored.
 
-        Also add the object to `too_large`, or remove it. The object has at most `length` bytes of
-        JSON, or an unknown number if that is 0.
+        Also add the object to `too_large`, or remove it from there. The object has at most `length`
+        bytes of JSON, or an unknown number of bytes if `length` is 0.
         """
         most = self._most_decoded
         if most is not None and not 0 < length <= most and len(to_json(obj)) > most:
@@ -362,7 +365,7 @@ class WatchStore(Generic[T]):
         return rest if rest is not None and len(to_json(rest)) <= MOST_OF_REST else None
 
     def _is_small(self, key: Key, value: T, length: int) -> bool:
-        """Return whether a projection is within the limits for one and for its namespace.
+        """Return whether a projection is within its own limit and the limit of its namespace.
 
         If so, count its bytes in the namespace.
         """
@@ -402,7 +405,7 @@ class WatchStore(Generic[T]):
             self._remove(key)
 
     def _set(self, key: Key, value: T | None) -> None:
-        """Store `value`, or remove the stored one for None. Call the subscribers after a change."""
+        """Store `value` under `key`, or remove `key` for None. Call the subscribers on a change."""
         before = self._entries.get(key)
         if value is None:
             self._entries.pop(key, None)
@@ -424,11 +427,12 @@ class _Index(Struct, Generic[T]):
     """The keys of the stored projections by index value."""
 
     function: IndexFunction[T]
-    """Returns the index values of a projection."""
+    """A function that returns the index values of a projection."""
     _keys: dict[Key, Key | dict[Key, None]] = {}
     """The keys by index value.
 
-    Most values have a single key. It is stored without a dict, which would take 200 bytes.
+    Most index values have a single key. This key is stored without a dict, which would take 200
+    bytes.
     """
 
     def keys(self, value: Key) -> list[Key]:

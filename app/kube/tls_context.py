@@ -1,4 +1,4 @@
-"""Keep the TLS context for an API server, and renew it when its files change."""
+"""Keep a TLS context for calls to an API server, and renew the context when its files change."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ class ServerTrust(Struct):
     _renewed_at: float = -math.inf
 
     async def context(self) -> ssl.SSLContext | bool:
-        """Return the context for the next connection, or True if the credentials have no context.
+        """Return the context for the next connection, or True for a connection without TLS.
 
         Raise Unavailable if the files are unusable and there is no earlier context.
         """
@@ -56,7 +56,7 @@ class ServerTrust(Struct):
     async def renew(self) -> None:
         """Read the credentials again, because the API server has rejected them.
 
-        Raise Unavailable if they can't be read.
+        Raise Unavailable if the credentials can't be read.
         """
         self._is_stale = True
         self._renewed_at = asyncio.get_running_loop().time()
@@ -65,8 +65,8 @@ class ServerTrust(Struct):
     async def renew_after_failure(self) -> bool:
         """Renew the context after a failed handshake, and return True.
 
-        Return False, without renewing, if that was done recently and the files are unchanged.
-        Raise Unavailable if the credentials can't be read.
+        If the context was renewed less than `look_seconds` ago and the files are unchanged, do
+        nothing and return False. Raise Unavailable if the credentials can't be read.
         """
         self._is_stale = True
         is_recent = asyncio.get_running_loop().time() - self._renewed_at < self.look_seconds

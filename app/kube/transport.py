@@ -35,7 +35,7 @@ Params = dict[str, str]
 JSON = "application/json"
 _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
-"""The length of a body that takes about a millisecond to decode."""
+"""The length, in bytes, of a body that takes about a millisecond to decode."""
 STRANGE_CALLS = 10
 """The maximum number of concurrent calls for requests whose sender is unknown.
 
@@ -65,7 +65,7 @@ class CallLimits(Value):
     reads: int = 2
     """The maximum number of attempts of a read."""
     pause: float = 0.2
-    """The time between two attempts, unless the API server says how long to wait (Retry-After)."""
+    """The time between two attempts, unless the API server sends a Retry-After."""
     connections: int = 100
     """The maximum number of connections."""
     longest: int = 16 * 2**20
@@ -132,8 +132,8 @@ class Transport:
         """Send `request` and return the JSON object in the response.
 
         The items of a list are not decoded (`msgspec.Raw`). A read is tried again if the API server
-        is unavailable, a write only if it was rejected with 429 and Retry-After. Raise TooLong if
-        the response is too large, and another ClusterError if the request fails.
+        is unavailable. A write is tried again only after a 429 with Retry-After. Raise TooLong if
+        the response is too large, or another ClusterError if the request fails.
         """
         slot: AbstractAsyncContextManager[Any] = nullcontext()
         if IS_STRANGE.get():
@@ -206,7 +206,7 @@ class Transport:
         """Yield the response once its headers have arrived.
 
         After a 401 or a failed handshake, the credentials are renewed and the request is sent
-        again, because the first one had no effect.
+        again, because the first request had no effect.
         """
         try:
             response = await self._answer(request, timeouts)
@@ -281,8 +281,8 @@ async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError
 def _proxy_of_environment(url: URL) -> str | None:
     """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
 
-    Return None if there is none, if `url` is on this machine, or if NO_PROXY has its host, or the
-    host's domain or network.
+    Return None if neither is set, if `url` is on this machine, or if NO_PROXY has the host of
+    `url`, or the host's domain or network.
     """
     host = url.host
     if host is None or host == "localhost" or proxy_bypass(host):
@@ -298,7 +298,7 @@ def _proxy_of_environment(url: URL) -> str | None:
 def _is_within(host: str, network: str) -> bool:
     """Return whether `host` is an IP address in `network`.
 
-    Return False if one of them is something else, such as a name.
+    Return False if `host` is not an address, or `network` not a network, but for example a name.
     """
     try:
         return ip_address(host) in ip_network(network, strict=False)
@@ -308,7 +308,7 @@ def _is_within(host: str, network: str) -> bool:
 
 @asynccontextmanager
 async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Raise errors of the connection as Unavailable, with the server `host` in the message.
+    """Convert connection errors in the block to Unavailable, with `host` in the message.
 
     Other errors are not changed.
     """
@@ -339,10 +339,10 @@ def _plainly(error: Exception) -> str:
 
 
 class Turns:
-    """Turns of the event loop in which a long body is decoded, one body per turn.
+    """Turns of the event loop for decoding long bodies, one body per turn.
 
-    Otherwise, concurrent lists and watches could add up to a long turn, in which verdicts and the
-    renewal of the Lease would have to wait.
+    Otherwise, bodies of concurrent lists and watches could be decoded in one long turn, while
+    verdicts and the renewal of the Lease wait.
     """
 
     def __init__(self) -> None:
@@ -401,7 +401,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 
 
 class TokenBucket:
-    """A limit of `qps` calls per second on average, and of `burst` at once after a pause.
+    """A limit of `qps` calls per second on average, and of `burst` calls at once after a pause.
 
     Owners, such as namespaces, take turns, so that calls for one don't delay calls for others. A
     caller that is cancelled while it waits does not use up a call.

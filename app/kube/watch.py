@@ -2,8 +2,8 @@
 
 There are three levels, each with its own tests:
 
-- `events_of_connection` reads one watch request, with a limit on the time without events.
-- `follow` makes one watch request after the other, until an error that needs a new list.
+- `events_of_connection` reads the events of one watch request, and detects silence.
+- `follow` sends one watch request after the other, until an error makes a new list necessary.
 - `run_store` lists and calls `follow`, again and again.
 
 Reads are bounded by bytes, because tenants can choose the size of objects. Where the API server has
@@ -69,18 +69,18 @@ class Pace(Value):
     stream_timeout: int = 900
     """The timeout of a watch that begins with a list. A long list takes minutes."""
     quiet_after: float = 40.0
-    """The time without an event after which a watch is replaced by one that probes."""
+    """The time without an event after which a watch is replaced by a short one, as a probe."""
     stream_quiet_after: float = 10.0
-    """The time between two objects of a streaming list after which it is read in pages.
+    """The time without an object of a streaming list after which the list is read in pages instead.
 
-    An old API server may ignore that a list was requested, and never end it.
+    An old API server may ignore the request for a list, and then never sends the list's end.
     """
     probe_timeout: int = 30
     """The timeout of a watch that probes whether the connection is broken."""
     retry_most: float = 30.0
     """The longest pause before another attempt."""
     steady_after: float = 10.0
-    """The time after which a watch that breaks is retried without a long pause.
+    """A watch that breaks after more than this time is retried without a long pause.
 
     Some proxies end connections after half a minute of silence, before a bookmark comes.
     """
@@ -100,7 +100,8 @@ class Pace(Value):
 class Turn:
     """The turn of a task in the event loop, which lasts about TURN_SECONDS.
 
-    Without it, no other task would run while a stream always has data, because it never waits.
+    Without turns, a task whose stream always has data would never wait, and no other task would
+    run.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -126,13 +127,13 @@ async def run_store(
 ) -> NoReturn:
     """Fill `store` and keep it up to date until it is cancelled.
 
-    After a ClusterError, which is counted in `store.restarts`, it tries again. Until that succeeds,
-    `store.problem` describes the error, unless a list or version has only expired (Gone). Any other
-    exception is raised. With `needs_right`, Rejected is raised if a list gets a 403.
+    After a ClusterError, count it in `store.restarts` and try again. Until that succeeds,
+    `store.problem` describes the error, unless a list or version has only expired (Gone). Raise any
+    other exception. With `needs_right`, also raise the error of a list that gets a 403.
 
-    After a 404, it tries again when `served_changed` returns, or after a pause. The store is
-    emptied only if discovery agrees that the resource is not served. Otherwise, `not_found` is
-    called, because discovery may be out of date.
+    After a 404, try again when `served_changed` returns, or after a pause. Empty the store only if
+    discovery agrees that the resource is not served. Otherwise, call `not_found`, because discovery
+    may be out of date.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -251,13 +252,14 @@ async def follow(
 ) -> NoReturn:
     """Watch from `version`, one request after the other.
 
-    If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server does
-    not send all of it.
+    If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server
+    refuses to stream this list or doesn't send all of it, and another ClusterError if the request
+    fails for another reason.
 
     After a broken connection, continue from the last version. `store.problem` is cleared once the
     API server accepts the next request: if nothing changes, the first event may take a minute.
-    After a silent watch, it is cleared only by an event or a regular end. Raise Gone if the version
-    is too old, and NotFound if the resource is no longer served.
+    After a silent watch, only an event or a regular end of a watch clears `store.problem`. Raise
+    Gone if the version is too old, and NotFound if the resource is no longer served.
     """
     probing = False
     clock = asyncio.get_running_loop().time

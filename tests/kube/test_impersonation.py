@@ -41,7 +41,7 @@ def test_the_headers_of_a_user(user: dict[str, Any], headers: Any) -> None:
     assert impersonation_headers(user) == headers
 
 
-NEEDS_AS = "as-groups requires the field as"
+NEEDS_AS = "as-groups needs a user name in the field as"
 
 
 @pytest.mark.parametrize(

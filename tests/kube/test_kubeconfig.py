@@ -131,8 +131,8 @@ async def test_who_waits_for_a_plugin_is_told(
     path.write_text(f"{CONTEXT}users: [{{name: u, user: {user}}}]\n")
     await KubeconfigCredentials(path, None).load()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "the exec plugin of user u has not answered for 0.1 s. If you have to log in, run a kubectl"
-        " command first"
+        "the exec plugin of user u has not answered for 0.1 s. If it waits for you to log in, stop"
+        " this command, log in by running kubectl get namespaces, and try again"
     ]
 
 
