@@ -395,7 +395,7 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
     assert (text[0], exit_code(workload_rows, snapshot)) == (first, code)
     assert (
         text[-1]
-        == f"Ask an admin of namespace inference for permission to read them: kubectl -n inference create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
+        == f"Ask an admin of namespace inference for permission to read its objects: kubectl -n inference create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
     )
 
 
@@ -446,10 +446,10 @@ def test_an_object_is_named_as_for_kubectl(
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [
-        (["llm", "-n", "research"], "it exists in namespace inference: add -n inference"),
+        (["llm", "-n", "research"], "the name exists in namespace inference: add -n inference"),
         (["lmm", "-n", "inference"], "did you mean llm?"),
         (["lmm", "-n", "research"], "did you mean llm in namespace inference?"),
-        (["other", "-n", "inference"], "this namespace has llm"),
+        (["other", "-n", "inference"], "namespace inference has llm"),
     ],
 )
 def test_what_was_meant_is_said(

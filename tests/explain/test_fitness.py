@@ -126,7 +126,7 @@ CORDON = "node.kubernetes.io/unschedulable"
         (
             replace(NODE, allocatable={"gpu.nvidia.com/gpu": 8000}),
             PART,
-            "whose GPUs DRA allocates, which pods can't share",
+            "whose GPUs DRA allocates, so that pods can't share them",
         ),
         (replace(NODE, allocatable={"gpu.nvidia.com/gpu": 8000}), WHOLE, ""),
         (NODE, OF_MEMORY, f"without the label {MEMORY_LABEL}"),

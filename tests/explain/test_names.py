@@ -18,11 +18,11 @@ def sets(*names: str) -> list[Ref]:
     [
         pytest.param(sets(), [], id="there is nothing"),
         pytest.param(
-            sets("b/llm"), ["it exists in namespace b: add -n b"], id="in another namespace"
+            sets("b/llm"), ["the name exists in namespace b: add -n b"], id="in another namespace"
         ),
         pytest.param(
             sets("c/llm", "b/llm", "a/lln"),
-            ["it exists in namespaces b and c: add -n b"],
+            ["the name exists in namespaces b and c: add -n b"],
             id="in other namespaces",
         ),
         pytest.param(
@@ -41,7 +41,7 @@ def sets(*names: str) -> list[Ref]:
         ),
         pytest.param(
             sets("a/train", "a/batch", "b/lln"),
-            ["this namespace has batch and train"],
+            ["namespace a has batch and train"],
             id="no similar name",
         ),
         pytest.param(

@@ -289,7 +289,7 @@ def test_more_domains_and_nodes_than_people_read(record: Record) -> None:
     topology = topology_of(index, "")
     zones = domain_reports(topology, 1)
     shown = domains_text(topology, zones, everything=False).splitlines()
-    assert (len(shown), shown[-1]) == (MOST_DOMAINS + 1, "… 2 more: --all")
+    assert (len(shown), shown[-1]) == (MOST_DOMAINS + 1, "… 2 more (--all lists them)")
     assert len(domains_text(topology, zones, everything=True).splitlines()) == MOST_DOMAINS + 2
     exactly = domains_text(topology, zones[:MOST_DOMAINS], everything=False).splitlines()
     assert len(exactly) == MOST_DOMAINS
@@ -299,7 +299,7 @@ def test_more_domains_and_nodes_than_people_read(record: Record) -> None:
     topology = topology_of(index, "")
     [zone] = domain_reports(topology, 1)
     shown = nodes_text(topology, zone, everything=False).splitlines()
-    assert (len(shown), shown[-1]) == (MOST_DOMAINS + 1, "… 2 more: --all")
+    assert (len(shown), shown[-1]) == (MOST_DOMAINS + 1, "… 2 more (--all lists them)")
     assert len(nodes_text(topology, zone, everything=True).splitlines()) == MOST_DOMAINS + 2
 
 

@@ -144,7 +144,7 @@ def test_queues_that_kai_does_not_use_say_why_and_still_count() -> None:
     found = rows_of(gangs, "n1", queues=(*QUEUES, Queue("orphan", "gone")))
     assert {name: row.unusable for name, row in found.items() if row.unusable} == {
         "nowhere": "does not exist",
-        "root": "has queues below it, and KAI places nothing in such a queue",
+        "root": "has child queues, and KAI places workloads only in queues without children",
         "orphan": "is below gone, which does not exist: KAI ignores it",
     }
     counts = {name: (row.waiting, row.in_line) for name, row in found.items() if row.unusable}

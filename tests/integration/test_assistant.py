@@ -232,7 +232,7 @@ QUESTIONS = (
         "why",
         {"workload": "llm-serve", "namespace": "research"},
         lambda found: found["problems"][-1],
-        "it exists in namespace inference: add -n inference",
+        "the name exists in namespace inference: add -n inference",
         is_error=True,
     ),
     Question(

@@ -36,7 +36,7 @@ Objects of other kinds are parts of a gang, or are used by its pods.
 """
 
 
-_IF_NOT = "If it does not within a minute, ask the platform team whether KAI's scheduler runs."
+_IF_NOT = "If no pod is placed within a minute, ask the platform team whether KAI's scheduler runs."
 
 
 class Answer(Value, rename=AS_JSON):
@@ -65,7 +65,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """The words of the conclusion if KAI has written no message."""
+    """How long KAI has been silent, and what to do, for the outlook if `said` is empty."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]
@@ -99,10 +99,10 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 without reasons; 1 with reasons, or if it is pending or ends.
+        """The exit code: 1 if there are reasons, or the object is pending or ending or has ended.
 
         It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
-        skipped and no other reason explains why the object is pending.
+        skipped and no other reason explains why the object is pending. Otherwise, it is 0.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
@@ -111,7 +111,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def lacks_room(self) -> bool:
-        """Are pods pending whose room was not examined, because it was not requested?"""
+        """Was room for pending pods not examined, because nodes or pods were not requested?"""
         return "NoDomainFits" in self.skipped
 
 
@@ -154,7 +154,7 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
 
 
 def _room(gangs: Iterable[Gang]) -> tuple[DomainRoom, ...]:
-    """Return the room of each domain for the first part that does not fit."""
+    """Return the room of each domain for the first part that does not fit, or () if all fit."""
     outcomes = (gang.placements.now for gang in gangs if gang.waits)
     return next((outcome.rooms for outcome in outcomes if not outcome.fits), ())
 
@@ -243,8 +243,8 @@ def _missing_replicas(about: Subject) -> int:
 def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
-    Unless `is_looked_at`, nodes were not read. A line that says that an object is placed then adds
-    that its constraints were not checked.
+    If `is_looked_at` is false, constraints were not checked, because nodes were not requested. If
+    the line says that the object is placed, it also says this.
     """
     name = about.ref.name
     since = _asked_since(about)

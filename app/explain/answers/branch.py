@@ -56,7 +56,7 @@ class Branch(Value, rename=AS_JSON):
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return the numbers of placed pods and of all pods of some gangs, their state and words."""
+    """Return the sums over some gangs: placed pods, all pods, the state, and the state in words."""
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
     state, words = state_of(placed, total, bool(branches))
@@ -89,7 +89,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstraint) -> str:
     """Return the domain of pods at the required level, or else at the narrowest shared level.
 
-    If there are several, return their number: `2 racks`. Return "" if the nodes are not known.
+    If the pods are in several domains, return the number of domains, such as `2 racks`. If a node
+    is in no domain, return the number of nodes. Return "" if a node is not known.
     """
     domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}

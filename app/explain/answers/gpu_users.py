@@ -33,7 +33,7 @@ class NodeUser(Value):
 
 
 class GpuUser(Value, rename=AS_JSON):
-    """A workload that uses GPUs in one queue, with the numbers of its pods and nodes."""
+    """The use of GPUs by one workload in one queue, with the numbers of its pods and nodes."""
 
     workload: Ref
     queue: str
@@ -131,7 +131,7 @@ def _summed(index: Index, nodes: Iterable[Node]) -> list[GpuUser]:
 
 
 def users_in(topology: Topology, domains: Iterable[Path]) -> list[GpuUser] | None:
-    """Return the users of the GPUs of some domains, or None if that is not known."""
+    """Return the users of the GPUs of some domains, or None if usage is not known."""
     index = topology.index
     if not index.room_is_known:
         return None

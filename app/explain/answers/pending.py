@@ -46,8 +46,8 @@ class WorkloadRow(Value):
     reason: str = ""
     """The text of the first reason.
 
-    Without a reason, it is a prediction, a message of KAI, or why the cause is not known, or "" if
-    the workload is not pending.
+    If there is no reason, it is a prediction, a message of KAI, or why the cause is not known, or
+    "" if the workload is not pending.
     """
     id: str = ""
     """The id of the first reason, or "" if none is known."""
@@ -60,7 +60,7 @@ class WorkloadRow(Value):
     actors: frozenset[Who] = frozenset()
     """Everyone who can act on one of its reasons."""
     more: int = 0
-    """How many other reasons there are, or other messages of KAI if `reason` is one."""
+    """How many more reasons there are, or, if `reason` is a message of KAI, how many messages."""
     line: tuple[InLine, ...] = ()
     """The positions of its gangs in KAI's order."""
 
@@ -71,9 +71,9 @@ class WorkloadRow(Value):
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the PodCliqueSets, and the PodGroups with live pods outside PodGangs and sets.
+    """Return the PodCliqueSets, and the KAI PodGroups with live pods outside PodGangs and sets.
 
-    They are sorted. If `namespaces` is empty, return the workloads of all namespaces.
+    The list is sorted. If `namespaces` is empty, it has the workloads of all namespaces.
     """
     gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
@@ -89,8 +89,8 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    Pods that have a node and do not start there are among them. They are grouped by the outermost
-    workload that they were created for. A pod without such a workload is grouped by itself.
+    Pods that have a node but do not start there are included. Pods are grouped by the outermost
+    workload that they were created for. A pod without such a workload is a group of its own.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
@@ -181,8 +181,8 @@ def _why_not_known(answer: Answer) -> str:
 def _since(index: Index, ref: Ref) -> float | None:
     """Return when the first gang of a workload was created, or None if that is not known.
 
-    A PodGroup, and a PodCliqueSet without gangs, count from their own creation. A workload that is
-    known only from its pods counts from the creation of the first.
+    For a PodGroup, or a PodCliqueSet without gangs, return its own creation time. For a workload
+    that is known only from its pods, return the creation time of its first pod.
     """
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()

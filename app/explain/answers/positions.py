@@ -45,7 +45,7 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""The reasons that the prediction already considers. If it places a gang, they don't block it."""
+"""The reasons that the prediction already considers. They don't block a gang that it places."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
@@ -74,7 +74,7 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
 
     @property
     def words_while_silent(self) -> str:
-        """The same text if KAI is silent, so that it may never place the gang."""
+        """`words`, but without a promise: while KAI is silent, it may never place the gang."""
         return self._words("by KAI's order, it is next" if self.next == "next" else NEXT[self.next])
 
     def _words(self, prediction: str) -> str:

@@ -58,9 +58,9 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     used: int | None = None
     """The usage of its pods and its child queues' pods, or None if unknown."""
     fixed: int | None = None
-    """The part of the usage that KAI evicts for no other queue, or None if not known."""
+    """The usage of pods that are not preemptible, or None if not known."""
     fair: int | None = None
-    """Its fair share of the cluster now, or None if not known."""
+    """Its current fair share of the GPUs of its node pool, or None if not known."""
     unset: tuple[str, ...] = ()
     """The bounds that are not set, such as `limit of CPUs`. KAI reads them as 0."""
     unusable: str = ""
@@ -68,13 +68,13 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     waiting: int | None = None
     """How many PodGroups in it and below it have pods without a node, or None if not known."""
     in_line: int | None = None
-    """How many of them KAI tries to place in its next cycle, or None if unknown."""
+    """How many gangs in it and below it KAI's next cycle tries to place, or None if unknown."""
     front: tuple[InFront, ...] = ()
     """The first gangs of the queue in KAI's order."""
     exists: bool = True
     """Does the queue exist? If not, PodGroups name it."""
     users: tuple[GpuUser, ...] | None = None
-    """The workloads that use most of its GPUs, or None if not known."""
+    """The workloads that use the most GPUs of the queue, or None if not known."""
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
@@ -85,9 +85,9 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
 def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[QueueRow]:
     """Return the queues in the order of their tree, one node pool after the other.
 
-    The queues of a pool are followed by queues that PodGroups name and that do not exist. `known`
-    has the predictions for gangs. Without it, the gangs at the front are examined. Return [] if
-    queues could not be read.
+    After the queues of a pool come queues that PodGroups name but that do not exist. `known` has
+    the predictions for gangs. If it is None, the gangs at the front of each queue are examined.
+    Return [] if queues were not read.
     """
     made = index.remembered("queues", lambda: list(_rows(index)))
     becomes = _examined(index, made) if known is None else known
@@ -95,7 +95,7 @@ def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[
 
 
 def queues_are_known(index: Index) -> bool:
-    """Return whether the queues could be read."""
+    """Return whether the queues were read."""
     return "queues" not in index.facts.unseen.keys() | index.facts.skipped
 
 

@@ -205,9 +205,9 @@ class RoomSearch(Value):
     largest: int
     """The GPUs of the node that has the most, in thousandths."""
     pools: tuple[str, ...]
-    """KAI's node pools, whose nodes are all counted, with "" for nodes without a pool.
+    """KAI's node pools, or () if no node is in a pool. "" stands for nodes without a pool.
 
-    It is empty if no node is in a pool.
+    The nodes of all pools are counted.
     """
     spare: int = 0
     """The number of nodes of a domain that should stay free."""
@@ -276,7 +276,7 @@ def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAns
 def _shapes(index: Index, gpus: int) -> list[Shape]:
     """Return one pod shape for each resource name of whole GPUs, such as nvidia.com/gpu.
 
-    Each requests `gpus` thousandths of a GPU. If `gpus` is 0, return one shape without GPUs.
+    Each shape requests `gpus` thousandths of a GPU. If `gpus` is 0, return one shape without GPUs.
     """
     if not gpus:
         return [Shape((("pods", 1000),))]
@@ -331,7 +331,7 @@ class Preview(Value):
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """Return the effects of replacing the topology that has the name of `after`."""
+    """Return the effects of replacing the existing topology of the same name by `after`."""
     before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)

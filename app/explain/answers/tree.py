@@ -1,6 +1,7 @@
 """Build the tree of a workload, with the state of each object.
 
-It goes from the PodCliqueSet through gangs, PodCliques, claims and the queue to pods.
+Below the PodCliqueSet are its gangs. Below a gang are its PodCliques with their pods, its queue and
+its claims.
 """
 
 from collections import Counter
@@ -45,7 +46,7 @@ class _Grower:
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
         self._reasons = reasons
         self._numbers: dict[tuple[Ref, str], list[int]] = {}
-        """The numbers of reasons by object and part of it. The part "" is the whole object."""
+        """The numbers of the reasons by (object, part). The part "" is the whole object."""
         for number, reason in enumerate(reasons, 1):
             for ref in reason.objects:
                 for part in reason.parts or ("",):
@@ -178,9 +179,9 @@ class _Grower:
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
     def _pod_group(self, gang: Gang) -> list[Branch]:
-        """Return the KAI PodGroup with its queue under it.
+        """Return the branch of the gang's KAI PodGroup, with the branch of its queue below it.
 
-        If the PodGroup is the gang itself, return only the queue.
+        If the PodGroup is the gang itself, return only the branch of the queue.
         """
         group = gang.pod_group
         if not group:
@@ -296,11 +297,11 @@ _OF_QUEUE = {
     "LowerPriority": "at its limit",
     "QueueQuota": "at its quota",
 }
-"""The text of a queue in the tree, by reason, so that the tree does not contradict the reasons."""
+"""The text of a queue in the tree by the id of a reason, so that the tree agrees with reasons."""
 
 
 def _sizes(member: Member) -> str:
-    """Return the GPU requests of a part, such as `1 x 2 GPUs + 3 x 8 GPUs`, or ""."""
+    """Return the GPU requests of a member, such as `1 x 2 GPUs + 3 x 8 GPUs`, or "" for none."""
     shapes = [*member.shapes, *repeat(member.shape, member.expected - len(member.shapes))]
     counts = Counter((gpus_of(dict(shape.requests)), mig_words(shape)) for shape in shapes)
     sizes = (

@@ -71,7 +71,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
 
 
 def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
-    """Return the pods of a PodGang that are in one of its podgroups, `part`."""
+    """Return the member for `part`, a podgroup of a PodGang, with the pods of this podgroup."""
     name = part.name
     # Grove names the podgroup like its PodClique.
     clique = index.cliques.get((pod_gang.namespace, name))
@@ -98,7 +98,7 @@ def _shares(index: Index, entries: PodGangMap) -> Mapping[str, Mapping[str, int]
 
 
 _MOST_GANGS = 10
-"""The maximum number of PodGangs that pods belong to whose label names none of them.
+"""The maximum number of PodGangs of one PodClique that get the pods without a valid label.
 
 Tenants can name the same PodClique in any number of PodGangs.
 """
@@ -108,8 +108,8 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Sequence[Pod]:
     """Return the pods of a PodClique that are in a PodGang.
 
     A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
-    names its PodGang (https://github.com/ai-dynamo/grove/pull/799). The label is ignored if that
-    PodGang does not exist or does not have the PodClique.
+    names its PodGang (https://github.com/ai-dynamo/grove/pull/799). If that PodGang does not exist
+    or does not have the PodClique, the pod is in each of the first _MOST_GANGS PodGangs with it.
     """
     pods = index.pods_of_clique(pod_gang.namespace, name)
     gangs = index.gangs_of_part.get((pod_gang.namespace, name), ())
@@ -214,8 +214,9 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Pod]) -> list[Pod]:
     """Return the living pods of a PodGroup's workload that use another scheduler.
 
-    KAI doesn't count them. They share an owner with the `pods` of the PodGroup or with itself, or
-    other objects of the same workload own them.
+    KAI doesn't count these pods. Each has the same owner as one of `pods` or as the PodGroup, or
+    its owner is in the same JobSet, MPIJob or group of a LeaderWorkerSet as the owner of one of
+    `pods`.
     """
 
     def look() -> Mapping[tuple[str, object], Sequence[Pod]]:
@@ -233,10 +234,11 @@ def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Po
 
 
 def _makers(pod: Pod) -> Iterator[str | Ref]:
-    """Yield the uid of a pod's owner, and what it shares with pods of other owners.
+    """Yield the uid of a pod's owner, and references by which pods of other owners are related.
 
-    That is its JobSet, its MPIJob, whose launcher has a Job, or the leader of its group in a
-    LeaderWorkerSet, after which the StatefulSet of the workers is named.
+    A pod of a JobSet yields the JobSet. A pod of an MPIJob yields the MPIJob, also if it is the
+    launcher, which a Job owns. A pod of a LeaderWorkerSet yields the name of the leader pod of its
+    group, which is also the name of the StatefulSet of the group's workers.
     """
     if pod.owner:
         yield pod.owner
@@ -256,7 +258,7 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """Return the tree of the SubGroups of a PodGroup.
 
     SubGroups whose parents form a cycle are under no root, so they are omitted. SubGroups without a
-    name, repeated names and levels below MOST_DEPTH are omitted too.
+    name, with the name of an earlier SubGroup, or below level MOST_DEPTH are omitted too.
     """
     subgroups = _distinct(group.subgroups)
     inside = by_key((sub.parent, sub) for sub in subgroups)
@@ -279,9 +281,9 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 
 
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
-    """Yield the gangs of pods, each with its first pod.
+    """Yield the gangs of `pods`, each with the first of `pods` in it, by namespace and name.
 
-    Pods that name a KAI PodGroup are in the PodGroup's gang. Every other pod is its own gang.
+    Pods that name an existing KAI PodGroup are in its gang. Every other pod is its own gang.
     """
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):

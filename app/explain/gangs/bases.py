@@ -28,13 +28,13 @@ class Bases(Value):
     gangs: tuple[PodGang, ...]
     """The base gangs that exist."""
     missing: tuple[str, ...] = ()
-    """The objects that Grove looks for and does not find, as text."""
+    """Texts about the objects that Grove needs and does not find."""
     noted: bool = False
     """Does this release of Grove record in PodGangs that they were scheduled?"""
 
 
 def bases_of(gang: Gang) -> Bases:
-    """Return the base gangs of a gang."""
+    """Return the base gangs of a gang, as its release of Grove names them."""
     index = gang.index
     if gang.pod_gang and gang.has_epoch:
         return _by_epoch(index, gang.pod_gang)

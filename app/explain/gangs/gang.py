@@ -67,12 +67,12 @@ class Member(Value, dict=True):
 
     @property
     def is_satisfied(self) -> bool:
-        """Is its minimum placed?"""
+        """Do at least `minimum` of its pods have a node?"""
         return len(self.placed) >= self.minimum
 
     @property
     def rank(self) -> "Rank":
-        """Its sort key among the parts of a gang, in KAI's order."""
+        """The sort key by which KAI orders the parts of a gang."""
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
@@ -129,21 +129,21 @@ def _rank(count: int, threshold: int, name: str) -> Rank:
 
 
 def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
-    """Yield one run for each group of equal neighbours."""
+    """Yield the shapes as runs: each shape, with the number of times it is repeated in a row."""
     for shape, same in itertools.groupby(shapes):
         yield shape, sum(1 for _ in same)
 
 
 class Unit(Value, dict=True):
-    """A whole gang, or a part of it: a replica of a scaling group, or a SubGroup with children."""
+    """A whole gang, or a part of a gang: a scaling group's replica, or a SubGroup with children."""
 
     name: str
     told: SchedulerConstraint = UNBOUND
     """The topology constraint that the scheduler gets."""
     members: tuple[Member, ...] = ()
-    """The members that are in none of its units."""
+    """The members directly inside this unit, not inside one of `units`."""
     units: tuple["Unit", ...] = ()
-    """The smaller parts inside this part."""
+    """The units directly inside this unit."""
     minimum: int | None = None
     """The number of its members and units that KAI needs, or None if KAI needs all of them."""
 
@@ -176,17 +176,17 @@ class Unit(Value, dict=True):
 
     @property
     def own(self) -> tuple["Member | Unit", ...]:
-        """Its members and units."""
+        """The units and members directly inside this unit."""
         return (*self.units, *self.members)
 
     @property
     def needed(self) -> int:
-        """The number of its members and units that KAI needs."""
+        """The number of parts directly inside this unit that KAI must place for its minimum."""
         return len(self.own) if self.minimum is None else self.minimum
 
     @cached_property
     def is_ready(self) -> bool:
-        """Are enough members and units ready?"""
+        """Are at least `needed` of its members and units ready?"""
         return sum(part.is_ready for part in self.own) >= self.needed
 
     @cached_property
@@ -196,12 +196,12 @@ class Unit(Value, dict=True):
 
     @property
     def is_satisfied(self) -> bool:
-        """Are the minimums of enough members and units placed?"""
+        """Are the minimums of at least `needed` of its members and units placed?"""
         return self.satisfied >= self.needed
 
     @property
     def rank(self) -> Rank:
-        """Its sort key among the parts of a gang, in KAI's order."""
+        """The sort key by which KAI orders the parts of a gang."""
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
@@ -279,7 +279,7 @@ class Gang(Value, dict=True):
     whole: Unit
     """All its parts, with the constraint of the gang itself."""
     topology: Topology
-    """The topology by which it is placed."""
+    """The topology by which its pods are placed."""
     pod_gang: PodGang | None = None
     """Its PodGang, or None."""
     pod_group: KaiPodGroup | None = None
@@ -328,7 +328,10 @@ class Gang(Value, dict=True):
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
-        """Return whether it has members and `waits`, or may wait because pods cannot be read."""
+        """Return whether the gang has members, and some of its pods may be missing or not placed.
+
+        If the user may not read pods, they may be.
+        """
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property
@@ -339,7 +342,7 @@ class Gang(Value, dict=True):
 
     @property
     def named_topology(self) -> str:
-        """The topology that it names for KAI, or "" if it names none."""
+        """The topology that its PodGang, or else its PodGroup, names for KAI, or "" if none."""
         if self.pod_gang:
             return self.pod_gang.topology
         return self.pod_group.topology if self.pod_group else ""
@@ -355,16 +358,16 @@ class Gang(Value, dict=True):
 
     @property
     def is_of_grove(self) -> bool:
-        """Does Grove manage it?"""
+        """Does it have a PodGang or a PodCliqueSet?"""
         return self.pod_gang is not None or self.pcs is not None
 
     @property
     def has_epoch(self) -> bool:
-        """Does Grove's release name its base gangs in a PodGangMap?"""
+        """Does its PodGang have a role, as in Grove's releases with epochs (PodGangMaps)?"""
         return self.pod_gang is not None and bool(self.pod_gang.role)
 
     def is_constrained(self) -> bool:
-        """Return whether the scheduler gets a constraint, or the set has one."""
+        """Return whether the gang or its PodCliqueSet has a topology constraint."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs else []
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 
@@ -416,7 +419,7 @@ class Gang(Value, dict=True):
     def bound_parts(self) -> "tuple[Unit | Member, ...]":
         """The parts with the constraints that their pods must satisfy.
 
-        Kueue applies a constraint to each PodClique below it separately.
+        Kueue applies the constraint of a unit separately to each PodClique in the unit.
         """
         if not self.is_of_kueue:
             return tuple(self.whole.parts())

@@ -36,7 +36,7 @@ PLACEMENT = (
 )
 """The ids of the reasons that can apply to a set before it exists."""
 MOST_REPLICAS = 20
-"""The maximum number of replicas of the set and of each group for which gangs are created.
+"""The maximum number of replicas of a set, and of each scaling group, that get gangs here.
 
 Further replicas would have equal gangs.
 """
@@ -74,7 +74,7 @@ class _Plan:
         }
 
     def gangs(self, base: str) -> Iterator[Gang]:
-        """Yield the gangs of one replica of the set.
+        """Yield the gangs of the replica `base` of the set.
 
         They are a base gang, with the first minAvailable replicas of each scaling group, and a
         separate gang for each further replica of a group.
@@ -92,7 +92,7 @@ class _Plan:
         yield self._gang(base, tuple(members), tuple(units))
 
     def _units(self, base: str, group: ScalingGroup) -> Iterator[Unit]:
-        """Yield the replicas of a scaling group."""
+        """Yield the replicas of a scaling group, at most MOST_REPLICAS."""
         cliques = {clique.name: clique for clique in self._pcs.cliques}
         names = [name for name in group.cliques if name in cliques]
         for number in range(min(group.replicas, MOST_REPLICAS)):

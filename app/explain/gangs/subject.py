@@ -43,9 +43,10 @@ class Subject(Value, dict=True):
 
     @property
     def with_bases(self) -> list[Gang]:
-        """The gangs and the base gangs that they wait for, because the reasons of both are shown.
+        """`gangs` and the base gangs that they wait for, because the reasons of both are shown.
 
-        If there are no gangs yet, return the set's future gang, or an empty gang without a set.
+        If there are no gangs yet, the list has the future gang of the PodCliqueSet, or, without a
+        PodCliqueSet, an empty gang.
         """
         gangs = list(self.gangs)
         names = {gang.ref.name for gang in gangs}
@@ -67,11 +68,11 @@ class Subject(Value, dict=True):
 class _Match(Value, dict=True):
     """The gang, pods or PodCliques of the object that the user asks about.
 
-    If it has none of them, it stands for its whole PodCliqueSet.
+    If all three are empty, the object stands for its whole PodCliqueSet.
     """
 
     place: Place
-    """Its place in Grove, which names the set."""
+    """The object's place in Grove, with the name of its PodCliqueSet."""
     pods: Collection[Pod] = ()
     """The pods of the object, or the pods that use it."""
     cliques: Collection[str] = ()
@@ -91,7 +92,7 @@ class _Match(Value, dict=True):
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
-    """Return an object with its gangs, or None if the facts lack the object."""
+    """Return an object with its gangs, or None if the object is not in the facts."""
     match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
     if not match:
         return None
@@ -157,7 +158,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
-    """Find a PodGroup of Kubernetes itself, if KAI has none of this name."""
+    """Find a PodGroup of Kubernetes itself. It is used if KAI has no PodGroup of this name."""
     if ref.key not in index.workload_groups:
         return None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)
@@ -209,13 +210,13 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
     """Return the match of an object that pods use.
 
-    Its PodCliqueSet is the one of these pods, or else the one in its own labels (`place`).
+    The PodCliqueSet is the one of these pods, or else the one in the object's own labels (`place`).
     """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
 USED = {"ResourceClaim", "ComputeDomain"}
-"""The kinds of objects that pods use. They are well without pods."""
+"""The kinds of objects that pods use. Nothing is wrong with such an object if it has no pods."""
 
 _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "PodCliqueSet": _of_set,

@@ -21,20 +21,20 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
         return
 
     noun = "namespace" if len(elsewhere) == 1 else "namespaces"
-    yield f"it exists in {noun} {listed(elsewhere)}: add -n {elsewhere[0]}"
+    yield f"the name exists in {noun} {listed(elsewhere)}: add -n {elsewhere[0]}"
 
 
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
-    """Yield similar names in the same namespace, or else some of its names.
+    """Yield similar names in the namespace of `ref`, or else some names in this namespace.
 
-    If the namespace has no such objects, yield the most similar name elsewhere.
+    If the namespace has no objects of the kind, yield the most similar name elsewhere.
     """
     nearby = [other.name for other in others if other.namespace == ref.namespace]
     near = _near(ref.name, nearby)
     if near:
         yield f"did you mean {' or '.join(near)}?"
     elif nearby:
-        yield f"this namespace has {listed(nearby)}"
+        yield f"namespace {ref.namespace} has {listed(nearby)}"
     else:
         by_name = {other.name: other.namespace for other in others}
         near = _near(ref.name, list(by_name))

@@ -23,9 +23,9 @@ from app.objects.shape import Object
 
 COLUMNS = ("queue", "quota", "limit", "used", "fixed", "fair", "pending")
 MEANING = (
-    "In GPUs. used: by pods of the queue and of its child queues; fixed: the part of it that KAI"
-    " evicts for no other queue; fair: its fair share of the cluster now, at most what it requests;"
-    " pending: gangs that have pods without a node."
+    "All amounts are GPUs. used: by pods of the queue and of its child queues; fixed: used by pods"
+    " that are not preemptible; fair: the current fair share of the queue, at most what its pods"
+    " request; pending: gangs with pods that have no node."
 )
 SHOWN = 3
 """The maximum number of workloads that are shown as users of a queue's GPUs."""
@@ -94,7 +94,7 @@ def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 def queue_cells(row: QueueRow) -> tuple[str, ...]:
     """Return the cells of a queue.
 
-    Unknown values are `?`. A queue that does not exist has `-`.
+    Unknown values are `?`. The amounts of a queue that does not exist are `-`.
     """
     name = "  " * (row.depth - 1) + row.name
     waiting = "?" if row.waiting is None else f"{row.waiting:,}"
@@ -150,7 +150,7 @@ def _problems(rows: Sequence[QueueRow]) -> Iterator[str]:
 def queue_problems(row: QueueRow) -> Iterator[str]:
     """Yield the problems of a queue, each with its remedy."""
     if not row.exists and row.unusable == "does not exist":
-        yield "does not exist, but PodGroups name it: create it, or name another queue"
+        yield "does not exist, but PodGroups name it. Create it, or use another queue"
     elif row.unusable:
         yield row.unusable
     if row.unset:

@@ -28,8 +28,8 @@ def may_not_read(index: Index, ref: Ref) -> bool:
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
     """Yield lines for a user who may not read the object that they ask about.
 
-    The lines have the missing permission, and who can grant it. For a PodCliqueSet, they also have
-    the parts that can be explained anyway.
+    The lines say which permission is missing and who can grant it. For a PodCliqueSet, they also
+    name the parts that can be explained anyway.
     """
     resource = OF_KIND[ref.kind]
     yield (
@@ -52,15 +52,13 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     in_namespace = fields - wide if namespace else set()
     role = f"--clusterrole={VIEWER} --user=USER"
     if in_namespace:
-        what = f"the objects in {namespace}" if wide else "them"
         yield (
-            f"Ask an admin of namespace {namespace} for permission to read {what}:"
+            f"Ask an admin of namespace {namespace} for permission to read its objects:"
             f" kubectl -n {namespace} create rolebinding USER-view {role}"
         )
     if fields - in_namespace:
-        what = "everything" if in_namespace else "them"
         yield (
-            f"Ask a cluster admin for permission to read {what}:"
+            "Ask a cluster admin for permission to read the whole cluster:"
             f" kubectl create clusterrolebinding USER-view {role}"
         )
 

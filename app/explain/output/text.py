@@ -98,7 +98,7 @@ def _said(answer: Answer) -> Iterator[str]:
         yield "  KAI said earlier, about an older state:" if old else "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
         if len(answer.said) > MOST_WORDS:
-            yield f"     … {len(answer.said) - MOST_WORDS} more: --output json"
+            yield f"     … {len(answer.said) - MOST_WORDS} more (--output json shows them)"
 
 
 def _foot(answer: Answer) -> Iterator[str]:
@@ -123,11 +123,11 @@ def _foot(answer: Answer) -> Iterator[str]:
 
 
 _PARTS = {ROOM, CHANNELS}
-"""The facts in the needs of reasons that are not kinds of objects."""
+"""Needs of reasons that are not kinds of objects, but pods or claims of all namespaces."""
 
 
 def _is_without_room(lacking: set[str]) -> bool:
-    """Return whether nothing but room is lacking, as with --no-room. Files lack other kinds too."""
+    """Return whether only the facts about room are lacking, as with --no-room."""
     of_room = {*_PARTS, "nodes", "pods"}
     return not lacking or (not lacking.isdisjoint(of_room) and lacking <= {*of_room, "slices"})
 
@@ -217,7 +217,7 @@ _PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def without_pods(branch: Branch) -> Branch:
-    """Return a tree without the pods of gangs. Their reasons move to their parent.
+    """Return a tree without the pods of gangs. The reasons of a removed pod move to its parent.
 
     The requested pod is kept, and so are pods that are placed one by one, such as the pods of a
     LeaderWorkerSet without a gang.

@@ -107,12 +107,16 @@ def domains_text(topology: Topology, parents: Sequence[DomainReport], *, everyth
     filled = [column for column in zip(*rows, strict=True) if any(column)]
     lines = list(_aligned(list(zip(*filled, strict=True))))
     if len(parents) > len(shown):
-        lines.append(f"… {len(parents) - len(shown)} more: --all")
+        lines.append(f"… {len(parents) - len(shown)} more (--all lists them)")
     return "\n".join(lines)
 
 
 def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool) -> tuple[str, ...]:
-    """Return the cells of a domain: inner domains, nodes, free, closed, the freest inside."""
+    """Return the cells of a domain.
+
+    They are its path, the numbers of its inner domains and nodes, its free GPUs, the number of
+    closed nodes, and the inner domains with the most free GPUs.
+    """
     depth = len(report.path)
     inside: list[DomainReport] = []
     within = ""
@@ -133,7 +137,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the names of the domains with the most free GPUs, each with their number."""
+    """Return the names of the domains with the most free GPUs, each with the number of these."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
@@ -175,7 +179,7 @@ def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) ->
 
     lines = list(_aligned(rows))
     if len(domain.nodes) > len(shown):
-        lines.append(f"… {len(domain.nodes) - len(shown)} more: --all")
+        lines.append(f"… {len(domain.nodes) - len(shown)} more (--all lists them)")
     return "\n".join(lines)
 
 
@@ -221,7 +225,7 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
     if search.wider:
         yield room_text(search.wider)
     elif not answer.enough:
-        yield "no wider level has room either"
+        yield "no domain of a wider level has room for all of them either"
     if search.pools:
         pools = listed(pool or "no pool" for pool in search.pools)
         yield f"the nodes of all node pools are counted ({pools}), but a gang uses only one pool"

@@ -24,8 +24,8 @@ _WORDS: dict[How, str] = {
     "waits": "would stay pending",
 }
 MEANING = (
-    '"Fits" means that a placement for all of these together exists. KAI may choose another one, or'
-    " choose later."
+    '"Fits" means that there is a placement of all these gangs together. KAI may choose another'
+    " placement, or place a gang later."
 )
 DOUBT = "Not every arrangement was tried: a gang marked with ? may fit after all."
 
@@ -107,7 +107,7 @@ def _section(singular: str, plural: str, fates: Sequence[Fate], most: int | None
     yield f"{counted(fates, singular, plural)}:"
     yield from table([_cells(fate) for fate in fates[:most]])
     if most is not None and len(fates) > most:
-        yield f"… {len(fates) - most} more: --all"
+        yield f"… {len(fates) - most} more (--all lists them)"
 
 
 def _cells(fate: Fate) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
     ]
     yield from table(rows)
     if most is not None and len(effects.worse) > most:
-        yield f"… {len(effects.worse) - most} more: --all"
+        yield f"… {len(effects.worse) - most} more (--all lists them)"
 
 
 def called(ref: Ref) -> str:

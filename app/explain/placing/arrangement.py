@@ -55,7 +55,7 @@ class ToPlace(Value):
     demand: Demand
     scope: Domain
     number: int | None = None
-    """The position of a whole demand in the search, or None for a part of one."""
+    """The position of the demand in the search, or None if it is a part of another demand."""
 
 
 class ToFill(Value):
@@ -76,7 +76,7 @@ class ToFill(Value):
 
 
 class ToLook(Value):
-    """Pods of one shape, for which nodes must be examined first."""
+    """Pods of one shape. The search must first find out which nodes have room for them."""
 
     ground: Ground
     shape: Shape
@@ -180,9 +180,9 @@ class Search(Board):
         )
 
     def _fill(self, step: ToFill, rest: Agenda) -> Iterator[Agenda]:
-        """Place as many pods as possible, then fewer, on each of the nodes, fullest node first.
+        """Try each node for the pods, fullest first: as many pods as possible, then fewer.
 
-        Yield the remaining steps after each.
+        After each attempt, yield the remaining steps.
         """
         if not step.left:
             yield rest
@@ -210,7 +210,7 @@ class Search(Board):
         return fullest_first(able, self._free)[:_MOST_TAKERS]
 
     def _look(self, count: int) -> None:
-        """Count examined nodes. Raise Exhausted if they are too many."""
+        """Count `count` more examined nodes. Raise Exhausted if they are too many in total."""
         self.looked += count
         if self.looked > self._most:
             raise Exhausted
@@ -272,7 +272,7 @@ class Arrangement:
         shares: Mapping[int, Shares] = MappingProxyType({}),
     ) -> None:
         self.is_certain = True
-        """Whether the last answer of `add` is certain."""
+        """False if the last `add` found no placement but could not try all of them."""
         self._names = names
         self._start = list(free)
         self._free = list(free)

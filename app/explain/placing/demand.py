@@ -28,7 +28,7 @@ class Depths(Value):
 
     @property
     def tried(self) -> range:
-        """The depths of the domains that KAI tries, narrow domains first."""
+        """The depths of the levels whose domains KAI tries, narrowest level first."""
         return range(self.preferred, self.required - 1, -1)
 
 
@@ -39,7 +39,7 @@ Run = tuple[Shape, int]
 class Demand(Value, dict=True):
     """Pods and parts that are placed together, in one domain if there is a required level.
 
-    Both are in KAI's order.
+    The pods and the parts are in KAI's order.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Demand(Value, dict=True):
     parts: tuple["Demand", ...] = ()
     """Its parts, such as PodCliques. They may have constraints too."""
     occupied: frozenset[str] = frozenset()
-    """The nodes that already have pods of it. Its other pods must join their domain."""
+    """The names of the nodes with placed pods of the demand. Its other pods must join them."""
     preferred: str = ""
     """The node label of the preferred level, or "" for none."""
     levels: tuple[str, ...] | None = None
@@ -85,7 +85,7 @@ class Demand(Value, dict=True):
 
     @cached_property
     def loose(self) -> tuple[Run, ...]:
-        """The pods that may use any node in its domain, by shape."""
+        """The pods that may use any node in the demand's domain, by shape."""
         free = (part.in_order for part in self.parts if not part.constrained)
         return by_shape((*self.pods, *(pair for pairs in free for pair in pairs)))
 
@@ -105,7 +105,7 @@ class Demand(Value, dict=True):
         return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:
-        """Return the depths of its levels in a tree.
+        """Return the depths of the required and the preferred level in a tree.
 
         Return None if a level does not exist, or if the preferred level is broader than the
         required one, which KAI rejects.
@@ -117,10 +117,10 @@ class Demand(Value, dict=True):
         return Depths(required, preferred)
 
     def may_join(self, path: Path, required: int, domains: Domains) -> bool:
-        """Return whether pods of the demand already run in a domain.
+        """Return whether the demand may use the domain `path`, given the pods already placed.
 
-        Domains are compared at the depth `required`. Return True if no pods run or no level is
-        required.
+        At the depth `required`, the domain must be that of a placed pod. If no pod is placed, or no
+        level is required, every domain may be used.
         """
         if not (self.occupied and required):
             return True
@@ -133,7 +133,7 @@ class Demand(Value, dict=True):
             yield from part.every()
 
     def changed(self, change: Callable[["Demand"], "Demand"]) -> "Demand":
-        """Return the demand with a change applied to it and its parts, inner parts first."""
+        """Return the demand with `change` applied to its parts, inner parts first, and to it."""
         parts = tuple(part.changed(change) for part in self.parts)
         return change(replace(self, parts=parts))
 
@@ -203,7 +203,7 @@ class Ground(Value, dict=True):
     names: tuple[str, ...]
     """The names of the resources, in the order of all vectors.
 
-    With NOT_OFFERED among them, pods may request others, which no node has.
+    If NOT_OFFERED is one of them, it stands for all requested resources that no node has.
     """
     free: Sequence[Vector]
     """The free amounts of each node."""
@@ -284,7 +284,7 @@ def capacity_of(free: Vector, asks: Vector) -> int:
 
 
 def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
-    """Return the nodes that take pods, fullest node first: it has room for the fewest pods."""
+    """Return the nodes `able`, fullest first: those with room for the fewest pods come first."""
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 
@@ -298,11 +298,11 @@ class Step(NamedTuple):
     pods: int
     """The number of pods."""
     idle: Vector | None = None
-    """The amounts that were free already, or None if no pods terminate on the node."""
+    """The amounts that were free without terminating pods, or None if none terminate there."""
     shares: Shares | None = None
     """The shared GPUs before, or None if they have not changed."""
     waits: bool = False
-    """Does KAI wait for other pods to terminate?"""
+    """Do the pods wait for other pods to terminate?"""
 
 
 class Board:
@@ -348,7 +348,7 @@ class Board:
         return kept
 
     def undo(self, mark: int) -> None:
-        """Undo all steps since a mark."""
+        """Undo all steps since `mark`, an earlier value of the property."""
         while len(self._journal) > mark:
             self._restore(self._journal.pop())
 

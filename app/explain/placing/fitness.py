@@ -18,7 +18,7 @@ BY_KAI = "cordoned by KAI Resource Management"
 """KAI's own cordon. It ends when KAI has moved the node to another pool."""
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""The taint whose toleration lets pods be placed on cordoned nodes, with KAI since 0.18.
+"""The taint that a pod must tolerate to be placed on a cordoned node. KAI reads it since 0.18.
 
 Up to 0.17, KAI places no pod on cordoned nodes: `pkg/scheduler/scheduler_util` at d5bc503a.
 """
@@ -89,7 +89,7 @@ class _ManyTerms:
 
 
 _compiled: dict[int, _ManyTerms] = {}
-"""The last compiled terms by their ids. Hashing terms would take as long as evaluating them."""
+"""Compiled terms by the id of their tuple: hashing it would take as long as evaluating it."""
 
 
 def _many_terms(terms: tuple[Term, ...]) -> _ManyTerms:
@@ -126,7 +126,7 @@ def refused_by(shape: Shape, node: Node) -> str:
     if not asks_gpus(shape):
         return ""
     if shape.part and any(name.startswith(PREFIX) for name in node.allocatable):
-        return "whose GPUs DRA allocates, which pods can't share"
+        return "whose GPUs DRA allocates, so that pods can't share them"
     if shape.part and shape.part.memory and MEMORY_LABEL not in node.labels:
         return f"without the label {MEMORY_LABEL}"
     strategy = node.labels.get(MIG_STRATEGY) if _has_mig(node) else None

@@ -214,9 +214,9 @@ def _merged(pods: Sequence[Run]) -> list[Run]:
 
 
 def _joined(parts: Sequence[Demand]) -> Iterator[Demand]:
-    """Yield the parts in their order, with neighbours without constraints as one part.
+    """Yield the parts in their order, and merge neighbouring parts without constraints into one.
 
-    That gives the same placement, with fewer steps.
+    This gives the same placement in fewer steps.
     """
     for is_constrained, run in itertools.groupby(parts, key=attrgetter("constrained")):
         if is_constrained:

@@ -38,12 +38,12 @@ class Assumption(Value):
     emptied: frozenset[int] = frozenset()
     """The positions of nodes on which the pods of other gangs count as using nothing."""
     opened: bool = False
-    """Are all nodes ready, without cordons and taints?
+    """Do all nodes count as ready, without cordons and taints?
 
-    A kubelet that is back also ends the pods that should have ended long ago.
+    If so, deleted pods that only a dead kubelet keeps count as gone too.
     """
     without: str = ""
-    """A resource whose requests do not count."""
+    """The resource whose requests do not count, or ""."""
     devices: bool = False
     """Do only requests for devices count?"""
     pool: str | None = None
@@ -51,7 +51,7 @@ class Assumption(Value):
     only: frozenset[int] | None = None
     """The positions of the only nodes that take pods, or None for all nodes."""
     gone: frozenset[tuple[str, str]] = frozenset()
-    """The keys of pods that no longer run."""
+    """The keys of the pods that count as gone."""
     rules: Rules = AS_KAI
     """The peculiar rules of KAI that apply."""
 
@@ -105,7 +105,7 @@ class Outcome:
 
     @cached_property
     def _position(self) -> int:
-        """The position of the innermost part without a place."""
+        """The position of the innermost part without a place, or else of the demand itself."""
         packer = Packer(self._ground, self._rules)
         tried = set()
         for position, part in enumerate(self._parts):

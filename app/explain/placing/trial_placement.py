@@ -33,7 +33,7 @@ Scores = Mapping[int, int] | None
 
 
 class Order(Generic[T]):
-    """Items sorted by their keys. Only items that have `changed` are sorted in again.
+    """Items sorted by their keys. Only the items in `changed` are moved to new positions.
 
     An item whose key is None is omitted.
     """
@@ -155,10 +155,10 @@ class Tree:
         return [child for _, _, child in orders[asked].places()]
 
     def tightness(self, asked: Vector) -> Callable[[Path], float]:
-        """Return a function for the largest fraction that `asked` takes of a domain's free amounts.
+        """Return a function that computes how much of a domain's free amounts `asked` takes.
 
-        The fraction is infinite if a requested resource has nothing free. The resource `pods` does
-        not count.
+        Its result is the largest fraction of any resource except `pods`, or infinity if nothing of
+        a requested resource is free.
         """
         # The function must not refer to the tree, which keeps it: such a cycle would stay in
         # memory until the garbage collector runs.
@@ -187,8 +187,8 @@ class Trial(Board):
     """A trial placement that also tracks the free amounts of each domain of each topology.
 
     Free amounts include the amounts that terminating pods will free, as in KAI. For nodes with such
-    pods, `_idle` has the amounts that are free already. These are larger if more is promised to
-    waiting pods than terminating pods will free.
+    pods, `_idle` has the amounts that are free already. They can exceed the free amounts: waiting
+    pods may have been promised more than terminating pods will free.
     """
 
     def __init__(self, ground: Ground) -> None:
@@ -366,7 +366,7 @@ class Trial(Board):
     def _rank_of_part(
         self, position: int, asks: Vector, part: GpuPart, scores: Scores
     ) -> tuple[float, ...] | None:
-        """Return the sort key of a node for a pod with a GPU fraction, or None without room."""
+        """Return a node's sort key for a pod with a GPU fraction, or None if it has no room."""
         have = self._free[position]
         if not self._room(have, asks) or self._has_one_place(have):
             return None
@@ -454,7 +454,7 @@ def _less(have: Vector, asks: Vector, count: int) -> Vector:
 
 
 def _part(ask: int, have: int) -> float:
-    """Return the requested fraction of an amount, which is infinite if there is nothing."""
+    """Return `ask` / `have`: 0 if nothing is requested, or infinity if nothing is free."""
     if not ask:
         return 0.0
     return ask / have if have > 0 else math.inf

@@ -52,15 +52,15 @@ class Turn(Value):
     order: int
     """Its position among all pending gangs of its node pool, from 1."""
     after: int
-    """If it gets no place, the position up to which other gangs have taken the room.
+    """If it gets no place, gangs before this position in the order have taken its room.
 
-    It is its own position, or the position of the first equal gang without a place. It is 0 if a
-    limit or quota already kept it out before the cycle.
+    This is its own position, or the position of the first equal gang without a place. It is 0 if a
+    limit or quota already kept the gang out before the cycle.
     """
     used: frozenset[int]
     """The positions of the nodes that it gets.
 
-    Empty if it has no place, or has to wait there for pods to terminate.
+    Empty if it has no place, or has to wait for pods on these nodes to terminate.
     """
     full: str
     """The queue whose limit or quota keeps it out at its turn, or "" if there is none."""
@@ -165,7 +165,7 @@ class _Cycle:
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
         """Place a gang, and return the positions of its nodes.
 
-        The result is empty if it has no place, or must wait there for pods to terminate.
+        The result is empty if the gang has no place, or must wait for other pods to terminate.
         """
         demand = own.gang.demand
         # If an equal gang had no place before, this one has none: room only shrinks in a cycle.

@@ -35,17 +35,17 @@ class Waiter(Value, dict=True):
     """A pending gang, with the pods that KAI places next."""
 
     gang: Gang
-    """The gang, only with pods that exist and have no scheduling gates."""
+    """The gang, without pods that have scheduling gates or do not exist yet."""
     group: KaiPodGroup
     """Its PodGroup."""
     rank: Rank
     """Its sort key in its queue."""
     asked: Quantities
-    """Its request as it counts in the order of queues."""
+    """The request of these pods, as KAI counts it to order queues."""
     bounded: Quantities
-    """Its request as it counts against limits and quotas.
+    """The request of these pods, as KAI counts it against limits and quotas.
 
-    This differs from `asked` only for pods that request GPU memory.
+    It differs from `asked` only for pods that request GPU memory.
     """
     preemptible: bool
     """May KAI evict the pods that it places next? If so, they need not fit in a quota."""

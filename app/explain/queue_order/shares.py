@@ -22,7 +22,7 @@ NOTHING: Quantities = (0.0, 0.0, 0.0)
 UNITS = (1000, 1, 1000)
 """The factors that turn `Quantities` into thousandths of GPUs, CPUs and bytes."""
 _WITHOUT_SHARE = 1000
-"""KAI's factor for usage of a resource of which a queue may use nothing."""
+"""The factor by which KAI multiplies the usage of a resource if the queue may use none of it."""
 _MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,18})g\.[0-9]+gb", re.ASCII)
 
 
@@ -116,7 +116,7 @@ class Account:
         self.evictable = NOTHING
         """The part of `allocated` that is preemptible."""
         self.requested = NOTHING
-        """The usage and the requests of pending pods."""
+        """The usage, plus the requests of pending pods."""
         self.fair = [0.0, 0.0, 0.0]
         """Its fair share, which `divide` computes."""
 
@@ -162,9 +162,9 @@ class Account:
 
     @property
     def above(self) -> tuple[str, int] | None:
-        """The first resource of which it uses more than it may, or None if there is none.
+        """The first resource of which the queue uses more than it may: (name, excess).
 
-        It is a pair of its name and the excess in thousandths.
+        The excess is in thousandths. The value is None if there is no such resource.
         """
         rows = zip(self.queue.shares, self.allocated, self.may_have, UNITS, strict=True)
         over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
@@ -217,11 +217,11 @@ class Account:
         )
 
     def requestable(self, resource: int) -> float:
-        """Return its requests, up to its limit."""
+        """Return the queue's usage and pending requests of a resource, up to its limit."""
         return min(self.limit[resource], self.requested[resource])
 
     def wants(self, resource: int) -> float:
-        """Return its requests beyond its fair share, up to its limit."""
+        """Return how much of `requestable` is beyond the queue's fair share, or 0."""
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
 

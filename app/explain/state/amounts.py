@@ -22,12 +22,12 @@ PREFIX = "gpu."
 
 
 def counts_as_gpu(resource: str) -> bool:
-    """Return whether a resource is whole GPUs or MIG devices."""
+    """Return whether a resource stands for whole GPUs or MIG devices, by its name."""
     return resource.endswith("/gpu") or "/mig-" in resource
 
 
 def is_device(resource: str) -> bool:
-    """Return whether a resource is an extended one, such as nvidia.com/gpu."""
+    """Return whether a resource has a prefix, as extended resources such as nvidia.com/gpu do."""
     return "/" in resource
 
 
@@ -42,7 +42,7 @@ def gpu_resource_of(driver: str) -> str:
 
 
 def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
-    """Return the slices of nodes, without slices of an older generation of their pool."""
+    """Return the ResourceSlices that name a node and are of their pool's newest generation."""
     newest = newest_of_pools(list(slices), lambda part: (part.driver, part.pool))
     return [part for part in newest if part.node]
 
@@ -79,10 +79,10 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """Return the number of requested GPUs. `classes` has the DeviceClass of each requested device.
+    """Return the requested GPUs by the resource of their driver, in thousandths.
 
-    The result has one resource per driver, in thousandths. Classes that are unknown or select other
-    devices do not count.
+    `classes` has the name of the DeviceClass of each requested device. Classes that are not in
+    `known`, or that select other devices, do not count.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -106,12 +106,11 @@ def resources_of(
     others: Iterable[str] = (),
     offered: Collection[str] | None = None,
 ) -> tuple[str, ...]:
-    """Return the names of the resources that these shapes request, and `others`, devices first.
+    """Return the names of the resources that `shapes` request, and `others`, devices first.
 
-    If the resources that nodes have are given (`offered`), NOT_OFFERED stands for all others.
-
-    Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI orders nodes
-    by whole GPUs.
+    `offered` has the resources that nodes have. If it is given, NOT_OFFERED stands for all other
+    resources. Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI
+    orders nodes by whole GPUs.
     """
     shapes = list(shapes)
     names = {name for shape in shapes for name, _ in shape.requests}.union(others)
@@ -160,7 +159,7 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the amounts `has` of the resources `names`, minus `used`.
+    """Return the amounts that a node has left: `has` of the resources `names`, minus `used`.
 
     An amount is negative if more is used than the node has.
     """

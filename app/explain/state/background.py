@@ -1,6 +1,6 @@
 """Decide which pods count as background pods.
 
-KAI plans as if these were not there, and evicts them if it needs their room. Source:
+KAI plans as if background pods did not exist, and evicts them if it needs their room. Source:
 `pkg/scheduler/plugins/backgroundpods` of KAI at 45103d4c, of October 2026.
 """
 
@@ -14,9 +14,10 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts, with background pods as normal pods where the scheduler has no such pods.
+    """Return the facts, with background pods as normal pods in node pools that have none.
 
-    A SchedulingShard can disable background pods, or select them by labels that are not known here.
+    The SchedulingShard of a pool can disable background pods, or select them by labels that this
+    module does not know.
     """
     without = {shard.pool for shard in facts.shards if not shard.has_background}
     if not without or not any(pod.background for pod in facts.pods):

@@ -48,7 +48,7 @@ class Domains:
         self._others: dict[tuple[str, ...], Domains] = {}
 
     def by(self, levels: tuple[str, ...] | None) -> "Domains":
-        """Return the tree of the same nodes by other levels. None stands for its own levels."""
+        """Return the tree of the same nodes by `levels`, or this tree if `levels` is None."""
         if levels in (None, self.keys):
             return self
         if levels not in self._others:
@@ -56,7 +56,10 @@ class Domains:
         return self._others[levels]
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Use `nodes` from now on. Return False, and change nothing, if their tree is different."""
+        """Use `nodes` from now on and return True, if their tree is the same.
+
+        Otherwise, change nothing and return False.
+        """
         if nodes is self.nodes:
             return True
         if len(nodes) != len(self.nodes):
@@ -100,7 +103,7 @@ class Domains:
 
     @cached_property
     def outside(self) -> tuple[int, ...]:
-        """The positions of the nodes that lack a label. There are none if there are no levels."""
+        """The positions of the nodes that lack a level's label. Empty if there are no levels."""
         return tuple(position for position in self.everywhere.nodes if self.paths[position] is None)
 
     @cached_property
@@ -126,7 +129,7 @@ class Domains:
 
     @cached_property
     def joined(self) -> Mapping[Path, Path]:
-        """The joined domains, each with the domain that KAI mistakes it for."""
+        """The joined domains: those that KAI mistakes for another domain, each with the other."""
         parents = {path[:-1] for path in self.paths if path}
         if not any("." in value for value in itertools.chain.from_iterable(parents)):
             return {}
@@ -139,7 +142,7 @@ class Domains:
         }
 
     def at(self, depth: int) -> list[Domain]:
-        """Return the domains of one level, sorted by name."""
+        """Return the domains of the level at `depth`, sorted by name."""
         return self.within(depth, ())
 
     def paths_at(self, depth: int) -> set[Path]:
@@ -149,9 +152,9 @@ class Domains:
         return {path[:depth] for path in self.paths if path is not None}
 
     def within(self, depth: int, parent: Path) -> list[Domain]:
-        """Return the domains of a level inside `parent`, sorted by name.
+        """Return the domains of the level at `depth` inside `parent`, sorted by name.
 
-        If `parent` is of this level, return only the domain itself.
+        If `parent` is of this level, return only `parent` itself.
         """
         if (depth, len(parent)) not in self._grouped:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
@@ -171,7 +174,7 @@ class Domains:
         return scope if len(path) < len(scope.path) else domain
 
     def called(self, path: Path) -> Domain:
-        """Return the domain of an existing path. () stands for all nodes inside the tree."""
+        """Return the domain with an existing path, or all nodes inside the tree for ()."""
         return self.within(len(path), path)[0] if path else self.inside
 
     def children(self, path: Path) -> list[Domain]:
@@ -179,12 +182,18 @@ class Domains:
         return self.within(len(path) + 1, path) if len(path) < len(self.keys) else []
 
     def domain_of(self, position: int, depth: int) -> Path | None:
-        """Return the domain of a node at a level, as KAI sees it, or None outside the tree."""
+        """Return the path of a node's domain at a level, as KAI sees it.
+
+        Return None for a node outside the tree.
+        """
         path = self.paths[position]
         return None if path is None else self.known(path[:depth])
 
     def domains_of(self, names: Iterable[str], depth: int) -> set[Path | None]:
-        """Return the domains of nodes at a level. None stands for nodes outside the tree."""
+        """Return the paths of the domains of nodes at a level.
+
+        None stands for nodes outside the tree, and for names of unknown nodes.
+        """
         positions = map(self.positions.get, names)
         return {None if at is None else self.domain_of(at, depth) for at in positions}
 
@@ -194,16 +203,16 @@ class Domains:
         return [path for path in map(self.paths.__getitem__, positions) if path is not None]
 
     def around(self, position: int) -> tuple[Path, ...]:
-        """Return the domains of a node, from the whole tree to the narrowest domain.
+        """Return the paths of a node's domains, from the whole tree to the narrowest domain.
 
-        A node outside the tree has none.
+        Return () for a node outside the tree.
         """
         path = self.paths[position]
         prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []
         return tuple(map(self.known, prefixes))
 
     def known(self, path: Path) -> Path:
-        """Return the domain that KAI takes this domain for: itself, unless it is joined."""
+        """Return the domain that KAI takes `path` for: `path` itself, unless it is joined."""
         return self.joined.get(path, path) if self.joined else path
 
     def _group(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:

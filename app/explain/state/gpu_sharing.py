@@ -25,7 +25,7 @@ class Group(NamedTuple):
     used: int
     """The memory of all its pods, including pods that wait for others to terminate."""
     allocated: int
-    """The memory of the pods that have it already."""
+    """The memory of its pods, except pods that wait for others to terminate."""
     releasing: int
     """The memory of terminating pods, minus the memory that is promised to waiting pods."""
 
@@ -42,13 +42,16 @@ class Shares(Value):
 
     @property
     def available(self) -> int:
-        """The free part of the shared GPUs, in thousandths (`AvailableSharedGPUFractions`)."""
+        """The sum of the free parts of the shared GPUs, in thousandths of a GPU.
+
+        The memory of terminating pods counts as free (`AvailableSharedGPUFractions`).
+        """
         left = (max(0, _left(self, group)) for group in self.groups if group.used > 0)
         return sum(1000 * memory // self.memory for memory in left) if self.memory > 0 else 0
 
     @property
     def most_left(self) -> float:
-        """The largest free part of a shared GPU, from 0 to 1."""
+        """The largest free part of a shared GPU, from 0 to 1, or 0 if no GPU is shared."""
         left = [_left(self, group) / self.memory for group in self.groups if group.used > 0]
         return max(left, default=0.0)
 
@@ -59,9 +62,9 @@ class Choice(NamedTuple):
     shares: Shares
     """The shared GPUs of the node afterwards."""
     whole: int
-    """The number of whole GPUs that this takes."""
+    """The number of whole GPUs that become shared with it."""
     waits: bool
-    """Whether KAI waits for pods to terminate first."""
+    """Whether the pod must wait for other pods to terminate."""
 
 
 def without_shares(node: Node) -> Shares:
@@ -88,7 +91,7 @@ def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], boo
 
 
 def is_possible(shares: Shares, part: GpuPart) -> bool:
-    """Return whether the GPUs of a node can provide such a part at all (`isValidGpuPortion`)."""
+    """Return whether empty GPUs of a node could provide `part` (`isValidGpuPortion`)."""
     if not part.memory:
         return True
     share = part.share_of_each(shares.memory)
@@ -96,7 +99,7 @@ def is_possible(shares: Shares, part: GpuPart) -> bool:
 
 
 def fitting(shares: Shares, part: GpuPart) -> list[int]:
-    """Return the shared GPUs (positions) with room for a part, fullest first (`gpupack`)."""
+    """Return the positions of the shared GPUs with room for `part`, fullest first (`gpupack`)."""
     ask = part.memory_of_each(shares.memory)
     fits = [
         position
@@ -121,10 +124,10 @@ def _left(shares: Shares, group: Group) -> int:
 
 
 def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Choice | None:
-    """Return the GPUs of a node that a pod gets, or None if there are too few.
+    """Return the GPUs of a node that a pod with `part` gets, or None if there are too few.
 
-    `whole` is the number of GPUs that are free or will be. With `is_idle` false, the pod has to
-    wait for other resources of the node too.
+    `whole` is the number of whole GPUs that are free or will be. If `is_idle` is false, the pod
+    waits in any case, for another resource of the node.
     """
     if not is_possible(shares, part):
         return None
@@ -151,7 +154,10 @@ def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Ch
 
 
 def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
-    """Return the number of pods with a part that fit on the GPUs of a node now, at most `most`."""
+    """Return the number of pods with `part` that fit on the GPUs of a node now, at most `most`.
+
+    If pods request GPUs, at most _MOST_COUNTED are counted.
+    """
     count = 0
     while count < min(most, _MOST_COUNTED):
         choice = choice_of(shares, part, whole, is_idle=True)
@@ -166,7 +172,7 @@ def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
 
 
 def postponed(before: Shares, after: Shares) -> Shares:
-    """Return `after`, with the pods that were placed since `before` as pods that wait for room."""
+    """Return `after`, in which the pods that were placed since `before` wait for room instead."""
     groups = []
     for position, (used, allocated, releasing) in enumerate(after.groups):
         had = before.groups[position].allocated if position < len(before.groups) else 0

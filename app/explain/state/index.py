@@ -1,6 +1,6 @@
 """Index a snapshot: objects by key, usage and free amounts by node, and trees of domains.
 
-Most values are computed when they are first needed, and kept.
+Most values are computed when they are first needed, and then kept.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ class Index(Belongings):
         self._used: set[object] = set()
         """The keys that were asked for since the last `follow`."""
         self._few: dict[str, deque[object]] = {}
-        """The keys with a limit by the kind of their values, the oldest first."""
+        """The keys of the values of `one_of_few`, by kind, oldest first."""
         self._take_nodes()
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
@@ -71,9 +71,10 @@ class Index(Belongings):
     def one_of_few(
         self, kind: str, key: Hashable, make: Callable[[], T], of: Iterable[str] = ()
     ) -> T:
-        """Return a value like `remembered`, and keep only the last MOST_OF_A_KIND of this kind.
+        """Return the value for this key as `remembered` does, but limit the values of its kind.
 
-        Such a value has a list of all nodes, and there may be one for each gang.
+        Only the last MOST_OF_A_KIND values of a kind are kept. Such a value has a list of all
+        nodes, and there may be one for each gang.
         """
         whole = (kind, key)
         if whole in self._memory:
@@ -132,14 +133,18 @@ class Index(Belongings):
 
     @property
     def room_is_known(self) -> bool:
-        """Whether all nodes, the pods of all namespaces, and DRA's GPUs and claims were read."""
+        """Whether everything that free capacity depends on was read.
+
+        That is all nodes, the pods of all namespaces and, if DRA offers GPUs, the claims of all
+        namespaces. It is false too if reading the ResourceSlices failed.
+        """
         unread = self.facts.unseen.keys() | self.facts.skipped
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 
     @cached_property
     def has_constraints(self) -> bool:
-        """Whether any PodGroup names a topology."""
+        """Whether any KAI PodGroup or one of its SubGroups names a topology."""
         return any(
             group.topology or any(part.topology for part in group.subgroups)
             for group in self.facts.pod_groups
@@ -154,8 +159,8 @@ class Index(Belongings):
     def open_for_gpus(self) -> list[bool]:
         """For each node, whether it accepts pods that request GPUs.
 
-        A taint whose key is the name of the GPU resource is ignored: where it is used, the
-        admission plugin ExtendedResourceToleration lets pods that request GPUs tolerate it.
+        A taint whose key is the name of the GPU resource is ignored, because the admission plugin
+        ExtendedResourceToleration can add the toleration to pods that request GPUs.
         """
         return [node.takes_pods and all(t.key == GPU for t in node.taints) for node in self.nodes]
 
@@ -188,7 +193,7 @@ class Index(Belongings):
 
     @cached_property
     def gpus(self) -> list[int]:
-        """The GPUs of each node, in thousandths."""
+        """The allocatable GPUs of each node, in thousandths."""
         return list(map(sum, self.allocatable(self.gpu_names)))
 
     @cached_property
@@ -261,12 +266,12 @@ class Index(Belongings):
 
     @cached_property
     def scaling_pods(self) -> Sequence[Pod]:
-        """The pods by which KAI makes autoscalers add nodes for pods that share GPUs."""
+        """The pods that KAI creates so that autoscalers add nodes for pods that share GPUs."""
         return [pod for pod in self.facts.pods if pod.scales_for is not None]
 
     @property
     def terminating(self) -> Sequence[Pod]:
-        """The pods that KAI expects to terminate, so that it counts their room as free."""
+        """The pods that KAI expects to terminate. KAI counts their room as free."""
         pods = (pod for pods in self._terminating_on.values() for pod in pods)
         return [pod for pod in pods if self.is_releasing(pod)]
 
@@ -310,7 +315,7 @@ class Index(Belongings):
     def coming(self, names: tuple[str, ...]) -> Mapping[int, tuple[int, ...]]:
         """Return the amounts that terminating pods will free, by the position of the node.
 
-        Nodes where they free none of these resources are left out.
+        Nodes where no such pod frees one of the resources `names` are left out.
         """
         if not self.terminating:
             return {}
@@ -322,9 +327,9 @@ class Index(Belongings):
         }
 
     def domains(self, keys: Sequence[str], pool: str | None = None) -> Domains:
-        """Return the tree of `nodes` by these node labels.
+        """Return the tree of `nodes` by the node labels `keys`.
 
-        With `pool`, it has only the nodes of this node pool; "" stands for nodes without a pool.
+        With `pool`, the tree has only the nodes of this pool; "" stands for nodes without a pool.
         """
         if pool is not None and pool not in self.pools:
             pool = _NO_POOL
@@ -347,7 +352,7 @@ class Index(Belongings):
 
     @cached_property
     def has_pools(self) -> bool:
-        """Whether any node is in a node pool of KAI."""
+        """Whether any node has the label of KAI's node pools."""
         return any(NODE_POOL in node.labels for node in self.facts.nodes)
 
 

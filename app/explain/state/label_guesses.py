@@ -16,8 +16,9 @@ def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
     """Return the probable values of missing level labels, by node name.
 
     Nodes whose names differ only in the number at their end are compared. A value is guessed for a
-    node that lacks the label of exactly one level. The nearest nodes with all labels on either side
-    must both have this value, and the node's own node pool and other levels.
+    node that lacks the label of exactly one level. The nearest nodes before and after it that have
+    all labels must both have this value, and must have the node's pool and its other levels, except
+    the hostname.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
@@ -59,7 +60,10 @@ def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | No
 
 
 def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
-    """Return whether two nodes have the same missing label, and the node's other labels."""
+    """Return whether `before` and `after` have the same value of the label `missing`.
+
+    Both must also have the node pool and the other levels of `node`, except the hostname.
+    """
     if before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]

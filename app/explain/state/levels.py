@@ -26,9 +26,11 @@ class Topology(Value, dict=True):
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by these, with Grove's names or else KAI's aliases.
+        """The levels of KAI's Topology, by which KAI places pods.
 
-        If KAI has no such topology, they are the levels that Grove would give it.
+        A level has the name that Grove gives it, or else its alias in KAI, or else the part of its
+        label after the slash. If KAI has no such Topology, these are the levels that Grove would
+        give it.
         """
         if not self.kai:
             return self.cluster.levels_for_kai if self.cluster else ()
@@ -50,7 +52,7 @@ class Topology(Value, dict=True):
 
     @property
     def domains(self) -> Domains:
-        """The tree of all nodes by these levels."""
+        """The tree of all nodes by the levels of the topology."""
         return self.index.domains(self.keys)
 
     @property
@@ -61,15 +63,15 @@ class Topology(Value, dict=True):
 
     @property
     def absent_keys(self) -> tuple[str, ...]:
-        """The labels of levels that no node has, broadest first. Empty if there are no nodes."""
+        """The level labels that no node has, broadest first. Empty if there are no nodes."""
         nodes = self.index.nodes
         labelled = {key for node in nodes for key in node.labels}
         return tuple(key for key in self.keys if nodes and key not in labelled)
 
     def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
-        """Return the levels above the level `key`, narrowest first, or none if it is not a level.
+        """Return the levels broader than `key`, narrowest first, or [] if `key` is not a level.
 
-        With `levels`, these node labels are searched instead of the topology's own.
+        `levels` has the node labels of all levels, broadest first, by default the topology's own.
         """
         keys = self.keys if levels is None else levels
         above = keys[: keys.index(key)][::-1] if key in keys else ()
@@ -94,7 +96,10 @@ class Topology(Value, dict=True):
 
 
 def value_of_level(topology: Topology, text: str) -> str:
-    """Return `rack=rack-a1` for `rack-a1` if some node has this value of a level, or else ""."""
+    """Return LEVEL=VALUE, such as `rack=rack-a1`, if a node has the value `text` for a level.
+
+    Return "" if no node has it.
+    """
     for level in topology.levels:
         if any(node.labels.get(level.key) == text for node in topology.index.nodes):
             return f"{level.domain}={text}"
@@ -104,17 +109,17 @@ def value_of_level(topology: Topology, text: str) -> str:
 def topology_of(index: Index, name: str = "") -> Topology:
     """Return the topology that Grove or KAI calls `name`.
 
-    Without a name, return Grove's default topology, or the first one if the default does not exist.
-    A topology that does not exist has no levels.
+    Without a name, return the topology DEFAULT_TOPOLOGY of Grove, or Grove's first one if that does
+    not exist. A topology that does not exist has no levels.
     """
     made_of = ["topologies", "kai_topologies"]
     return index.remembered(("topology", name), lambda: _called(index, name), made_of)
 
 
 def shown_first(facts: Snapshot) -> str:
-    """Return the name of KAI's first Topology in a cluster without topologies of Grove, or "".
+    """Return the name of KAI's first Topology, or "" if there is none or Grove has a topology.
 
-    Gangs that name no topology do not use it, but people who name none want to see it.
+    Gangs that name no topology are not placed by it, but people who name none want to see it.
     """
     if facts.topologies:
         return ""

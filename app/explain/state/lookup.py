@@ -20,7 +20,10 @@ V = TypeVar("V")
 M = TypeVar("M")
 
 _FEW = 1000
-"""If more positions of a list differ, the facts have probably moved instead of changed."""
+"""The maximum number of positions of a list that are compared one by one.
+
+If more positions differ, the facts have probably moved instead of changed.
+"""
 
 
 class Change(NamedTuple):
@@ -105,7 +108,7 @@ class Groups(Generic[K, T]):
         """Values computed from each group, by the function that computes them."""
 
     def each(self, compute: Callable[[Sequence[T]], V]) -> Mapping[K, V]:
-        """Return `compute(group)` for each group. The result is kept until the group changes."""
+        """Return `compute(group)` by key. Each value is kept until its group changes."""
         if compute not in self._computed:
             self._computed[compute] = {key: compute(group) for key, group in self.by_key.items()}
         return self._computed[compute]
@@ -163,7 +166,7 @@ class NamedBy(_Declared[Mapping[K, T]]):
 
 
 class Names(Generic[K, T]):
-    """One fact for each key."""
+    """A lookup table with one fact per key, as a `NamedBy` declares it."""
 
     def __init__(self, declared: NamedBy[K, T], facts: Iterable[T]) -> None:
         self._key = declared.key

@@ -1,6 +1,7 @@
 """Find workloads without pods, and the events and Kueue Workloads that say why.
 
-Workloads such as Jobs are not listed. They are known from their pods, events and Kueue.
+Workloads such as Jobs are not listed from the API server. They are found through their pods, their
+events and Kueue's Workloads.
 """
 
 from bisect import bisect_left
@@ -71,7 +72,7 @@ class EventsByName:
         self._events = sorted(events, key=_name)
 
     def about(self, workload: Ref) -> list[Event]:
-        """Return the events about a workload and the objects it creates for pods, newest first."""
+        """Return the events about a workload or an object it creates for pods, newest first."""
         found = []
         for place in range(bisect_left(self._events, workload.key, key=_name), len(self._events)):
             event = self._events[place]
@@ -88,7 +89,7 @@ def _name(event: Event) -> Key:
 
 
 def refusals_about(index: Index, workload: Ref) -> list[Event]:
-    """Return the `refusals` about a workload and the objects it creates for pods, newest first."""
+    """Return the `refusals` about a workload or an object it creates for pods, newest first."""
 
     def look() -> EventsByName:
         return EventsByName(refusals(index))
@@ -106,9 +107,9 @@ def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
 
 
 def refusals(index: Index) -> Sequence[Event]:
-    """Return the newest warning about each object whose controller fails to create objects for it.
+    """Return warnings that a controller can't create objects: each object's newest, newest first.
 
-    The newest is first. Warnings older than REPEATED_WITHIN are left out.
+    Warnings older than REPEATED_WITHIN are left out, if the time of the facts is known.
     """
 
     def look() -> list[Event]:
@@ -127,12 +128,12 @@ def refusals(index: Index) -> Sequence[Event]:
 
 
 def _is_refusal(reason: str) -> bool:
-    """Return whether the reason of an event means that a controller can't create an object."""
+    """Return whether an event's reason, such as FailedCreate, means a failure to create objects."""
     return "Fail" in reason and "Creat" in reason
 
 
 def warnings_about(index: Index, workload: Ref) -> list[Event]:
-    """Return the warnings about a workload and the objects it creates for pods, newest first."""
+    """Return the warnings about a workload or an object it creates for pods, newest first."""
 
     def look() -> EventsByName:
         return EventsByName(event for event in index.facts.events if event.warns)
@@ -141,7 +142,7 @@ def warnings_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
-    """Yield the events and Kueue Workloads because of which a workload without pods is listed."""
+    """Yield what can explain why a workload has no pods: `refusals`, and its Kueue Workloads."""
     yield from refusals_about(index, workload)
     yield from index.kueue_of_controller.get(workload, ())
 
@@ -149,7 +150,8 @@ def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
 def without_pods(index: Index) -> Iterator[Ref]:
     """Yield the workloads without pods that Kueue holds, or whose controllers can't create pods.
 
-    Workloads of kinds other than WORKLOAD_KINDS are left out.
+    Workloads of kinds other than WORKLOAD_KINDS are left out, and so are objects that a workload
+    with pods may have created.
     """
     have_pods = {ref for pod in index.facts.pods for ref in pod.made_for}
     named = [_workload_of(event.about) for event in refusals(index)]
@@ -164,7 +166,7 @@ def without_pods(index: Index) -> Iterator[Ref]:
 
 
 def named_workloads(index: Index) -> Iterator[Ref]:
-    """Yield the workloads that warnings are about, or that a Kueue Workload was created for."""
+    """Yield the workloads that a warning is about, or for which Kueue has a Workload."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
     yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)
@@ -178,8 +180,8 @@ def _workload_of(ref: Ref) -> Ref:
 
 
 def is_known(index: Index, workload: Ref) -> bool:
-    """Return whether a Kueue Workload was created for a workload, or warnings are about it.
+    """Return whether Kueue has a Workload for `workload`, or a warning is about it.
 
-    Warnings about the objects that it creates for pods count too.
+    Warnings about the objects that the workload creates for pods count too.
     """
     return workload in index.kueue_of_controller or bool(warnings_about(index, workload))

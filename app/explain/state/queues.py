@@ -14,16 +14,16 @@ from app.facts.labels import NODE_POOL
 SEMI_PREEMPTIBLE = "semi-preemptible"
 """A preemptibility: pods above the minimum may be evicted, and the minimum counts against quota."""
 NOT_PREEMPTIBLE = 100
-"""A PodGroup with at least this priority is not preemptible, unless it says otherwise."""
+"""A PodGroup with at least this priority is not preemptible, unless spec.preemptibility decides."""
 DEFAULT_PRIORITY = 50
 """The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
 
-INNER = "has queues below it, and KAI places nothing in such a queue"
-"""The reason why a parent queue cannot be used although nothing is wrong with it."""
+INNER = "has child queues, and KAI places workloads only in queues without children"
+"""Why workloads cannot use a parent queue. Nothing is wrong with the queue itself."""
 
 
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
-    """Yield a queue and its parents up to the root. A cycle ends where it closes.
+    """Yield a queue and its parents up to the root. In a cycle, yield each queue once.
 
     Yield only queues of the node pool `pool`, by default the queue's own pool: the scheduler of a
     pool lists only the queues of its pool (`ListQueues` in
@@ -39,9 +39,9 @@ def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
 
 
 def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
-    """Return why the scheduler of a node pool places nothing in a queue, or "" if it does.
+    """Return why the scheduler of a node pool can't use a queue, or "" if it can.
 
-    By default, the pool is the queue's own.
+    If `pool` is None, it is the pool of the queue itself.
     """
     queue = index.queues.get(name)
     if not queue:
@@ -77,7 +77,7 @@ def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
 
 
 def priority_of(index: Index, name: str) -> int:
-    """Return the value of a PriorityClass, or of the default class if it does not exist.
+    """Return the value of a PriorityClass, or of the default class if `name` does not exist.
 
     If there is no default class either, return DEFAULT_PRIORITY.
     """

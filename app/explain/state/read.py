@@ -1,7 +1,7 @@
 """Read snapshots, from a cluster with the permissions of the user or from files.
 
-Only GET requests are sent. Kinds that the user may not read are noted with the cause, and all
-other kinds are read.
+Only GET requests are sent. If the user may not read a kind, the cause is recorded, and the other
+kinds are still read.
 """
 
 from collections.abc import Iterable

@@ -125,7 +125,7 @@ class Belongings:
         self._lookups: dict[Any, Any] = {}
 
     def lookup(self, by: GroupedBy[K, T]) -> Groups[K, T]:
-        """Return the table of a declaration. `update_lookups` keeps it up to date."""
+        """Return the table that `by` declares. `update_lookups` keeps the table up to date."""
         if by not in self._lookups:
             self._lookups[by] = by.over(getattr(self.facts, by.field))
         lookup: Groups[K, T] = self._lookups[by]
@@ -217,7 +217,7 @@ class Belongings:
     )
     """Kueue's Workloads by the workload that they were created for."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
-    """Kueue's Workloads by the object that they were created for, as far as their names tell."""
+    """Kueue's Workloads by the key of the object that their names say they were created for."""
     events = GroupedBy[Key, Event](
         "events",
         lambda event: _key(event.namespace or event.about.namespace, event.uid),
@@ -263,7 +263,7 @@ class Belongings:
     def workload_of(self, pod: Pod) -> Key:
         """Return the key of the Workload that a pod or its Kubernetes PodGroup names.
 
-        If it names none, the name in the key is "".
+        If neither names one, the name in the key is "".
         """
         group = self.workload_groups.get((pod.namespace, pod.workload_group))
         return pod.namespace, pod.workload or (group.workload if group else "")

@@ -14,7 +14,10 @@ class Tied(Value):
 
     claim: VolumeClaim
     places: tuple[Term, ...]
-    """The terms of the volume, or of the StorageClass that will create it. A node must meet one."""
+    """The node terms of its volume, or of the StorageClass that will create the volume.
+
+    A node must meet one of them.
+    """
 
 
 def class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
@@ -30,7 +33,8 @@ def class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
 def tied(index: Index, pod: Pod) -> Iterator[Tied]:
     """Yield the claims of a pod whose volumes only some nodes can use.
 
-    The volume of an unbound claim counts only if it is bound after a node has been chosen.
+    An unbound claim counts only if its StorageClass has allowed topologies, and binds volumes after
+    a node has been chosen (WaitForFirstConsumer).
     """
     for name in pod.volumes:
         claim = index.volume_claims.get((pod.namespace, name))

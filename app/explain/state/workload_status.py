@@ -18,7 +18,8 @@ _FINAL = {
 def status_of(index: Index, ref: Ref) -> WorkloadStatus | None:
     """Return the status of a workload, or None if it is not known.
 
-    If its status was not read and it has no unfinished pods, an event can say that it has failed.
+    If the status was not read and the workload has no unfinished pods, an event can say that it has
+    failed.
     """
     known = index.workload_statuses.get(ref)
     if known or any(not pod.finished for pod in index.pods_made_for.get(ref, ())):

@@ -95,7 +95,7 @@ QUEUES = (
         "QueueMissing",
         "the queue has queues below it; one without a parent is used like any other",
         {"pod_groups": (pod_group(queue="root"),)},
-        "Queue root has queues below it, and KAI places nothing in such a queue; usable queues are research and team-llm",
+        "Queue root has child queues, and KAI places workloads only in queues without children; usable queues are research and team-llm",
         "you",
         {"pod_groups": (pod_group(queue="root"),), "queues": (Queue("root"),)},
     ),

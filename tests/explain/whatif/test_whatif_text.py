@@ -53,7 +53,7 @@ def test_no_kind_has_more_lines_than_people_read_unless_they_ask(
     lines = text.splitlines()
     assert sum("ns/w" in line for line in lines) == shown
     left = [line for line in lines if line.startswith("…")]
-    assert left == ([f"… {count - shown} more: --all"] if count > shown else [])
+    assert left == ([f"… {count - shown} more (--all lists them)"] if count > shown else [])
 
 
 LLM = Ref("PodCliqueSet", "ns", "llm")

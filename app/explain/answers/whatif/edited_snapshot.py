@@ -177,9 +177,9 @@ def _meant(name: str, topology: Topology | None) -> str:
 
 
 def _key_of(topology: Topology, level: str) -> str:
-    """Return the label key of a level, or of a label that some node has.
+    """Return the label key of `level`: the name or key of a level, or a label that some node has.
 
-    Raise UnusableEdit if there is neither.
+    Raise UnusableEdit if it is neither.
     """
     for known in topology.levels:
         if level in (known.domain, known.key):
@@ -270,7 +270,7 @@ def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[s
 
 
 def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
-    documents = [_with_namespace(document) for document in edit.documents]
+    documents = [_with_namespace(document, edit.source) for document in edit.documents]
     applied = projected(documents)
     if not applied:
         raise UnusableEdit(f"{edit.source}: none of its documents affects placement")
@@ -290,14 +290,15 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
     )
 
 
-def _with_namespace(document: JsonMap) -> JsonMap:
+def _with_namespace(document: JsonMap, source: str) -> JsonMap:
     """Return the document with its namespace, or with `default` if it has none.
 
-    The namespace is ignored for cluster-scoped kinds. Raise UnusableEdit if it has no name.
+    For cluster-scoped kinds, the namespace is ignored later. Raise UnusableEdit if the document has
+    no name. `source` is the name of its file.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise UnusableEdit(f"a {document.get('kind')} has no name")
+        raise UnusableEdit(f"{source}: a document of kind {document.get('kind')} has no name")
     return {**document, "metadata": {"namespace": "default", **metadata}}
 
 

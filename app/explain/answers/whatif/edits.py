@@ -79,7 +79,7 @@ def parse(text: str) -> Supposition:
         case ["label", *words]:
             return _labelling(text, words)
         case _:
-            raise UnusableEdit(f"{text!r} is none of: {GRAMMAR}")
+            raise UnusableEdit(f"{text!r} is not an edit. Valid edits: {GRAMMAR}")
 
 
 def _count(text: str, count: str) -> int:
@@ -93,7 +93,7 @@ def _labelling(text: str, words: list[str]) -> Labelling:
     nodes = [word for word in words if "=" not in word and not word.endswith("-")]
     labels = tuple(_label(text, word) for word in words if word not in nodes)
     if not nodes or not labels:
-        raise UnusableEdit(f"{text!r} is not: label NODE ... LEVEL=VALUE|LEVEL- ...")
+        raise UnusableEdit(f"{text!r} must have the form: label NODE ... LEVEL=VALUE|LEVEL- ...")
     return Labelling(tuple(nodes), labels)
 
 
@@ -102,5 +102,5 @@ def _label(text: str, word: str) -> tuple[str, str | None]:
     if not equals:
         return word.removesuffix("-"), None
     if not key or not _VALUE.fullmatch(value):
-        raise UnusableEdit(f"{text!r}: {word!r} is not a valid label, such as rack=r7")
+        raise UnusableEdit(f"{text!r}: {word!r} is not a valid label. Example: rack=r7")
     return key, value

@@ -106,7 +106,7 @@ class Effects(Value):
     """The effects on pending gangs."""
     worse: tuple[Worse, ...]
     topology: tuple[Reason, ...]
-    """The reasons about labels that apply only after the edits."""
+    """The problems of the topology that exist only after the edits."""
     others: int
     """The number of unexamined pods that must leave, belong to no gang and request no device."""
     made: frozenset[Ref]
@@ -116,7 +116,10 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if nothing is worse and new workloads start; 1 if not, or if unknown."""
+        """The exit code: 1 if something is worse, a new workload does not start, or it is unknown.
+
+        "Unknown" means that pods that must leave were not examined. Otherwise, it is 0.
+        """
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
@@ -289,7 +292,7 @@ class _Arranging:
     def _elsewhere(self, candidate: GangToPlace) -> Fate | None:
         """Place a whole gang elsewhere, including the pods that could stay.
 
-        Return the effect on it, or None if it has no place.
+        Return the effect on the gang, or None if it has no place.
         """
         staying = {pod.key for pod in candidate.gang.placed}
         index = self._index

@@ -20,9 +20,9 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of moving pods without a gang that are examined, and of pending ones.
+"""The maximum number of pods without a gang that are examined: moving pods, and pending pods.
 
-Each takes as much time as a gang.
+The maximum holds for each kind. A pod takes as much time as a gang.
 """
 
 
@@ -57,7 +57,7 @@ class GangToPlace(Value, dict=True):
 
 
 def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
-    """Return the gangs of a PodCliqueSet, a PodGroup or a pod, or none if it doesn't exist."""
+    """Return the gangs of a PodCliqueSet, a PodGroup or a pod, or () if that doesn't exist."""
     key = workload.key
     if workload.kind == POD_CLIQUE_SET.kind:
         return gangs_of_set(index, index.sets[key]) if key in index.sets else ()
