@@ -46,7 +46,7 @@ def sets(*names: str) -> list[Ref]:
         ),
         pytest.param(
             sets("a/lamp", "a/film"),
-            ["this namespace has film and lamp"],
+            ["namespace a has film and lamp"],
             id="two mistakes in three",
         ),
         pytest.param(
