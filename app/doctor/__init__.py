@@ -1,6 +1,6 @@
-"""Check whether an installation can work, and what is rejected while its server is down.
+"""Check whether an installation can work, and which requests are rejected during an outage.
 
-There is a module for each subject. `report` has the class of a check, and `examination` the order
-of the checks. Nothing is written: the API server answers access reviews without storing them.
-README.md lists the checks.
+Each module checks one or more subjects. `report` defines the result of a check, and `examination`
+runs the checks in order. Nothing is stored in the cluster: API servers answer access reviews
+without storing them. README.md lists the checks.
 """

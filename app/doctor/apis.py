@@ -1,11 +1,11 @@
-"""Check the APIs that we use, and the installed releases of Grove, KAI and others.
+"""Check the APIs that the server uses, and the installed releases of Grove, KAI and others.
 
 The checks report whether the cluster serves the APIs in a known version. They also report stored
 CRDs that are not established, whose objects the API server does not serve.
 
-Releases are recognised by the fields of their CRDs, because CRDs do not carry the version of their
-product. The checks report whether a release was tested with this version. The list of tests, and of
-combinations that do not work, is in `manifests/guide/versions.md`.
+A release is recognised by its CRDs and their fields, because CRDs do not carry the version of their
+product. The checks report whether the release was tested with this version of grove-admission.
+`manifests/guide/versions.md` lists the tests, and the combinations that do not work.
 """
 
 import re
@@ -25,24 +25,24 @@ from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 _OLDEST = (1, 30)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 Read = Callable[[str], Awaitable[Object]]
-"""A function that returns the JSON at a path of the API server."""
+"""A function that returns the JSON at a path of the API server, or raises ClusterError."""
 
 
 class Api(Value):
-    """A resource that we need."""
+    """A resource that the server uses, and the check if the cluster does not serve it."""
 
     resource: Resource
-    """The resource."""
+    """The resource, with the versions that are known."""
     absent: Status
-    """The status of the check if the resource is not served."""
+    """The status of the check."""
     means: str
-    """The consequence if it is missing."""
+    """The consequence of the missing resource, for the message."""
     remedy: str
-    """The remedy if it is missing, or "" if none is needed."""
+    """The remedy, or "" if none is needed."""
 
 
-_GROVE = "Install Grove, unless this cluster does not need it."
-_KAI = "Install the KAI Scheduler, unless this cluster does not need it."
+_GROVE = "Install Grove if this cluster needs it."
+_KAI = "Install the KAI Scheduler if this cluster needs it."
 _BINDINGS = f"Apply the CRD {kinds.CLUSTER_TOPOLOGY_BINDING} of your release of Grove."
 _MNNVL = "PodCliques that request MNNVL are rejected"
 _NEWER = (
@@ -55,7 +55,7 @@ APIS = (
         kinds.CLUSTER_TOPOLOGY,
         "problem",
         "topology constraints cannot be checked",
-        "Apply manifests/crds.",
+        "Run: kubectl apply -k manifests/prerequisites",
     ),
     Api(kinds.POD_CLIQUE_SET, "warning", "there are no PodCliqueSets to check", _GROVE),
     Api(kinds.POD_CLIQUE, "warning", "there are no PodCliques to inject claims into", _GROVE),
@@ -72,13 +72,14 @@ APIS = (
         kinds.COMPUTE_DOMAIN,
         "warning",
         _MNNVL,
-        "Install NVIDIA's DRA driver, unless this cluster does not need it.",
+        "Install NVIDIA's DRA driver if this cluster needs it.",
     ),
     Api(
         kinds.RESOURCE_CLAIM,
         "warning",
         _MNNVL,
-        "Upgrade to a Kubernetes with resource.k8s.io (1.32 or later).",
+        "Upgrade the cluster to Kubernetes 1.34 or later, or enable the API resource.k8s.io (beta"
+        " since 1.32).",
     ),
     Api(kinds.WORKLOAD, "ok", "there are no Workloads to map", ""),
 )
@@ -127,15 +128,15 @@ async def _check_version(read: Read) -> Checks:
 
 
 def version_number(version: JsonMap) -> tuple[int, ...]:
-    """Return the major and minor version of an API server, with 0 for an unknown number."""
+    """Return (major, minor) of an answer to /version. A number that cannot be read is 0."""
     parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
     return tuple(int(part[0]) if part else 0 for part in parts)
 
 
 async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> Check | None:
-    """Check that an API is served in a version that we know.
+    """Check that the cluster serves an API in a version that we know.
 
-    Return None if it is not served because its CRD is `broken`: that check reports it.
+    Return None if it is not served and its CRD is in `broken`, because the check there reports it.
     """
     resource = api.resource
     version = client.served_version(resource)
@@ -164,7 +165,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:
-    """Return the unknown versions in which the cluster serves `resource`."""
+    """Return the versions in which the cluster serves `resource`, or [] if it lacks the group."""
     try:
         group = await read(f"/apis/{resource.group}")
     except NotFound:
@@ -233,7 +234,7 @@ def _group(crd: Object) -> str:
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
-    """Return the CRDs of the same group that have a name of the spec of `crd`."""
+    """Return the other CRDs of the group that hold a name which the spec of `crd` requests."""
     requested = set(_names(crd, "spec", "names"))
     return [
         other["metadata"]["name"]
@@ -252,7 +253,7 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
-    """Return how to correct a CRD.
+    """Return the remedy for a CRD whose names were not all accepted.
 
     If another CRD gives up a name, the API server examines CRDs with rejected names again. If the
     CRD itself gives up the name, it is not examined again and must be recreated.
@@ -290,13 +291,13 @@ class Release(Value):
     neighbour: str
     """The name of the product, such as Grove."""
     title: str
-    """The words that tell the range from other ranges, or ""."""
+    """How the range differs from others, such as "with minSubGroup", or "" for the only range."""
     tried: str
-    """The commit or version that this version was tested with, or ""."""
+    """The commit or version of the product that was tested with ours, or "" for none."""
     crd: str
-    """The name of the CRD."""
+    """The name of a CRD that these releases have."""
     field: str = ""
-    """The field of the CRD's spec that older releases lack, or ""."""
+    """A field of the objects' spec in this CRD that older releases lack, or ""."""
     has_bindings: bool = False
     """Whether its topologies are ClusterTopologyBindings."""
 
@@ -314,6 +315,7 @@ RELEASES = (
         "with ClusterTopologyBindings, from about August 2026",
         "fcc3b3bb",
         "clustertopologybindings.grove.io",
+        has_bindings=True,
     ),
     Release(
         "Grove",
@@ -342,12 +344,12 @@ RELEASES = (
 )
 """The releases of each neighbour, newest first.
 
-The first one whose CRD and field exist is taken as installed.
+The first range of a neighbour whose CRD and field exist is taken as installed.
 """
 
 
 async def check_releases(client: Client) -> Checks:
-    """Return the release of each neighbour that is installed, as checks with the status `ok`.
+    """Return one check for each installed neighbour, which names its release and is `ok`.
 
     Raise ClusterError if a request fails.
     """
@@ -356,7 +358,7 @@ async def check_releases(client: Client) -> Checks:
 
 
 def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:
-    """Yield the release of each neighbour that is installed, in the order of RELEASES."""
+    """Yield the release of each installed neighbour, in the order of RELEASES."""
     stored = {crd["metadata"]["name"]: crd for crd in crds}
     known: set[str] = set()
     for release in RELEASES:
@@ -369,7 +371,7 @@ def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:
 
 
 def _fields(crd: JsonMap) -> set[str]:
-    """Return the names of the fields of the spec, in all versions."""
+    """Return the names of the fields of `spec` in all versions of a CRD."""
     path = ("schema", "openAPIV3Schema", "properties", "spec", "properties")
     versions = maps_at(crd, "spec", "versions")
     return {name for version in versions for name in map_at(version, *path)}

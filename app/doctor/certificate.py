@@ -21,18 +21,20 @@ from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
 
 _KEEPER = (
-    "With self-managed certificates, read the log of a running replica, which writes the caBundle."
-    " With cert-manager, check its cainjector. Otherwise, write the CA into caBundle."
+    "With self-managed certificates, the replicas write the caBundle: see the log of"
+    " deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise,"
+    " write the CA into caBundle of the webhook configurations."
 )
 _STORED: Mapping[CertificateMode, str] = {
     "self-managed": (
-        "See the log of a replica, which creates and renews it: kubectl -n {namespace} logs"
-        " deployment/grove-admission. To create it again: kubectl -n {namespace} delete secret"
-        " {name}."
+        "See the log of a replica, which creates and renews the certificate: kubectl -n"
+        " {namespace} logs deployment/grove-admission. To get a new certificate, delete the"
+        " Secret: kubectl -n {namespace} delete secret {name}."
     ),
     "files": (
-        "Renew it where it is issued. With cert-manager: kubectl -n {namespace} describe"
-        " certificate. If another Secret is mounted, set certificates.secretName to its name."
+        "Renew the certificate where it was issued. With cert-manager, find out why it was not"
+        " renewed: kubectl -n {namespace} describe certificate. If another Secret is mounted, set"
+        " certificates.secretName to its name."
     ),
 }
 
@@ -41,23 +43,24 @@ class Handshake(Value):
     """The result of a TLS handshake."""
 
     outcome: Literal["trusted", "refused", "unreachable"]
-    """`refused`: the certificate was not verified. `unreachable`: no TLS server answered."""
+    """`refused`: the certificate failed verification. `unreachable`: no TLS server answered."""
     reason: str = ""
-    """Why it failed, or "" if the certificate is trusted."""
+    """Why the handshake failed, or "" if the certificate is trusted."""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
-"""A function that connects to an address and port, and verifies the certificate there.
+"""A function that connects to a server and verifies its certificate.
 
-The last arguments are the name that the certificate must have, and the CA bundle (PEM).
+The arguments are the address, the port, the name that the certificate must have, and the CA bundle
+(PEM).
 """
 
 
 class Bundle(Value):
-    """A caBundle, the webhooks that share it, and their target."""
+    """A caBundle, with the webhooks that have it in common, and their common target."""
 
     ca_bundle: str
-    """The base64 text, as it is stored."""
+    """The base64 text, as it is stored, or "" if there is none."""
     target: Target
     """The Service or host that these webhooks call."""
     webhooks: tuple[str, ...]
@@ -71,18 +74,18 @@ class Bundle(Value):
 
 
 class Shown(Value):
-    """The serving certificate, as the Secret has it."""
+    """The serving certificate in the Secret, or the reason why it is not known."""
 
     tls_crt: bytes | None
-    """The certificate (PEM), or None if there is none that can be read."""
+    """The certificate (PEM), or None if it is not known."""
     reason: str = ""
-    """The reason why there is no certificate, or ""."""
+    """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """Whether the Secret could be read. It is True too if the Secret does not exist."""
+    """Whether the API server answered. It is also True if the Secret does not exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
-    """Return the different caBundles of stored webhook configurations, in order."""
+    """Return a Bundle for each pair of caBundle and target in the configurations, in order."""
     alike = by_key(
         (
             (text_at(map_at(webhook, "clientConfig"), "caBundle"), target_of(webhook)),
@@ -94,7 +97,7 @@ def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
-    """Return `tls.crt` of a Secret, or the reason why it cannot be read."""
+    """Return `tls.crt` of a Secret, or the reason why there is none or it cannot be read."""
     secret = f"Secret {namespace}/{name}"
     try:
         data = map_at(await client.get(ObjectRef(SECRET, name, namespace)), "data")
@@ -108,7 +111,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
 
 
 def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> Checks:
-    """Check that `secret` (namespace/name) has a certificate that has not expired.
+    """Check that the Secret `secret` (namespace/name) has a certificate that has not expired.
 
     Return [] if this process could not read the Secret.
     """
@@ -169,7 +172,9 @@ async def check_bundle(
 
 def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
     names = ", ".join(map(str, endpoints))
-    return [warning(f"endpoints that can't be reached from here: {names}")] if names else []
+    if not names:
+        return []
+    return [warning(f"certificates of endpoints that can't be reached were not checked: {names}")]
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
@@ -190,13 +195,13 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
     if not ends:
         return problem(f"{bundle.title} has no currently valid CA", _KEEPER)
     message = (
-        f"{bundle.title} has {len(ends)} valid CAs of {len(cas)}, until {max(ends).isoformat()}"
+        f"{len(ends)} of {len(cas)} CAs in {bundle.title} are valid, until {max(ends).isoformat()}"
     )
     return ok(message)
 
 
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
-    """Return the check of a certificate that an endpoint has presented."""
+    """Return the check of the certificate that an endpoint presented in a handshake."""
     if result.outcome == "trusted":
         return ok(
             f"{place} has a certificate for {bundle.target.name} that {bundle.title} verifies",
@@ -213,25 +218,26 @@ def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
 def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
     """Check that a caBundle verifies the certificate in the Secret.
 
-    `unreached` says why no server was asked for its certificate.
+    `unreached` says why no server could be reached for its certificate.
     """
     if shown.tls_crt is None:
         message = (
-            f"no server could be reached ({unreached}), and {shown.reason}: not compared with"
-            f" {bundle.title}"
+            f"{bundle.title} was not compared with a certificate: no server could be reached"
+            f" ({unreached}), and {shown.reason}"
         )
         return unknown(
             message,
-            "Run this inside the cluster, or as a user who may read the Secret.",
+            "Run doctor inside the cluster, or as a user who may read the Secret.",
         )
 
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
-        return problem(f"{bundle.title} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
+        message = f"{bundle.title} does not verify tls.crt of the Secret: {'; '.join(findings)}"
+        return problem(message, _KEEPER)
 
     message = (
-        f"{bundle.title} verifies tls.crt of the Secret for {bundle.target.name} (no server was"
-        f" reached: {unreached})"
+        f"{bundle.title} verifies tls.crt of the Secret for {bundle.target.name} (no server could"
+        f" be reached: {unreached})"
     )
 
     return ok(message)
@@ -240,7 +246,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
 async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
     """Connect to `host`, and verify its certificate for `name`. Give up after `seconds`.
 
-    The certificate must be signed by one of the CAs in `ca_bundle` (PEM).
+    The certificate must chain to one of the CAs in `ca_bundle` (PEM).
     """
     context = trusting(cadata=ca_bundle.decode("ascii"))
     try:

@@ -1,8 +1,8 @@
 """Check the ComputeDomains and ResourceClaims for MNNVL.
 
 The checks find claims that can never be allocated, and PodCliques and Pods that lack their claim.
-They also find a configured owner that does not fit this release of Grove, and resources that
-PodGangs own although the PodCliqueSet should.
+They also report a setting `mnnvl.owner` that does not fit the release of Grove, and resources that
+PodGangs own although their PodCliqueSet should.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,11 +38,11 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5
 _MOST_CHECKS = 20
-"""The maximum number of checks about claims with the same kind of problem."""
+"""The maximum number of claims' problems of one kind that are shown."""
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check `mnnvl.claimMode` and the stored claims: their DeviceClasses must exist.
+    """Check that the DeviceClasses exist which `mnnvl.claimMode` and the stored claims need.
 
     Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
     fails.
@@ -71,14 +71,14 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
 
 
 def _few(checks: Checks) -> Checks:
-    """Return `checks`, or the first _MOST_CHECKS of them and the number of the others.
+    """Return `checks`, or the first _MOST_CHECKS of them and one with the number of the rest.
 
-    Tenants decide on the number of claims and on the DeviceClasses that these name.
+    Tenants decide how many claims there are, and which DeviceClasses the claims name.
     """
     if len(checks) <= _MOST_CHECKS:
         return checks
-    more = f"{len(checks) - _MOST_CHECKS} more problems of this kind are not shown"
-    remedy = "Run: grove-admission audit, which lists them all."
+    more = f"{len(checks) - _MOST_CHECKS} more problems of ResourceClaims are not shown"
+    remedy = "List them all: grove-admission audit"
     return [*checks[:_MOST_CHECKS], problem(more, remedy)]
 
 
@@ -91,9 +91,11 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
     message = (
         f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
-        " claims that name no other class can never be allocated"
+        " claims without another DeviceClass can never be allocated"
     )
-    remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
+    remedy = (
+        "Set mnnvl.claimMode: auto in the configuration of the server, or create the DeviceClass."
+    )
     return [problem(message, remedy)]
 
 
@@ -117,7 +119,10 @@ async def check_lost_claims(client: Client) -> Checks:
 def _check_cliques(
     cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
 ) -> Check:
-    """Check that no PodClique lacks a claim that it must have."""
+    """Check that no PodClique lacks the MNNVL claim that it requests.
+
+    `reads_groups` is true if Grove reads its own MNNVL annotation: PodCliques with it don't count.
+    """
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"
         for clique in cliques
@@ -139,7 +144,11 @@ def _check_cliques(
 
 
 def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:
-    """Return a problem if Pods run without the claim that their PodClique has."""
+    """Return a problem if Pods run without the claim that their PodClique has, otherwise [].
+
+    `pods` has the names of the Pods without a claim, by their PodClique. `claimed` are the
+    PodCliques that have a claim.
+    """
     without = sorted(
         f"{namespace}/{name}"
         for (namespace, clique), names in pods.items()
@@ -153,7 +162,7 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
         "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
         f" domain: {listed(without, _SHOWN)}"
     )
-    return [problem(message, f"{REPLACE} grove-admission audit lists them all.")]
+    return [problem(message, f"{REPLACE} List all of them: grove-admission audit")]
 
 
 def _held(claim: Key, pods: Sequence[str]) -> Check:
@@ -168,8 +177,8 @@ def _name(obj: JsonMap) -> str:
 
 def _without_driver(domains: list[str]) -> Check:
     message = (
-        f'Pods of ComputeDomains can never be placed, because DeviceClass "{CHANNEL_CLASS}" does'
-        f" not exist: {listed(sorted(domains), _SHOWN)}"
+        "Pods of these ComputeDomains can never be placed, because DeviceClass"
+        f' "{CHANNEL_CLASS}" does not exist: {listed(sorted(domains), _SHOWN)}'
     )
     return problem(message, "Install NVIDIA's DRA driver with support for ComputeDomains.")
 
@@ -177,12 +186,12 @@ def _without_driver(domains: list[str]) -> Check:
 def _never_allocated(name: str, claims: list[str]) -> Check:
     """Return the problem of claims whose DeviceClass `name` does not exist."""
     message = (
-        f'ResourceClaims can never be allocated, because DeviceClass "{name}" does not exist: '
-        f"{listed(sorted(claims), _SHOWN)}"
+        f'these ResourceClaims can never be allocated, because DeviceClass "{name}" does not'
+        f" exist: {listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
-        "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodCliques: the new"
-        " ones get claims that the driver can allocate."
+        "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodCliques of these"
+        " claims: Grove creates them again, with claims that the driver can allocate."
     )
     return problem(message, remedy)
 
@@ -217,23 +226,23 @@ async def check_owners(client: Client, configuration: Configuration) -> Checks:
 
 
 def _unsafe(dialect: str) -> Check:
-    """Return the warning about PodGangs as owners if Grove may replace them."""
+    """Return the warning that PodGangs own MNNVL resources although Grove may replace PodGangs."""
     message = (
         f'mnnvl.owner is "PodGang", but the dialect of Grove is "{dialect}": when Grove replaces'
         " the PodGangs of running workloads, their ComputeDomains and claims are deleted while"
         " pods use them"
     )
-    return warning(message, "Set mnnvl.owner to auto.")
+    return warning(message, "Set mnnvl.owner: auto in the configuration of the server.")
 
 
 def _owned_by_gangs(owned: list[str]) -> Check:
-    """Return the problem of resources that PodGangs still own."""
+    """Return the problem of resources that PodGangs own although their PodCliqueSet should."""
     message = (
-        "PodGangs still own resources, which are deleted while pods use them if Grove replaces the"
-        f" PodGangs: {listed(sorted(owned), _SHOWN)}"
+        "PodGangs still own MNNVL resources. If Grove replaces the PodGangs, these resources are"
+        f" deleted while pods use them: {listed(sorted(owned), _SHOWN)}"
     )
     remedy = (
-        "Do not upgrade Grove before the leader has given them to their PodCliqueSets. Check that a"
-        " replica leads (/readyz?verbose), and read its log."
+        "Do not upgrade Grove before the leader has given these resources to their PodCliqueSets."
+        " If this takes long, check that a replica leads (/readyz?verbose), and read its log."
     )
     return problem(message, remedy)

@@ -42,22 +42,22 @@ from app.kube.api import (
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
-_ASK = "Run this as a user who may read it, and check that the API server is healthy."
+_ASK = "Run doctor as a user with the missing permission, and check that the API server is healthy."
 
 
 class Patient(Value):
     """The cluster and the installation to examine."""
 
     client: Client
-    """The client whose discovery has been refreshed."""
+    """A client of the cluster whose discovery has been refreshed."""
     read: Read
-    """Returns the JSON at a path, such as /version."""
+    """A function that returns the JSON at a path of the API server, such as /version."""
     shake: Shake
-    """Performs a TLS handshake with a replica or a webhook."""
+    """A function that performs a TLS handshake with a replica or a webhook."""
     configuration: Configuration
     """The configuration of the server."""
     is_server: bool
-    """Whether this process has the service account of the server."""
+    """Whether this process runs with the service account of the server."""
     now: datetime
     """The current time in UTC."""
     all_webhooks: bool = False
@@ -80,7 +80,8 @@ async def examine(patient: Patient) -> Examined:
 def _subjects(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     """Yield each subject in order, with the coroutine that returns its checks.
 
-    The caller awaits each coroutine before the next one is created. A subject may come twice.
+    The caller must await a coroutine before it takes the next one, which may need its results. A
+    subject may be yielded several times.
     """
     client = patient.client
     configuration = patient.configuration
@@ -99,10 +100,10 @@ def _subjects(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
 def _further_subjects(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Iterator[tuple[str, Awaitable[Checks]]]:
-    """Yield the subjects that follow `service`, whose order does not matter.
+    """Yield the subjects that follow `service`. They don't depend on each other.
 
-    `installed` are the stored webhook configurations, and `endpoints` the ready endpoints of the
-    Service, as the previous subjects found them.
+    `installed` are the stored webhook configurations that the subject `webhooks` found, and
+    `endpoints` the ready endpoints that the subject `service` found.
     """
     client = patient.client
     configuration = patient.configuration
@@ -145,13 +146,13 @@ def _further_subjects(
 async def _outages(client: Client, ours: str) -> Checks:
     """Return the problems of other products' webhooks that are down.
 
-    These webhooks are not part of the installation, so missing permissions to read them are not a
-    problem. `ours` is the name of our webhook configurations.
+    These webhooks are not part of the installation. So if this process may not read them, the only
+    check says so and is `ok`. `ours` is the name of our webhook configurations.
     """
     try:
         return await rehearsal.check_outages(client, ours)
     except Rejected as error:
-        return [ok(f"not checked: {error.message}. --all-webhooks needs the same permissions")]
+        return [ok(f"webhooks of other products were not checked: {error.message}")]
 
 
 async def _permissions(patient: Patient) -> Checks:
@@ -161,10 +162,7 @@ async def _permissions(patient: Patient) -> Checks:
 
 
 async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
-    """Return the checks of both webhook configurations.
-
-    The stored configurations are added to `installed`.
-    """
+    """Return the checks of our two webhook configurations. Add the stored ones to `installed`."""
     checks = webhooks.check_enforcement(patient.configuration.enforcement)
     settings = patient.configuration.certificates
     desired = webhook_configurations(
@@ -196,10 +194,10 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
 
 
 async def _service(patient: Patient, installed: list[Object], endpoints: list[Endpoint]) -> Checks:
-    """Return the checks of the Service. Its ready endpoints are added to `endpoints`."""
+    """Return the checks of our Service. Add its ready endpoints to `endpoints`."""
     settings = patient.configuration.certificates
     if installed and not service.is_called(installed):
-        return [ok("the webhooks call URLs, not a Service")]
+        return [ok("API servers call the webhooks by URL, not through a Service")]
     checks, ready = await service.check_service(
         patient.client, settings.namespace, settings.service_name
     )

@@ -1,15 +1,15 @@
-"""Check that the settings of Grove's operator fit this installation.
+"""Check that Grove's operator fits this installation.
 
-The settings are its authorizer, its topology feature, and its permission to write the managed
+The checks cover its authorizer, its topology feature, and its permission to write the managed
 ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
 `app.kubernetes.io/component: operator-configmap`:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
 
-Anybody may create a ConfigMap with this label in their own namespace. So only the namespace that
-Grove's webhook configurations call is read. These configurations are cluster-scoped, and only
-administrators can write them.
+Anybody may create a ConfigMap with this label in their own namespace. So only ConfigMaps in the
+namespaces of the Services that Grove's webhook configurations name are read. Webhook configurations
+are cluster-scoped, and only administrators can write them.
 """
 
 import contextlib
@@ -40,20 +40,20 @@ class Operator(Value):
     """Grove's operator, as its ConfigMap and its Deployment describe it."""
 
     settings: JsonMap
-    """Its configuration."""
+    """The operator's configuration: the content of its ConfigMap."""
     account: str
     """The user name of its service account."""
 
     def section(self, name: str) -> JsonMap:
-        """Return the map under a key of the configuration, or {}."""
+        """Return the map at a top-level key of the configuration, or {} if there is none."""
         return map_at(self.settings, name)
 
 
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
     """Check Grove's authorizer, its topology feature, and its permission to write the topology.
 
-    If the settings cannot be read, the result names the settings to check. Only an operator of the
-    dialect `design` writes the managed ClusterTopology: it creates or deletes it at startup.
+    If Grove's settings cannot be read, a check names the ones to check by hand. Only an operator of
+    the dialect `design` writes the managed ClusterTopology: at startup, it creates or deletes it.
     """
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
@@ -90,7 +90,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
     message = f"Grove's {part} could not be read: {error.message}"
-    remedy = "Run this as a user who may list ValidatingWebhookConfigurations and ConfigMaps."
+    remedy = "Run doctor as a user who may list ValidatingWebhookConfigurations and ConfigMaps."
     return unknown(message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
 
@@ -102,9 +102,9 @@ def _namespaces(webhooks: Iterable[Object]) -> list[str]:
 
 
 async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator | None:
-    """Return the operator with its newest configuration, or None if no ConfigMap has one.
+    """Return the operator with its newest readable configuration, or None if no ConfigMap has one.
 
-    The chart creates a new ConfigMap for each configuration.
+    Grove's chart creates a new ConfigMap for each configuration.
     """
     stored = [
         config_map
@@ -121,10 +121,10 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 
 
 async def _account(client: Client, namespace: str) -> str:
-    """Return the user name of the operator's account, or of the chart's default if unreadable.
+    """Return the user name of the operator's account, or the chart's default if it is not known.
 
-    The account in the configuration is not used, because anybody who may create a ConfigMap could
-    otherwise choose the account that a remedy recommends.
+    The account is read from the Deployment. Anybody who may create a ConfigMap in the namespace
+    could otherwise choose the account that a remedy recommends.
     """
     name = ""
     with contextlib.suppress(ClusterError):
@@ -144,13 +144,13 @@ def _settings(text: Any) -> JsonMap | None:
 def _what_to_check(configuration: Configuration) -> str:
     """Return a clause that says which settings of Grove to check by hand.
 
-    If topology support is disabled here, Grove's own topology feature may be on, because it uses
-    ClusterTopologyBindings.
+    The topology feature is left out if our topology support is disabled: Grove may then use its
+    feature with ClusterTopologyBindings of its own.
     """
     account = own_account(configuration.certificates.namespace)
     exempt = (
-        "if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have"
-        f" {account}"
+        "if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must"
+        f" contain {account}"
     )
     if not configuration.cluster_topology.enabled:
         return exempt
@@ -162,7 +162,7 @@ def _authorizer(
 ) -> Check:
     """Check that Grove's authorizer lets our leader change PodGangs and PodCliques.
 
-    `webhook` is the authorizer's webhook, or None if it is off.
+    `webhook` is the authorizer's webhook, or None if the authorizer is off.
     """
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
@@ -173,7 +173,7 @@ def _authorizer(
     settings = operator.section("authorizer") if operator else {}
     if not operator or not settings:
         message = (
-            f"Grove's authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
+            f"Grove's authorizer ({AUTHORIZER}) is on, and its configuration is not known. Unless"
             f" {account} is exempt, "
         )
         return warning(message + denied, remedy)
@@ -191,9 +191,10 @@ def _authorizer(
 def _topology(
     operator: Operator | None, configuration: Configuration, *, writes_topology: bool
 ) -> Checks:
-    """Check whether Grove's topology feature is on.
+    """Check that Grove's topology feature is on, and that its levels equal ours.
 
-    If its release has levels in the configuration, they must equal ours.
+    Newer releases of Grove have no levels in the operator's configuration, so theirs are not
+    compared. Return [] if the operator is not known, or if our topology support is disabled.
     """
     if not operator or not configuration.cluster_topology.enabled:
         return []
@@ -217,12 +218,12 @@ def _topology(
         levels = {text_at(level, "domain"): text_at(level, "key") for level in maps_of(theirs)}
         if levels != ours:
             message = (
-                f"Grove's topology levels are {_listed(levels)}; the configuration here has"
-                f" {_listed(ours)}"
+                f"Grove's topology levels are {_listed(levels)}, but clusterTopology.levels of"
+                f" grove-admission are {_listed(ours)}"
             )
             remedy = (
                 f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or"
-                " change clusterTopology.levels here."
+                " change clusterTopology.levels in the configuration of grove-admission."
             )
             return [problem(message, remedy)]
 
@@ -236,7 +237,8 @@ def _listed(levels: Mapping[Any, Any]) -> str:
 def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     """Check whether Grove's operator may write the managed ClusterTopology.
 
-    The operator exits if this is denied at its start.
+    The operator exits if its write is denied at startup. If `operator` is None, return a problem
+    only if `authorizedUsers` has no account with the name that Grove's chart gives it.
     """
     users = configuration.authorization.authorized_users
     if not operator:
@@ -253,8 +255,8 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
         " the managed ClusterTopology at start"
     )
     remedy = (
-        "Add it to authorization.authorizedUsers in the configuration of grove-admission, next to"
-        " our own account, and restart the replicas."
+        "Add this account to authorization.authorizedUsers in the configuration of grove-admission,"
+        " next to our own account, and restart the replicas."
     )
 
     return [problem(message, remedy)]

@@ -1,4 +1,4 @@
-"""Check KAI: the permissions of its binder, the limits of queues, and the eviction of gangs.
+"""Check KAI: permissions of its binder, limits of queues, order of gangs, and their eviction.
 
 The binder must be allowed to allocate the ResourceClaims of the Pods that it binds. Since
 Kubernetes 1.36, writing the allocation of a claim needs a permission on the synthetic subresource
@@ -8,8 +8,8 @@ Source: https://github.com/kubernetes/kubernetes/issues/138149, and
 https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which grants it to the binder. KAI's
 scheduler itself only reads claims. KAI's tags 0.12.19 and 0.14.1 are the first with that change.
 
-KAI evicts gangs that have been below their minimum for a period. Its scheduler takes the period as
-an argument, which each SchedulingShard may set, and does not start if it is not a valid Go
+KAI evicts a gang that has had fewer pods than its minimum for a certain time. A SchedulingShard may
+set this time as an argument of its scheduler, which does not start if the value is not a valid Go
 duration: https://github.com/ai-dynamo/dynamo/pull/14722.
 """
 
@@ -46,12 +46,13 @@ _REMEDY = (
 async def check_binder(client: Client, read: Read) -> Checks:
     """Check that each account of KAI's binder may allocate ResourceClaims.
 
-    Return [] before Kubernetes 1.36, which does not require the permission. Raise ClusterError if a
-    request fails.
+    Return [] if Kubernetes is older than 1.36 and does not require the permission, or if its
+    version is not known. Raise ClusterError if a request fails.
     """
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:
-        return [ok(f"there is no ClusterRoleBinding {_ROLE}: KAI's permissions are not known")]
+        message = f"the permissions of KAI's binder are not known: no ClusterRoleBinding {_ROLE}"
+        return [ok(message)]
     try:
         version = await read("/version")
     except NotFound:
@@ -86,7 +87,7 @@ async def _check(client: Client, namespace: str, account: str) -> Check:
 
 
 async def check_queues(client: Client) -> Checks:
-    """Check that the queues of KAI set all limits.
+    """Check that the queues of KAI set a limit for GPUs, CPUs and memory.
 
     Queues that lack the same limits share one warning. Return [] if the cluster does not serve
     queues. Raise ClusterError if a request fails.
@@ -98,7 +99,7 @@ async def check_queues(client: Client) -> Checks:
         (limits, queue.name) for queue in queues if queue.name and (limits := unset_limits(queue))
     )
     if not lacking:
-        return [ok("each queue sets its limits")]
+        return [ok("each queue sets limits for GPUs, CPUs and memory")]
     return [_without_limits(limits, names) for limits, names in sorted(lacking.items())]
 
 
@@ -108,27 +109,28 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
     patch = shlex.quote(to_json({"spec": {"resources": bounds}}).decode())
     first, *_ = names = sorted(names)
     number = "queue sets" if len(names) == 1 else "queues set"
-    of = listed(limits, _MOST_QUEUES, " and ")
+    of, any_of = (listed(limits, _MOST_QUEUES, word) for word in (" and ", " or "))
     return warning(
-        f"{len(names)} {number} no limit of {of} ({listed(names, _MOST_QUEUES)}): KAI reads"
-        " that as 0, and places no pods that request any",
+        f"{len(names)} {number} no limit for {of} ({listed(names, _MOST_QUEUES)}): KAI reads a"
+        f" missing limit as 0, and places no pod there that requests {any_of}",
         'Set the limits, for example to -1 ("unlimited"): kubectl patch'
         f" queues.scheduling.run.ai {shlex.quote(first)} --type merge -p {patch}",
     )
 
 
 async def check_order(client: Client) -> Checks:
-    """Return a note for each SchedulingShard for which `explain` may show the wrong order of gangs.
+    """Return a check that is `ok` for each SchedulingShard that changes the order of gangs.
 
-    Raise ClusterError if a request fails.
+    `explain` assumes KAI's defaults, so its order may be wrong there. Raise ClusterError if a
+    request fails.
     """
     if not client.served_version(SCHEDULING_SHARD):
         return []
     shards = map(read_shard, await every(client, Selection(SCHEDULING_SHARD)))
     return [
         ok(
-            f"SchedulingShard {shard.name} sets {listed(shard.sets, _MOST_SHOWN)}: the order of"
-            " its gangs may differ from what explain and queues say, which assume KAI's defaults"
+            f"SchedulingShard {shard.name} sets {listed(shard.sets, _MOST_SHOWN)}: the order of its"
+            " gangs may differ from the output of explain and queues, which assume KAI's defaults"
         )
         for shard in shards
         if shard.sets
@@ -144,11 +146,10 @@ _PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
 
 
 async def check_staleness(client: Client) -> Checks:
-    """Check, for each SchedulingShard, whether KAI evicts gangs that are below their minimum.
+    """Check for each SchedulingShard whether KAI evicts gangs that are below their minimum.
 
-    Return [] if the cluster does not serve SchedulingShards and PodGangs.
-
-    Raise ClusterError if a request fails.
+    Return [] if the cluster does not serve both SchedulingShards and PodGangs. Raise ClusterError
+    if a request fails.
     """
     if not client.served_version(SCHEDULING_SHARD) or not client.served_version(POD_GANG):
         return []
@@ -156,7 +157,10 @@ async def check_staleness(client: Client) -> Checks:
 
 
 def _check_shard(shard: JsonMap) -> Check:
-    """Check the period after which the scheduler of a SchedulingShard evicts gangs."""
+    """Check the time after which the scheduler of `shard` evicts gangs below their minimum.
+
+    -1s and other negative durations mean that it never does.
+    """
     name = key_of(shard)[1]
     given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)
     seconds = signed_duration(given)
@@ -166,8 +170,8 @@ def _check_shard(shard: JsonMap) -> Check:
     )
     if seconds is None:
         return problem(
-            f"SchedulingShard {name} has {_ARGUMENT}: {given}, which is not a duration with a unit:"
-            " KAI's scheduler does not start",
+            f'SchedulingShard {name} sets {_ARGUMENT} to "{given}", which is not a duration with a'
+            " unit: its scheduler does not start",
             remedy,
         )
     if seconds < 0:

@@ -20,12 +20,12 @@ from app.facts.kinds import (
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
-_REMEDY = "Apply manifests/base/rbac.yaml."
+_REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml"
 _WHY = "reporting why gangs are pending"
 _REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
 _NAMED = (
-    'The stored rule must have resourceNames: ["{name}"]; a tool such as Kustomize may have changed'
-    " this name."
+    'The stored rule must have resourceNames: ["{name}"], which a tool such as Kustomize may have'
+    " changed."
 )
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
@@ -37,13 +37,13 @@ class Need(Value):
     group: str
     """The API group of the resource, or "" for the core group."""
     resource: str
-    """`plural` or `plural/subresource`."""
+    """The resource, as `plural` or `plural/subresource`."""
     verbs: tuple[str, ...]
     """The verbs that the server needs."""
     purpose: str
     """What the server uses it for, as a noun phrase for messages."""
     namespace: str = ""
-    """The namespace, or "" for all."""
+    """The namespace of the objects, or "" for all namespaces and for cluster-scoped resources."""
     name: str = ""
     """The name of the only object, or "" for all objects."""
     optional: bool = False
@@ -190,7 +190,7 @@ _WAITING = (
 def needs_of(configuration: Configuration) -> list[Need]:
     """Return the permissions that a server with this configuration needs.
 
-    `create` has no name, because RBAC cannot limit it to one.
+    A permission to `create` has no object name, because RBAC cannot limit `create` to a name.
     """
     needs = [*_ALWAYS, *_UNITS, *(_WORKLOADS if configuration.workloads.enabled else ())]
     needs += _WAITING if configuration.waiting.enabled else ()
@@ -243,8 +243,8 @@ def needs_of(configuration: Configuration) -> list[Need]:
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
     """Check that our service account in `namespace` has the permissions `needs`.
 
-    If `namespace` is None, check the permissions of this process instead. Raise ClusterError if a
-    request fails, for example because this process may not review the access of other accounts.
+    If `namespace` is None, check this process's own permissions. Raise ClusterError if a request
+    fails, for example because this process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: Checks = []
@@ -274,10 +274,10 @@ def _remedy(need: Need) -> str:
 async def is_allowed(
     client: Client, need: Need, verb: str, namespace: str | None, account: str = ACCOUNT
 ) -> bool:
-    """Return whether a service account may `verb` the objects of `need`.
+    """Return whether a service account may use `verb` on the objects of `need`.
 
-    Ask about the account `account` in `namespace`, or about this process if `namespace` is None.
-    Raise ClusterError if a request fails.
+    The account is `account` in `namespace`, or that of this process if `namespace` is None. Raise
+    ClusterError if a request fails.
     """
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
     answer = await client.create(resource, access_review(need, verb, namespace, account))
@@ -285,9 +285,9 @@ async def is_allowed(
 
 
 def access_review(need: Need, verb: str, namespace: str | None, account: str = ACCOUNT) -> Object:
-    """Return a SubjectAccessReview: may a service account `verb` the objects of `need`?
+    """Return a SubjectAccessReview: may `account` in `namespace` use `verb` on `need`'s objects?
 
-    If `namespace` is None, it is a SelfSubjectAccessReview.
+    If `namespace` is None, return a SelfSubjectAccessReview, which asks about this process.
     """
     plural, _, subresource = need.resource.partition("/")
     attributes = {

@@ -1,8 +1,8 @@
 """Check the admission policies.
 
 The checks report how our stored policies differ from this version's policies, and which requests
-policies still reject while webhooks are down. If the policies about KAI's queues are installed,
-they and the list of queues that they read are checked too.
+policies still reject while webhooks are down. If the queue guard is installed (the policies about
+KAI's queues), its policies and the list of queues that they read are checked too.
 """
 
 import json
@@ -50,8 +50,8 @@ _INSTALL = (
 )
 _INSTALL_MARKING = (
     "Print the policy with the configuration of the server (grove-admission policies --mutating),"
-    " and apply it. Delete each one that this does not print: kubectl delete"
-    " mutatingadmissionpolicy,mutatingadmissionpolicybinding NAME"
+    " and apply it. Delete each of our mutating policies that this command does not print: kubectl"
+    " delete mutatingadmissionpolicy,mutatingadmissionpolicybinding NAME"
 )
 _BOUNDS = (
     "finalizers",
@@ -65,11 +65,12 @@ _BOUNDS = (
     "webhooks",
 )
 _BOUND_ACCOUNT = (
-    "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
+    "Run: kubectl apply -f manifests/base/account.yaml (Kubernetes 1.30 or later). See"
+    " manifests/guide/threat-thief.md."
 )
 _NONE = (
-    "none of our policies is installed: while the server is down, requests to webhooks with"
-    " failurePolicy Ignore are not checked"
+    "none of our policies is installed: while the server is down, requests are not checked if"
+    " their webhook has failurePolicy Ignore"
 )
 _DEFAULTS: JsonMap = {
     "matchPolicy": "Equivalent",
@@ -80,7 +81,7 @@ _DEFAULTS: JsonMap = {
 
 
 class Policies(Value):
-    """The stored policies and their bindings."""
+    """Stored admission policies and their bindings."""
 
     policies: Mapping[str, JsonMap]
     """The policies by name."""
@@ -88,7 +89,11 @@ class Policies(Value):
     """The bindings by the name of their policy."""
 
     def refusing(self, webhook: JsonMap) -> list[str]:
-        """Return the names of the policies that reject requests for which `webhook` is called."""
+        """Return the names of the policies that may reject requests for which `webhook` is called.
+
+        Such a policy has a binding with the action Deny, and a resource and an operation in common
+        with the webhook.
+        """
         return [
             name
             for name, policy in self.policies.items()
@@ -112,7 +117,11 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 async def read_policies(
     client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
 ) -> Policies:
-    """Return the policies that the selector `labels` selects, or none if the API is not served."""
+    """Return the policies and bindings that the selector `labels` selects.
+
+    Return NO_POLICIES if the cluster does not serve their API. Raise ClusterError if another
+    request fails.
+    """
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
         listed = await every(client, policies)
@@ -146,7 +155,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
 
 
 async def check_account(client: Client) -> Checks:
-    """Check that the policies that limit the writes of our account are in force."""
+    """Check that each policy that limits our account's writes has a binding that denies."""
     stored = await read_policies(client, selector_of("account"))
     in_force = {
         name
@@ -165,9 +174,9 @@ async def check_account(client: Client) -> Checks:
 
 
 async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
-    """Return the policies whose parameters have an apiVersion that the cluster does not serve.
+    """Return the policies whose paramKind has an apiVersion that the cluster does not serve.
 
-    The result maps the name of the policy to the served apiVersion of the same kind.
+    The result maps the name of the policy to an apiVersion in which the cluster serves that kind.
     """
     found = {}
     for name, policy in stored.policies.items():
@@ -189,10 +198,14 @@ async def _without_parameters(client: Client, stored: Policies) -> dict[str, str
 
 
 def _silent(name: str, policy: JsonMap, served: str) -> Check:
-    """Return the warning about a policy whose parameters have a version that is not served."""
+    """Return the warning about a policy whose parameters have a version that is not served.
+
+    `served` is the apiVersion in which the cluster serves them.
+    """
     version = text_at(map_at(policy, "spec", "paramKind"), "apiVersion")
     message = (
-        f"{name} has no effect: the cluster does not serve the version of its parameters, {version}"
+        f"policy {name} has no effect: the cluster does not serve {version}, the apiVersion of its"
+        " parameters"
     )
     patch = json.dumps({"spec": {"paramKind": {"apiVersion": served}}})
     remedy = (
@@ -203,7 +216,10 @@ def _silent(name: str, policy: JsonMap, served: str) -> Check:
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
-    """Yield the effect of each policy in `desired` that is stored and has a binding."""
+    """Yield the effect of each policy in `desired` that is stored and has a binding.
+
+    In `desired`, each policy is followed by its binding.
+    """
     for policy in desired[::2]:
         name = policy["metadata"]["name"]
         bindings = stored.bindings.get(name, ())
@@ -212,7 +228,7 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
 
 
 def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
-    """Yield the differences between the stored policies and `desired`.
+    """Yield a warning with `remedy` for each difference between the stored policies and `desired`.
 
     In `desired`, each policy is followed by its binding.
     """
@@ -228,20 +244,26 @@ def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
         stored_policy = stored.policies.get(name)
         bindings = stored.bindings.get(name, ())
         if stored_policy is None or not bindings:
-            yield f"{name} is not installed, or has no binding"
+            yield f"policy {name} is not installed, or has no binding"
             continue
 
         if _differs(_in_any_version(stored_policy["spec"]), _in_any_version(policy["spec"])):
-            yield f"{name} differs from this version and configuration"
+            yield f"policy {name} differs from the one of this version and configuration"
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
-            yield f"the binding of {name} differs from this version and configuration"
+            yield (
+                f"the binding of policy {name} differs from the one of this version and"
+                " configuration"
+            )
 
     for name in sorted({*stored.policies, *stored.bindings} - set(names)):
-        yield f"{name} is left over from another version"
+        yield f"policy {name} is left over from another version or configuration"
 
 
 def _in_any_version(spec: JsonMap) -> JsonMap:
-    """Return the spec of a policy without the version of its parameters, which depends on Grove."""
+    """Return the spec of a policy without the version in its paramKind.
+
+    This version depends on the release of Grove.
+    """
     named = map_at(spec, "paramKind")
     if not named:
         return spec
@@ -250,7 +272,7 @@ def _in_any_version(spec: JsonMap) -> JsonMap:
 
 
 def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
-    """Return the effect of a policy while the server is down."""
+    """Return the effect of a policy while every webhook is down, as a message."""
     name = policy["metadata"]["name"]
     requests = " and ".join(
         f"{', '.join(texts_at(rule, 'operations'))} of {', '.join(_resources(rule))}"
@@ -259,7 +281,7 @@ def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
     fate = "only cause warnings"
     if any(denies(binding) for binding in bindings):
         fate = "are still rejected"
-    return f"while every webhook is down, {requests} that break its rules {fate}: {name}"
+    return f"while every webhook is down, {requests} that break the rules of {name} {fate}"
 
 
 def _rules(policy: JsonMap) -> list[dict[str, Any]]:
@@ -290,7 +312,10 @@ def _overlap(policy: JsonMap, webhook: JsonMap) -> bool:
 
 
 def _differs(stored: Any, desired: Any) -> bool:
-    """Return whether a stored value differs from the desired one, apart from server defaults."""
+    """Return whether a stored value differs from the desired one.
+
+    A missing field in an object equals the default that the API server writes.
+    """
     if isinstance(stored, dict) and isinstance(desired, dict):
         return any(
             _differs(stored.get(key, _DEFAULTS.get(key)), desired.get(key, _DEFAULTS.get(key)))
@@ -302,13 +327,12 @@ def _differs(stored: Any, desired: Any) -> bool:
 
 
 def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
-    """Return whether two lists in the rules of webhooks or policies match something in common.
+    """Return whether two lists of patterns have a match in common.
 
-    They are lists of groups, resources or operations, or "*" for all; see
+    The lists are groups, resources or operations in the rules of webhooks or policies. "*" matches
+    all groups or operations. As a resource, `*` matches all resources without their subresources,
+    `pods/*` Pods with all their subresources, and `*/*` everything; see
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
-
-    A resource may have a subresource: `*` stands for all resources without their subresources,
-    `pods/*` for Pods with all subresources, and `*/*` for everything.
     """
     listed = list(others)
     return any(_have_common(pattern, other) for pattern in patterns for other in listed)
@@ -334,7 +358,8 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
     """Return the effect of the queue guard, its differences from this version, and its problems.
 
-    If only its CRD is installed, return a warning. If neither is, return [].
+    If only the guard's CRD is installed, return one warning. If the guard and the CRD are not
+    installed, return [].
     """
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
@@ -342,15 +367,15 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
         return [_LEFT_BEHIND] if is_defined else []
 
     mode: Mode = "warn"
-    effect = "only warns about them"
+    effect = "warns about"
     if any(denies(binding) for bindings in stored.bindings.values() for binding in bindings):
         mode = "refuse"
-        effect = "rejects them"
+        effect = "rejects"
 
     namespaces = _kai_namespaces(stored, configuration)
     desired = queue_policies(configuration, mode, *namespaces)
     remedy = _print_again(mode, namespaces)
-    message = f"the queue guard checks writes that name a queue, and {effect}"
+    message = f"the queue guard {effect} writes that name a queue which the writer may not use"
     silent = await _without_parameters(client, stored)
     checks = [
         ok(message),
@@ -368,15 +393,16 @@ _NO_NAMES = warning(
     "Run: kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml",
 )
 _LEFT_BEHIND = warning(
-    f"CRD {QUEUE_NAMES} is left over: the policies that read it are not installed",
+    f"CRD {QUEUE_NAMES} is left over: no policy that reads its objects is installed",
     f"Run: kubectl delete crd {QUEUE_NAMES}",
 )
 
 
 async def _check_names(client: Client, namespace: str) -> Checks:
-    """Check that the object with the names of all Queues is up to date.
+    """Check that the QueueNames object has the names of all Queues.
 
-    Policies read it to warn about missing queues. Return [] if the cluster does not serve Queues.
+    Policies read this object to warn about missing queues. Return [] if the cluster does not serve
+    Queues.
     """
     if client.served_version(QUEUE) is None:
         return []
@@ -386,8 +412,10 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     stored = {obj["metadata"]["name"]: read_queue_names(obj) for obj in objects}
     listed = stored.get(NAME, frozenset())
     if listed == listable(names):
-        known = f"the policies know the {len(names)} Queues and warn about others"
-        too_many = f"{len(names)} Queues are too many for one object: no policy warns about others"
+        known = f"the policies know all Queues ({len(names)}) and warn about other names"
+        too_many = (
+            f"{len(names)} Queues are too many for one object: no policy warns about missing queues"
+        )
         return [ok(known if listed == names else too_many)]
 
     differing = sorted(names ^ listed)
@@ -397,24 +425,24 @@ async def _check_names(client: Client, namespace: str) -> Checks:
         f" about {len(differing)} Queues: {shown}"
     )
     remedy = (
-        "Find out why the leader has not updated it within seconds: kubectl -n"
-        f" {namespace} logs deployment/grove-admission."
+        f"Find out why the leader has not updated {QUEUE_NAMES.kind} {NAME} within seconds:"
+        f" kubectl -n {namespace} logs deployment/grove-admission"
     )
     return [warning(message, remedy)]
 
 
 def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]:
-    """Return the namespaces that the stored queue guard exempts in addition to the usual ones.
+    """Return the namespaces that the stored queue guard exempts in addition to its fixed ones.
 
-    These are the namespaces of KAI and of the program that assigns queues. Return KAI's default
-    namespace if there are none.
+    These are the namespaces of KAI and of programs that assign queues, as they were passed to
+    `--kai-namespace`. Return KAI's default namespace if there are none.
     """
     exempt = exempt_namespaces(configuration)
     return sorted(set(_trusted(stored)).difference(exempt)) or [KAI_SCHEDULER]
 
 
 def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
-    """Return the remedy that prints the queue guard with these namespaces."""
+    """Return the remedy: print and apply the guard in `mode`, with exemptions for `namespaces`."""
     options = "".join(f" --kai-namespace {namespace}" for namespace in namespaces)
     return (
         "Print the queue guard with the configuration of the server (grove-admission policies"
@@ -426,10 +454,11 @@ def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
 async def _writers(
     client: Client, configuration: Configuration, mode: Mode, namespaces: list[str]
 ) -> Checks:
-    """Return a warning about accounts that may write PodGroups and that the guard checks.
+    """Return a warning about service accounts that may write PodGroups and are not exempt.
 
     Such an account may belong to a program that assigns queues, such as KAI Resource Management,
-    which runs in its own namespace. Without permission to read roles, there is no warning.
+    which runs in its own namespace. Return [] if there are none, or if this process may not read
+    ClusterRoles and ClusterRoleBindings.
     """
     try:
         roles = await every(client, Selection(CLUSTER_ROLE))
@@ -455,19 +484,21 @@ async def _writers(
     shown = listed([f"{namespace}/{name}" for namespace, name in asked], _MOST_SHOWN)
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
     message = (
-        f"service account {shown} may write KAI PodGroups; the queue guard"
-        f" {'rejects them' if mode == 'refuse' else 'warns'} unless it also has permission to use"
-        " their queue"
+        f"the queue guard {'rejects' if mode == 'refuse' else 'warns about'} KAI PodGroups that"
+        f" service account {shown} writes, unless the account may use their queue"
     )
     remedy = (
-        "If it only copies queue names, like the account of KAI Resource Management, exempt its"
-        f" namespace: {_print_again(mode, more)}"
+        "If the account only copies queue names, like that of KAI Resource Management, exempt its"
+        f" namespace. {_print_again(mode, more)}"
     )
     return [warning(message, remedy)]
 
 
 def _writes_pod_groups(role: JsonMap) -> bool:
-    """Return whether a ClusterRole names PodGroups of KAI and allows changing them."""
+    """Return whether a rule of a ClusterRole names KAI's PodGroups and allows changing them.
+
+    Rules for all groups or all resources ("*") don't count.
+    """
     return any(
         POD_GROUP.group in texts_at(rule, "apiGroups")
         and POD_GROUP.plural in texts_at(rule, "resources")

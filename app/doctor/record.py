@@ -1,8 +1,8 @@
 """Record all answers that an examination depends on, so that it can be repeated anywhere.
 
-Fields that no check reads are removed from the answers before the doctor sees them. So a record is
-complete and contains nothing else. From Secrets, it has only the certificate, which the server
-shows to every client anyway.
+Fields that no check reads are removed from the answers before the checks see them. So a record has
+everything that the checks read, and nothing else. Of a Secret, it has only the certificate, which
+the server shows to every client anyway.
 """
 
 import re
@@ -70,27 +70,28 @@ _ERRORS = {
 
 
 class Heard(Value):
-    """Everything that an examination depends on. The fields are stored in a record."""
+    """Everything that an examination depends on. A record stores all its fields."""
 
     now: datetime
     """The time of the examination, in UTC."""
     is_server: bool
-    """Whether the examining process has the service account of the server."""
+    """Whether the examining process ran with the service account of the server."""
     all_webhooks: bool
-    """Whether the webhooks of other products are examined too."""
+    """Whether an outage of every webhook was rehearsed (`--all-webhooks`)."""
     is_configured: bool
-    """Whether a configuration was given."""
+    """Whether the user gave a configuration (`--config`)."""
     configuration: str
-    """The configuration as JSON."""
+    """The configuration of the server as JSON."""
     answers: dict[str, Raw] = field(default_factory=dict)
-    """The answers of the API server by request."""
+    """The answers of the API server, by the request as JSON."""
     handshakes: dict[str, Handshake] = field(default_factory=dict)
-    """The results of TLS handshakes by their arguments as JSON."""
+    """The results of TLS handshakes, by their arguments as JSON."""
 
     def keeping(self, call: Call) -> Call:
-        """Return a function like `call` that answers recorded requests and records all others.
+        """Return a function like `call` that sends each request once and records its answer.
 
-        Failed requests are recorded too, and raise the same error again.
+        It answers a recorded request from the record. Failed requests are recorded too, and raise
+        the same error again.
         """
 
         async def kept(request: ApiRequest) -> Object:
@@ -114,7 +115,7 @@ class Heard(Value):
         return kept
 
     def shaking(self, shake: Shake) -> Shake:
-        """Return a function like `shake` that repeats no recorded handshake and records others."""
+        """Return a function like `shake` that performs each handshake once and records it."""
 
         async def kept(*asked: Any) -> Handshake:
             key = to_json(asked).decode()
@@ -133,23 +134,23 @@ def _key_of(request: ApiRequest) -> str:
 
 
 async def unanswered(request: ApiRequest) -> Object:
-    """Raise Unavailable, because the record has no answer."""
-    raise Unavailable("it is not in the record")
+    """Raise Unavailable: the record has no answer to this request."""
+    raise Unavailable("the record has no answer to this request")
 
 
 async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Handshake:
-    """Return the outcome `unreachable`, because the record has no such handshake."""
-    return Handshake("unreachable", "it is not in the record")
+    """Return the outcome `unreachable`: the record has no handshake with these arguments."""
+    return Handshake("unreachable", "the record has no handshake with it")
 
 
 # The content of a record: the fields that checks read.
 
 
 _Fields = Mapping[str, Any]
-"""The fields of a map that a record keeps. For a list, these are the fields of each item.
+"""The fields that a record keeps of a map, or of each item of a list.
 
-The value of a field is `...` for all of its content, nested fields, or a function that returns the
-content to keep.
+The value of a field is `...` to keep all of its content, a mapping of nested fields, or a function
+that returns the content to keep.
 """
 
 OUR_WEBHOOKS = ".grove-admission.grove.io"
@@ -168,23 +169,43 @@ def _annotations(annotations: Any) -> Any:
 
 
 def _image(image: Any) -> Any:
-    """Return an image with its name replaced by `image`. A tag that is a version is kept."""
+    """Return an image with its name replaced by `image`. Keep its tag if that is a version."""
     return _IMAGE.sub(r"image\1", image) if isinstance(image, str) else image
 
 
 def _names_only(fields: Any) -> Any:
-    """Return the names of fields in a schema, without their content."""
+    """Return a map with the same keys, and {} as the value of each."""
     return {name: {} for name in map_of(fields)}
 
 
+def _settings_of_shard(settings: Any) -> Any:
+    """Return the settings of plugins or actions that checks read.
+
+    Of the arguments, only `labelSelector` keeps its value.
+    """
+    return {
+        name: {
+            **only(map_of(setting), ("enabled", "priority")),
+            "arguments": {
+                **_names_only(map_at(map_of(setting), "arguments")),
+                **only(map_at(map_of(setting), "arguments"), ("labelSelector",)),
+            },
+        }
+        for name, setting in map_of(settings).items()
+    }
+
+
 def _webhook(webhook: Any) -> Any:
-    """Return a webhook. For other products, its URL has no path, which may contain a token."""
+    """Return the fields of a webhook that checks read.
+
+    The URLs of other products' webhooks lose their path, which may contain a token.
+    """
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
 
 
 def _host_of(url: Any) -> Any:
-    """Return the scheme and the host of a URL, without its user, path and query."""
+    """Return the scheme, host and port of a URL, without its user, path and query."""
     if not isinstance(url, str):
         return url
     parts = urlsplit(url)
@@ -192,7 +213,7 @@ def _host_of(url: Any) -> Any:
 
 
 def _settings_of_grove(text: Any) -> Any:
-    """Return the settings of Grove's operator that are checked, or "" if they are not readable."""
+    """Return the settings of Grove's operator that checks read, or "" if `text` is not YAML."""
     try:
         documents = read_documents(text if isinstance(text, str) else "")
     except ValueError:
@@ -316,8 +337,9 @@ _FIELDS: Mapping[str, _Fields] = {
     str(SCHEDULING_SHARD): {
         "spec": {
             "args": {"default-staleness-grace-period": ...},
-            **dict.fromkeys(("plugins", "actions", "queueDepthPerAction"), _names_only),
-            "usageDBConfig": {"clientType": ...},
+            **dict.fromkeys(("plugins", "actions"), _settings_of_shard),
+            **dict.fromkeys(("usageDBConfig", "queueDepthPerAction", "minRuntime"), _names_only),
+            "placementStrategy": ...,
         }
     },
     str(QUEUE_NAMES): {"spec": {"names": ...}},
@@ -337,11 +359,15 @@ _FIELDS: Mapping[str, _Fields] = {
         _POLICIES,
     ),
 }
-"""The fields that a record keeps of each resource. Of other resources, it keeps only metadata."""
+"""The fields that a record keeps, by resource. The key "" is for answers without a resource.
+
+Every answer also keeps its apiVersion, kind and metadata. Of a resource that is not listed here,
+nothing else is kept.
+"""
 
 
 def _bare(answer: Object, resource: str) -> Object:
-    """Return an answer of the API server with only the fields that checks read."""
+    """Return an answer of the API server about `resource` with only the fields that checks read."""
     if resource == str(SECRET):
         return {"data": only(map_at(answer, "data"), ("tls.crt",))}
 
@@ -358,7 +384,10 @@ def _bare(answer: Object, resource: str) -> Object:
 
 
 def _kept(value: Any, fields: Any) -> Any:
-    """Return the part of a value that `fields` keeps. Tokens in paths are hidden in all strings."""
+    """Return the part of `value` that `fields` keeps, with path tokens hidden in all strings.
+
+    `fields` is `...`, a mapping or a function, as in _Fields.
+    """
     if isinstance(value, Raw):
         value = from_json(bytes(value))
     if isinstance(value, list | tuple):

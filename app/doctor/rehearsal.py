@@ -1,7 +1,8 @@
 """Rehearse an outage of every webhook in a cluster, including those of other products.
 
-The checks report what stops if a webhook is down, and whether the webhook prevents its own
-recovery. They also find timeouts that add up, and certificates that do not match.
+The checks report which requests fail if a webhook is down, and whether the webhook prevents its own
+recovery. They also find resources whose webhooks may together take too long, and caBundles that do
+not verify the certificates of their servers.
 
 Selectors and failure policies are evaluated as in Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
@@ -36,13 +37,13 @@ _LIMIT_SECONDS = 60
 """The default time after which an API server gives up on a request."""
 
 _SLOW_SECONDS = 45
-"""A warning is given if the timeouts of a resource's webhooks add up to more.
+"""The sum of the timeouts of a resource's webhooks above which there is a warning.
 
-The sum of our and our neighbours' defaults is smaller.
+The sum of the default timeouts of our and our neighbours' webhooks is smaller.
 """
 
 _COMPARED = 2
-"""The maximum number of endpoints per Service whose certificates are compared.
+"""The maximum number of endpoints per Service whose certificates are verified.
 
 Each connection may take seconds.
 """
@@ -54,7 +55,7 @@ _VITAL = {
     ("discovery.k8s.io", "endpointslices"): "Services do not follow their Pods",
     ("coordination.k8s.io", "leases"): "nodes and leaders lose their Leases",
 }
-"""The consequences if these resources in kube-system cannot be written."""
+"""The consequence if a resource (group, plural) in kube-system cannot be written."""
 
 _CLUSTER_WIDE = {
     ("", "nodes"): "nodes cannot join",
@@ -62,16 +63,19 @@ _CLUSTER_WIDE = {
     ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authorize readers of logs",
     ("authorization.k8s.io", "subjectaccessreviews"): "kubelets cannot authorize readers of logs",
 }
-"""The consequences if these cluster-scoped resources cannot be written.
+"""The consequence if a cluster-scoped resource (group, plural) cannot be written.
 
-Webhooks are also called for TokenReviews and SubjectAccessReviews.
+API servers also call webhooks for TokenReviews and SubjectAccessReviews.
 """
 
-_WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
+_WRITER = (
+    "Find out why this caBundle was not updated: read the log of its writer, such as cert-manager's"
+    " cainjector or a controller of the product."
+)
 
 
 async def check_all(client: Client, shake: Shake, now: datetime) -> Checks:
-    """Rehearse an outage of each webhook, and check all caBundles.
+    """Rehearse an outage of each webhook of the cluster, and check all caBundles.
 
     Raise ClusterError if something cannot be read.
     """
@@ -83,14 +87,14 @@ _NEEDED = {
     (resource.group, resource.plural)
     for resource in (*NEIGHBOURS, *WORKLOAD_KINDS, POD, CLAIM_TEMPLATE)
 }
-"""The resources, as (group, plural), that must be written to run a workload with GPUs."""
+"""The resources, as (group, plural), of the objects that must be created to run GPU workloads."""
 
 
 async def check_outages(client: Client, ours: str) -> Checks:
     """Return the problems of other products' webhooks that are down and block workloads.
 
-    A webhook blocks workloads if it rejects the creation of any resource in _NEEDED. `ours` is the
-    name of our configurations. Raise ClusterError if something cannot be read.
+    A webhook blocks workloads if its outage rejects the creation of any resource in _NEEDED. `ours`
+    is the name of our webhook configurations. Raise ClusterError if something cannot be read.
     """
     fatal = [
         StoredWebhook(f"{resource.kind} {item['metadata']['name']}", is_mutating, content)
@@ -111,7 +115,7 @@ async def check_outages(client: Client, ours: str) -> Checks:
 
 
 def rehearse(installed: Installed) -> Checks:
-    """Return what stops while each webhook is down, and the problems of each webhook."""
+    """Return the effects of an outage of each webhook, and the problems of all webhooks."""
     checks: Checks = []
     for webhook in installed.webhooks:
         problems = [
@@ -127,7 +131,7 @@ def rehearse(installed: Installed) -> Checks:
 
 
 def _effect(webhook: StoredWebhook, installed: Installed) -> Check:
-    """Return what happens to the requests of an otherwise healthy webhook while it is down."""
+    """Return a check, always `ok`, that says what happens to requests while `webhook` is down."""
     text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
     refusing = installed.policies.refusing(webhook.content)
     if refusing:
@@ -136,7 +140,10 @@ def _effect(webhook: StoredWebhook, installed: Installed) -> Check:
 
 
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield a problem if the Pods behind a webhook cannot start while it is down."""
+    """Yield a problem if the webhook's own Pods cannot be created while it is down.
+
+    It is only a warning if the webhook has matchConditions, which may exclude these Pods.
+    """
     called = webhook.target.service
     if not webhook.is_fatal or called is None or not webhook.sees(_PODS, "CREATE"):
         return
@@ -149,8 +156,8 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
         return
 
     message = (
-        f"{webhook.configuration}, {webhook.name}: while it is down, its own Pods in {namespace}"
-        " cannot be created, so it does not recover by itself"
+        f"{webhook.configuration}, {webhook.name}: while this webhook is down, its own Pods in"
+        f" {namespace} cannot be created, so it does not recover by itself"
     )
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
@@ -164,9 +171,10 @@ def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundi
 
 
 def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield a warning if the cluster cannot write its own objects while a webhook is down.
+    """Yield warnings if the cluster cannot write its own objects while a webhook is down.
 
-    A namespaceSelector does not exclude nodes, which are cluster-scoped.
+    A namespaceSelector excludes no cluster-scoped objects, such as nodes. Webhooks with an
+    objectSelector are skipped.
     """
     if not webhook.is_fatal or webhook.content.get("objectSelector"):
         return
@@ -183,7 +191,11 @@ def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check
 def _stopped(
     webhook: StoredWebhook, needed: Mapping[tuple[str, str], str], scope: str
 ) -> dict[str, str]:
-    """Return the resources of `needed` that a webhook sees, with the consequence of an outage."""
+    """Return the consequence of an outage of `webhook` for each resource of `needed`.
+
+    The keys are names such as `leases.coordination.k8s.io`. A resource is left out if the webhook
+    is not called when it is created or updated.
+    """
     return {
         _full_name(*resource): harm
         for resource, harm in needed.items()
@@ -192,17 +204,22 @@ def _stopped(
 
 
 def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
-    """Return the warning about resources that cannot be written while a webhook is down."""
+    """Return the warning about resources that cannot be written while a webhook is down.
+
+    `stopped` has the consequence for each resource. `where` is "" for cluster-scoped resources.
+    """
     harms = "; ".join(dict.fromkeys(stopped.values()))
     message = (
-        f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
+        f"{webhook.configuration}, {webhook.name}: while this webhook is down, writes of"
         f" {', '.join(stopped)} are rejected{where}: {harms}"
     )
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
-    remedy = "Remove these resources from its rules, or set failurePolicy: Ignore."
+    remedy = "Remove these resources from the webhook's rules, or set failurePolicy: Ignore."
     if where:
-        remedy = f"Exclude {_SYSTEM} in its namespaceSelector, or set failurePolicy: Ignore."
+        remedy = (
+            f"Exclude {_SYSTEM} in the webhook's namespaceSelector, or set failurePolicy: Ignore."
+        )
     return warning(message, remedy)
 
 
@@ -211,7 +228,7 @@ def _full_name(group: str, plural: str) -> str:
 
 
 def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
-    """Yield a warning for each resource whose webhooks together may take too long.
+    """Yield a warning for each resource whose webhooks may together exceed _SLOW_SECONDS.
 
     Mutating webhooks are called one after the other, validating ones in parallel.
     """
@@ -228,21 +245,21 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
             f"{', '.join(operations)} of {name} may take up to {total} s if its {len(names)}"
             f" webhooks are slow: an API server gives up after {_LIMIT_SECONDS} s"
         )
-        remedy = f"Lower timeoutSeconds of {', '.join(dict.fromkeys(names))}."
+        remedy = f"Set a lower timeoutSeconds for {', '.join(dict.fromkeys(names))}."
         yield warning(message, remedy)
 
 
 def _longest(called: Sequence[StoredWebhook]) -> int:
-    """Return the seconds that webhooks take if each answers just before its timeout."""
+    """Return the seconds that a request takes if each webhook answers just before its timeout."""
     mutating = [webhook.timeout_seconds for webhook in called if webhook.is_mutating]
     validating = [webhook.timeout_seconds for webhook in called if not webhook.is_mutating]
     return sum(mutating) + max(validating, default=0)
 
 
 def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], str]]:
-    """Return each resource and operation of the rules once, in the order of the rules.
+    """Return the resources and operations in the webhooks' rules, without repetitions, in order.
 
-    Wildcards are left out.
+    An item is ((group, plural), operation). Items with a wildcard are left out.
     """
     named: dict[tuple[tuple[str, str], str], None] = {}
     for webhook in webhooks:
@@ -255,7 +272,7 @@ def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], 
 
 
 async def check_certificates(installed: Installed, shake: Shake, now: datetime) -> Checks:
-    """Return the problems of all caBundles, and how many could not be compared from here."""
+    """Return the problems of all caBundles, and a check with the number of those not compared."""
     checks: Checks = []
     uncompared = 0
     for title, configuration in installed.configurations.items():
@@ -270,7 +287,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 
     if uncompared:
         message = f"{uncompared} caBundles were not compared with the certificates of their servers"
-        checks.append(unknown(message, "Run this inside the cluster."))
+        checks.append(unknown(message, "Run doctor inside the cluster."))
 
     return checks
 
@@ -280,7 +297,7 @@ async def _check_bundle(
 ) -> Checks:
     """Return the checks of a caBundle.
 
-    Return [] for a URL without one, because API servers verify it with their own CAs.
+    Return [] for a URL without a caBundle: API servers verify such a webhook with their own CAs.
     """
     target = bundle.target
     endpoints: list[Endpoint] = []

@@ -17,10 +17,10 @@ _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
-    """Check the Deployment `grove-admission`. Return [] if it does not exist.
+    """Check the Deployment `grove-admission` in `namespace`. Return [] if it does not exist.
 
-    Its image is compared with `version`, the version of this program. Raise ClusterError if the
-    Deployment cannot be read.
+    Its image must not be older than `version`, the version of this program. Raise ClusterError if
+    the Deployment cannot be read.
     """
     deployment = await find(client, ObjectRef(DEPLOYMENT, NAME, namespace))
     if deployment is None:
@@ -37,8 +37,8 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
     ready = int_of(value_at(deployment, ("status", "readyReplicas")))
     if desired == 0:
-        remedy = f"Scale it up: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
-        return problem(f"{title} is scaled to 0 replicas: nothing answers", remedy)
+        remedy = f"Run: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
+        return problem(f"{title} is scaled to 0 replicas: no webhook answers", remedy)
     if ready >= desired:
         return ok(f"{title} has {ready} of {desired} replicas ready")
 
@@ -56,7 +56,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
 
 
 async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
-    """Yield why Pods of the Deployment are not ready, or nothing if Pods can't be read."""
+    """Yield reasons why Pods of the Deployment are not ready, or nothing if they can't be read."""
     labels = map_at(deployment, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
@@ -66,7 +66,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
 
 
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
-    """Yield why a Pod is not scheduled, and why its containers do not run."""
+    """Yield the reasons, from the status of a Pod, why it is not scheduled or a container waits."""
     for condition in maps_at(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
@@ -83,7 +83,7 @@ def _images(deployment: Object) -> list[str]:
 
 
 def _age(image: str, version: str, namespace: str) -> Checks:
-    """Return a problem if the tag of the image is an older version than ours.
+    """Return a problem if the tag of `image` is a version older than `version`, otherwise [].
 
     A tag that is not a version is ignored.
     """
@@ -93,13 +93,13 @@ def _age(image: str, version: str, namespace: str) -> Checks:
         return []
 
     message = (
-        f"the replicas run {image}, but the webhooks of {version} call paths that an older server"
-        " does not serve"
+        f"the replicas run {image}, but the webhooks of {version} may call paths that an older"
+        " server does not serve"
     )
     remedy = (
-        f"Apply the manifests of one version: kubectl -n {namespace} set image deployment/{NAME}"
-        f" {NAME}={image[: tagged.start()]}:{version}, or use the grove-admission of the replicas"
-        " for this command."
+        f"Upgrade the replicas: kubectl -n {namespace} set image deployment/{NAME}"
+        f" {NAME}={image[: tagged.start()]}:{version}. Or run doctor with the grove-admission of"
+        " the replicas."
     )
 
     return [problem(message, remedy)]
@@ -113,10 +113,10 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
 
 
 _SLACK = timedelta(seconds=60)
-"""The assumed maximum difference between the clock here and the replicas' clocks."""
+"""The assumed maximum difference between this machine's clock and the replicas' clocks."""
 
 _LONGEST = 86_400
-"""Longer durations of a Lease are treated as this one, in seconds."""
+"""The maximum of the Lease's leaseDurationSeconds that is believed. A longer one counts as this."""
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"
@@ -130,7 +130,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.
     """
     if not settings.enabled:
-        return [ok("leader election is off: the only replica reconciles")]
+        return [ok("leader election is off: every replica reconciles")]
 
     title = f"Lease {settings.namespace}/{settings.name}"
     remedy = _LOGS.format(namespace=settings.namespace, name=settings.name)
@@ -148,8 +148,9 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
     if _time_since(renewed, now) > timedelta(seconds=seconds) + _SLACK:
         message = (
-            f"{title} was last renewed at {renewed or 'no time'} by {holder}: nothing has been"
-            " reconciled since"
+            f"{title} of {holder} was last renewed at {renewed}: nothing has been reconciled since"
+            if renewed
+            else f"{title} of {holder} has no renewTime: nothing is reconciled"
         )
         return [problem(message, remedy)]
 
@@ -157,7 +158,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
 
 
 def _time_since(time: str, now: datetime) -> timedelta:
-    """Return the time since `time` (RFC 3339), or the longest duration if it is not valid."""
+    """Return the time since `time` (RFC 3339), or timedelta.max if it is not valid."""
     try:
         return now - datetime.fromisoformat(time)
     except (ValueError, TypeError, OverflowError):  # TypeError: it has no time zone

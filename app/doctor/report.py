@@ -16,23 +16,21 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 
 
 class Check(Value):
-    """The result of a check. The fields have the same names in JSON.
-
-    The status `unknown` means that the check could not be performed.
-    """
+    """The result of a check. The fields have the same names in JSON."""
 
     status: Status
+    """`unknown` means that the check could not be performed."""
     message: str
     """The result in words."""
     remedy: str = ""
-    """The remedy of a problem, or ""."""
+    """What to do about the result, or "" if there is nothing to do or no remedy is known."""
 
 
 Checks = list[Check]
 """The results of one group of checks."""
 
 Examined = dict[str, Checks]
-"""The results by subject."""
+"""The results of checks by subject, such as `webhooks`."""
 
 
 def ok(message: str) -> Check:
@@ -64,7 +62,7 @@ def exit_code(examined: Examined) -> int:
 def lines(examined: Examined, *, everything: bool = False) -> Iterator[str]:
     """Yield the verdict, then the checks by subject, as lines that are safe to print on a terminal.
 
-    Checks that are ok are included only if `everything` is true.
+    Checks with the status `ok` are left out, unless `everything` is true.
     """
     yield verdict(examined)
     for subject, checks in examined.items():
@@ -103,14 +101,14 @@ def _counted(count: int, status: Status) -> str:
 
 
 def summary(examined: Examined) -> dict[str, int]:
-    """Return the number of checks of every status, including 0."""
+    """Return the number of checks by status. A status without checks has the number 0."""
     statuses: tuple[Status, ...] = ("ok", "warning", "problem", "unknown")
     counts = Counter(check.status for checks in examined.values() for check in checks)
     return {status: counts[status] for status in statuses}
 
 
 def document(examined: Examined) -> dict[str, Any]:
-    """Return the report as JSON-serializable data."""
+    """Return the report as JSON-serializable data: a list of all checks, and a summary."""
     checks = [
         {"subject": subject, **asdict(check)}
         for subject, checks in examined.items()

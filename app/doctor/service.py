@@ -17,13 +17,13 @@ _ABSENT = (
     " clientConfig of the webhooks to that name."
 )
 _UNREADY = (
-    "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run"
-    " curl -k 'https://localhost:8444/readyz?verbose'."
+    "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444"
+    " of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
 )
 
 
 class Endpoint(Value):
-    """The address and port of a ready replica."""
+    """The IP address and port of a server, or the host and port of a URL."""
 
     address: str
     port: int
@@ -37,20 +37,20 @@ ServiceKey = tuple[str, str]
 
 
 class Target(Value):
-    """The target of webhooks: a port of a Service or of a host."""
+    """The server that API servers call for a webhook: a port of a Service or of a URL's host."""
 
     name: str
-    """The DNS name that its certificate must have."""
+    """The DNS name that the server's certificate must have."""
     port: int = 443
     """The port of the Service or the host."""
     service: ServiceKey | None = None
-    """The Service, or None for a host."""
+    """The Service, or None if the webhook has a URL."""
 
 
 def target_of(webhook: JsonMap) -> Target:
     """Return the target of a webhook.
 
-    Its name is "" for an invalid URL, which no API server stores.
+    If the webhook has an invalid URL, which no API server stores, the target's name is "".
     """
     client = map_at(webhook, "clientConfig")
     service = map_at(client, "service")
@@ -67,14 +67,15 @@ def target_of(webhook: JsonMap) -> Target:
 
 
 def is_called(configurations: Iterable[Object]) -> bool:
-    """Return whether a webhook of the configurations calls a Service instead of a URL."""
+    """Return whether any webhook of the configurations is called through a Service."""
     return any(target_of(webhook).service for webhook in webhooks_in(configurations))
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:
-    """Return the checks of the Service of the server, and its ready endpoints.
+    """Return the checks of our Service, and its ready endpoints.
 
-    Raise ClusterError if something cannot be read.
+    There are no endpoints if the Service or its port is missing. Raise ClusterError if something
+    cannot be read.
     """
     title = f"Service {namespace}/{name}"
     service = await find(client, ObjectRef(SERVICE, name, namespace))
@@ -96,27 +97,30 @@ def _judge(title: str, ready: int) -> Check:
     if ready == 0:
         return problem(f"{title} has no ready endpoint", _UNREADY)
     if ready == 1:
-        message = f"{title} has only 1 ready endpoint: nothing answers while it restarts"
-        return warning(message, "Run at least two replicas.")
+        message = f"{title} has only 1 ready endpoint: no webhook answers while it restarts"
+        return warning(message, "Run at least two replicas of the Deployment.")
     return ok(f"{title} has {ready} ready endpoints")
 
 
 def port_of(service: JsonMap, number: int) -> JsonMap | None:
-    """Return the entry of `spec.ports` with this number, or None."""
+    """Return the port `number` of a Service, an item of `spec.ports`, or None if it has none."""
     ports = maps_at(service, "spec", "ports")
     return next((port for port in ports if port.get("port") == number), None)
 
 
 def ready_endpoints(slices: Iterable[JsonMap], port: JsonMap) -> list[Endpoint]:
-    """Return the ready endpoints behind a port of a Service, from its EndpointSlices."""
+    """Return the ready endpoints behind `port`, an item of a Service's `spec.ports`.
+
+    `slices` are the EndpointSlices of the Service.
+    """
     name = port.get("name") or ""
     return [endpoint for item in slices for endpoint in _ready_in(item, name)]
 
 
 def _ready_in(endpoint_slice: JsonMap, port_name: str) -> Iterator[Endpoint]:
-    """Yield the ready endpoints of an EndpointSlice.
+    """Yield the ready endpoints of an EndpointSlice for the port `port_name`.
 
-    Without the condition, an endpoint counts as ready:
+    An endpoint without the condition `ready` counts as ready:
     https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/.
     """
     named = (

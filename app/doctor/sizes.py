@@ -15,8 +15,8 @@ _SHOWN = 10
 async def check_sizes(client: Client) -> Checks:
     """Check for events in which the leader reports objects that are too large for its caches.
 
-    It reports them every half hour, and API servers keep events for an hour. Raise ClusterError if
-    a request fails.
+    The leader repeats such events every half hour, and API servers keep events for an hour. Raise
+    ClusterError if a request fails.
     """
     events = each(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
     names = sorted(
@@ -28,18 +28,21 @@ async def check_sizes(client: Client) -> Checks:
     )
     if not names:
         return [ok("no object is reported as too large to be cached")]
-    message = f"too large for the caches, and treated as unknown: {listed(names, _SHOWN)}"
+    message = (
+        "these objects are too large for the caches, and the server treats them as unknown:"
+        f" {listed(names, _SHOWN)}"
+    )
     remedy = (
-        "Shorten their lists, labels and annotations. Split PodCliqueSets of more than"
-        f" {MOST_PARTS} cliques and scaling groups."
+        "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more"
+        f" than {MOST_PARTS} cliques and scaling groups."
     )
     return [warning(message, remedy)]
 
 
 def _name(reference: JsonMap) -> str:
-    """Return the kind, the namespace and the name in a reference, or "" if they can be none.
+    """Return the kind, namespace and name in an event's reference, or "" if one is not valid.
 
-    Anybody can write such an event in their own namespace.
+    Anybody can write such an event in their own namespace, with any text.
     """
     kind, name = text_at(reference, "kind"), text_at(reference, "name")
     namespace = text_at(reference, "namespace")

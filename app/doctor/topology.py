@@ -30,8 +30,8 @@ async def check_topology(
 ) -> Checks:
     """Check the managed ClusterTopology or ClusterTopologyBinding, called `name`.
 
-    `levels` are the configured levels, or () if they are not known. Raise ClusterError if a request
-    fails.
+    `enabled` says whether our topology support is enabled. `levels` are the configured levels, or
+    () if they are not known. Raise ClusterError if a request fails.
     """
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
@@ -48,7 +48,11 @@ async def check_topology(
         )
         return [
             *left,
-            problem(message, f"{_LEADER} If topology support is disabled, pass --config."),
+            problem(
+                message,
+                f"{_LEADER} If topology support is disabled in the configuration of the server,"
+                " pass this configuration with --config.",
+            ),
         ]
 
     current = DESIGN.read_levels(stored)
@@ -66,7 +70,7 @@ async def check_topology(
 async def _left_over(client: Client, name: str) -> Checks:
     """Return a warning about each ClusterTopology that was managed under a previous name.
 
-    Only a ClusterTopology that was managed has the condition Ready.
+    Only a ClusterTopology that is or was managed has the condition Ready.
     """
     stored = await list_all(client, Selection(CLUSTER_TOPOLOGY))
     names = sorted(obj["metadata"]["name"] for obj in stored if condition_of(obj, READY))
@@ -83,22 +87,22 @@ async def _left_over(client: Client, name: str) -> Checks:
 async def _binding(
     client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None
 ) -> Checks:
-    """Return the checks of the ClusterTopologyBinding.
+    """Return the checks of the managed ClusterTopologyBinding, called `name`.
 
-    `configured` is None if topology support is disabled. The KAI Topology and most conditions of a
-    binding are not checked, because Grove writes them.
+    `configured` has the configured levels, or is None if topology support is disabled. The KAI
+    Topology and most conditions of a binding are not checked, because Grove writes them.
     """
     if configured is None:
         message = (
-            "topology support is off; ClusterTopologyBindings are still validated, and Grove uses"
-            " them"
+            "clusterTopology.enabled is false, so no ClusterTopologyBinding is managed;"
+            " ClusterTopologyBindings are still validated, and Grove uses them"
         )
         return [ok(message)]
 
     title = f"ClusterTopologyBinding {name}"
     stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
     if stored is None:
-        message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
+        message = f'{title} does not exist: PodCliqueSets with topologyName "{name}" are rejected'
         return [problem(message, _LEADER)]
 
     current = dialect.read_levels(stored)
@@ -108,7 +112,7 @@ async def _binding(
 
 def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
-        remedy = f"Restart the replicas, which read the configuration at start. Then: {_LEADER}"
+        remedy = f"Restart the replicas, which read the configuration only at startup. {_LEADER}"
         return problem(f"{message}; the configuration has {_listed(configured)}", remedy)
     return ok(message)
 
@@ -134,7 +138,7 @@ def _ready(name: str, topology: Object) -> Check:
     """Check the condition Ready of the managed ClusterTopology."""
     ready = condition_of(topology, READY)
     status = ready.get("status")
-    message = ready.get("message") or "it has no message yet"
+    message = ready.get("message") or "the condition has no message yet"
     if status == "True":
         return ok(f"ClusterTopology {name} is Ready")
     title = f"ClusterTopology {name} is not Ready: {message}"
@@ -142,7 +146,10 @@ def _ready(name: str, topology: Object) -> Check:
 
 
 async def _kai(client: Client, name: str, topology: Object) -> Checks:
-    """Check that the KAI Topology belongs to the ClusterTopology and has the same levels."""
+    """Check that the ClusterTopology controls the KAI Topology `name`, and their levels agree.
+
+    Return [] if the cluster does not serve KAI Topologies.
+    """
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs report this
@@ -151,24 +158,26 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
     if stored is None:
         return [problem(f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
-        message = f"{title} is not controlled by ClusterTopology {name}, so it is not changed"
+        message = (
+            f"{title} is not controlled by ClusterTopology {name}, so the leader does not change it"
+        )
         return [problem(message, f"{foreign_remedy(name)}.")]
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
     ):
         return [problem(f"the levels of {title} differ from the ClusterTopology's", _LEADER)]
 
-    return [ok(f"{title} has the same levels")]
+    return [ok(f"{title} has the same levels as the ClusterTopology")]
 
 
 # The dialect.
 
 
 async def check_dialects(client: Client) -> Checks:
-    """Return the dialect of Grove's topology API, and the problems of its objects.
+    """Return a check that names the dialect of Grove's API, and the problems of Grove's objects.
 
-    These are levels whose labels nodes lack, and ComputeDomains that cannot be deleted. Raise
-    ClusterError if a request fails.
+    The problems are topology levels whose labels nodes lack, and ComputeDomains whose deletion does
+    not finish. Raise ClusterError if a request fails.
     """
     dialect = dialect_of(client)
     used = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
@@ -176,7 +185,10 @@ async def check_dialects(client: Client) -> Checks:
 
 
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
-    """Return a warning about each topology whose levels nodes lack, by its condition."""
+    """Return a warning about each topology whose condition LevelsCovered is False.
+
+    The leader sets it to False if nodes lack the label of a level.
+    """
     checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
         covered = condition_of(obj, LEVELS_COVERED)
@@ -185,8 +197,8 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
             title = f"{dialect.resource.kind} {obj['metadata']['name']}"
             message = f"{title} has {LEVELS_COVERED}=False: {covered.get('message')}"
             remedy = (
-                "Label the nodes that lack a level's label, or correct the levels. grove-admission"
-                " topology lists the nodes."
+                "Label the nodes that lack a level's label, or correct the levels. List these"
+                " nodes: grove-admission topology"
             )
             checks.append(warning(message, remedy))
 
@@ -194,9 +206,9 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
 
 
 async def _stuck(client: Client) -> Checks:
-    """Check for ComputeDomains of Grove that are being deleted and still have Grove's finalizer.
+    """Return a problem if ComputeDomains are being deleted but still have Grove's finalizer.
 
-    Grove does not create them again.
+    Grove does not create such ComputeDomains again. Return [] if there are none.
     """
     stuck = [
         "/".join(key_of(obj))
@@ -213,8 +225,8 @@ async def _stuck(client: Client) -> Checks:
         f" new ones: {names}"
     )
     remedy = (
-        f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as"
-        " its replicas: Grove then creates the ComputeDomain again."
+        f"Remove the finalizer {GROVE_FINALIZER} (kubectl edit computedomain). Then change the spec"
+        " of the PodCliqueSet, such as its replicas, so that Grove creates the ComputeDomain again."
     )
 
     return [problem(message, remedy)]

@@ -20,28 +20,28 @@ _DEFAULT_TIMEOUT_SECONDS = 10
 
 
 class StoredWebhook(Value):
-    """One webhook of a stored configuration."""
+    """A webhook of a stored webhook configuration."""
 
     configuration: str
     """The kind and name of the configuration."""
     is_mutating: bool
-    """Whether it is in a MutatingWebhookConfiguration."""
+    """Whether the configuration is a MutatingWebhookConfiguration."""
     content: JsonMap
     """The webhook as it is stored."""
 
     @property
     def name(self) -> str:
-        """Its fully qualified name."""
+        """The fully qualified name of the webhook."""
         return str(self.content.get("name", ""))
 
     @property
     def is_fatal(self) -> bool:
-        """Whether requests are rejected while it is down."""
+        """Whether requests are rejected while the webhook is down."""
         return self.content.get("failurePolicy") != "Ignore"
 
     @property
     def has_conditions(self) -> bool:
-        """Whether it has matchConditions, which are not evaluated here."""
+        """Whether the webhook has matchConditions, which doctor does not evaluate."""
         return bool(self.content.get("matchConditions"))
 
     @property
@@ -51,13 +51,14 @@ class StoredWebhook(Value):
 
     @property
     def timeout_seconds(self) -> int:
-        """The time for which an API server waits for its answer."""
+        """The time for which an API server waits for an answer of the webhook."""
         return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
 
     def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
-        """Return whether a rule matches a resource (group and plural) and an operation.
+        """Return whether a rule of the webhook matches a resource and an operation.
 
-        `scope` is the resource's scope, "Cluster" or "Namespaced", or "*" if it is not known.
+        `resource` is its group and plural. `scope` is its scope, "Cluster" or "Namespaced", or "*"
+        if that is not known.
         """
         return any(
             overlap(texts_at(rule, "apiGroups"), [resource[0]])
@@ -72,11 +73,11 @@ class Surroundings(Value):
     """The objects that webhooks depend on."""
 
     services: Mapping[ServiceKey, JsonMap]
-    """The existing Services."""
+    """The Services that exist."""
     slices: Mapping[ServiceKey, Sequence[JsonMap]]
     """The EndpointSlices of each Service."""
     namespaces: Mapping[str, Mapping[str, str]]
-    """The labels of each namespace."""
+    """The labels of each namespace, or {} if namespaces were not read."""
 
 
 class Installed(Value):
@@ -124,7 +125,7 @@ async def _read_surroundings(client: Client) -> Surroundings:
 
 
 async def read_services(client: Client, keys: Iterable[ServiceKey]) -> Surroundings:
-    """Return the Services `keys` that exist, with their EndpointSlices and without namespaces.
+    """Return the Services `keys` that exist, with their EndpointSlices. Namespaces are not read.
 
     Raise ClusterError if a request fails.
     """

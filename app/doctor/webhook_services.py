@@ -8,10 +8,13 @@ from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
 from app.doctor.webhook_configurations import StoredWebhook, Surroundings
 
-_CALLED = "Restore the Service. If the product was removed, delete the webhook configuration."
-_PORT = "Correct clientConfig.service.port, or the Service."
-_REPLICAS = "Find out why the Pods of this Service are not ready."
-_ALONE = "Run at least two replicas."
+_CALLED = "Restore the Service. If its product was removed, delete the webhook configuration."
+_PORT = "Correct clientConfig.service.port of the webhook, or add the port to the Service."
+_REPLICAS = (
+    "Find out why the Pods of this Service are not ready: run kubectl describe pods in its"
+    " namespace."
+)
+_ALONE = "Run at least two replicas of the Pods behind this Service."
 
 
 class Fault(Value):
@@ -22,26 +25,29 @@ class Fault(Value):
     cause: str
     """The problem in words, such as `Service a/b does not exist`."""
     fate: str
-    """What happens to requests, or "" if the Service answers except during a restart."""
+    """What happens to requests, such as "are rejected", or "" if only a restart interrupts them."""
     remedy: str
     """The remedy of the problem."""
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
-        """Return the message for the webhooks `names` of a configuration that have this problem."""
+        """Return the message about the webhooks `names` of a configuration, which call the Service.
+
+        If there are several, the message has only their number.
+        """
         webhooks = names[0]
         whose = "its"
         if len(names) > 1:
             webhooks = f"{len(names)} webhooks"
             whose = "their"
 
-        consequence = "nothing answers while it restarts"
+        consequence = "nothing answers while its Pod restarts"
         if self.fate:
             consequence = f"nothing answers, and {whose} requests {self.fate}"
-        return f"{configuration}, {webhooks}: {self.cause}: {consequence}"
+        return f"{configuration}, {webhooks}: {self.cause}, so {consequence}"
 
 
 def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
-    """Yield the problems of Services, once for all webhooks of a configuration."""
+    """Yield each problem of a Service, once for all webhooks of a configuration."""
     faults = (
         ((webhook.configuration, fault_of(webhook, surroundings)), webhook.name)
         for webhook in webhooks
@@ -53,7 +59,10 @@ def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings)
 
 
 def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:
-    """Return the problem of the Service of a webhook, or None."""
+    """Return the problem of the Service that `webhook` calls, or None if there is none.
+
+    Return None also if the webhook has a URL instead of a Service.
+    """
     target = webhook.target
     if target.service is None:
         return None
@@ -79,6 +88,9 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
 
 
 def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
-    """Return the ready endpoints behind a port of a Service, or [] if there is no such port."""
+    """Return the ready endpoints of the port `number` of the Service `key`.
+
+    Return [] if the Service or the port does not exist.
+    """
     port = port_of(surroundings.services.get(key, {}), number)
     return [] if port is None else ready_endpoints(surroundings.slices.get(key, ()), port)

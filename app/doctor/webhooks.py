@@ -1,7 +1,7 @@
-"""Check the installed webhook configurations.
+"""Check our installed webhook configurations.
 
-The checks report what is rejected while the server is down, and how the configurations differ from
-the ones that this version installs. `certificate` checks their caBundles.
+The checks report which requests are rejected while the server is down, and how the configurations
+differ from the ones that this version installs. The module `certificate` checks their caBundles.
 """
 
 import json
@@ -17,8 +17,8 @@ from app.webhooks.paths import PATHS, PATHS_ARE_OURS, path_of
 from app.webhooks.registry import warning_paths
 
 _NO_TOKEN = (
-    f"Keep the annotation {PATHS_ARE_OURS}: managed of the manifests, so that the server writes the"
-    " path. See callers in /readyz?verbose."
+    f"Give the webhook configuration the annotation {PATHS_ARE_OURS}: managed, as in the manifests,"
+    " so that the leader writes paths with a token. See callers in /readyz?verbose."
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _DEFAULTS: JsonMap = {
@@ -26,7 +26,7 @@ _DEFAULTS: JsonMap = {
     "namespaceSelector": {},
     "reinvocationPolicy": "Never",
 }
-"""The defaults of the API server."""
+"""The values that the API server writes if these fields of a webhook are missing."""
 
 
 def check_webhooks(
@@ -34,8 +34,8 @@ def check_webhooks(
 ) -> Checks:
     """Compare a stored webhook configuration with the one that this version installs.
 
-    `installed` is the stored configuration, or None. `others` are the stored configurations of the
-    same kind, one of which may have the webhooks under another name.
+    `installed` is the stored configuration with our name, or None. `others` are the other stored
+    configurations of the same kind, one of which may contain our webhooks.
     """
     title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
@@ -48,10 +48,10 @@ def check_webhooks(
         if name in stored:
             checks += _check(stored[name], ours[name])
         else:
-            checks.append(problem(f"{title} has no {name}", _INSTALL))
+            checks.append(problem(f"{title} lacks the webhook {name}", _INSTALL))
 
     checks += [
-        warning(f"{title} has {name}, which this version does not serve", _INSTALL)
+        warning(f"{title} has the webhook {name}, which this version does not serve", _INSTALL)
         for name in stored
         if name not in ours
     ]
@@ -60,7 +60,7 @@ def check_webhooks(
 
 
 def check_enforcement(enforcement: Enforcement) -> Checks:
-    """Return a warning if the configuration makes webhooks warn instead of reject."""
+    """Return a warning if the configuration makes webhooks warn instead of reject, otherwise []."""
     paths = warning_paths(enforcement)
     if not paths:
         return []
@@ -69,21 +69,26 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
         f"these webhooks only warn about invalid objects, which are stored: {', '.join(paths)}"
     )
     remedy = (
-        "At the end of the trial period, set enforcement.mode: refuse. grove-admission audit lists"
-        " the objects that are then rejected."
+        "At the end of the trial period, set enforcement.mode: refuse. To list the objects that are"
+        " then rejected, run: grove-admission audit"
     )
     return [warning(message, remedy)]
 
 
 def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
-    """Return the problem of a webhook configuration that is not installed under its name."""
+    """Return the problem of a webhook configuration that is not installed under its name.
+
+    `title` is its kind and name. If any of `others` has webhooks of `desired`, name these
+    configurations.
+    """
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
         return problem(f"{title} is not installed: nothing is checked or injected", _INSTALL)
 
     message = (
-        f"{title} is not installed; its webhooks are in {', '.join(names)}, which gets no caBundle"
+        f"{title} is not installed; its webhooks are in {', '.join(names)}, to which the server"
+        " writes no caBundle"
     )
     remedy = (
         f"Set certificates.webhookConfigurations: {names[0]} in the configuration, or rename that"
@@ -94,7 +99,7 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
 
 
 def webhooks_in(configurations: Iterable[JsonMap]) -> list[Object]:
-    """Return the webhooks of stored configurations."""
+    """Return the webhooks of stored webhook configurations, in order."""
     return [hook for configuration in configurations for hook in maps_at(configuration, "webhooks")]
 
 
@@ -103,7 +108,7 @@ def _webhook_names(configuration: JsonMap) -> set[str]:
 
 
 def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
-    """Yield the effect of an outage of a webhook, and how it differs from the desired one."""
+    """Yield the effect of an outage of a stored webhook, and its differences from `desired`."""
     name = desired["name"]
     yield ok(f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
@@ -117,21 +122,21 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
         yield problem(f"{name}: {difference}", _INSTALL)
     if is_as_installed and not token:
         message = (
-            f"{name}: its path has no token, so its reviews are not trusted: they cause no writes"
-            " (the leader writes later), and under load, reviews with a token go first"
+            f"{name}: its path has no token, so the server does not trust its reviews: they cause"
+            " no writes (the leader writes later), and under load, reviews with a token go first"
         )
         yield warning(message, _NO_TOKEN)
 
 
 def while_down(webhook: JsonMap) -> str:
-    """Return what happens to the requests of `webhook` while the server is down."""
+    """Return what happens to requests for which `webhook` is called while the server is down."""
     requests = " and ".join(_rule(rule) for rule in maps_at(webhook, "rules"))
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are rejected"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
 
 def _rule(rule: JsonMap) -> str:
-    """Return the operations and resources of a rule as words."""
+    """Return a webhook's rule in words, such as `CREATE, UPDATE of podcliques.grove.io`."""
     resources = ", ".join(
         _full_name(group, plural)
         for group in texts_at(rule, "apiGroups")
@@ -147,9 +152,9 @@ def _full_name(group: str, plural: str) -> str:
 
 
 def _limits(webhook: JsonMap) -> str:
-    """Return the words for the conditions under which the webhook is called, or "" without any.
+    """Return the conditions under which API servers call the webhook, in words, or "" for none.
 
-    A namespaceSelector does not apply to cluster-scoped objects.
+    The namespaceSelector is left out if all rules have the scope Cluster, where it has no effect.
     """
     limits = ""
     rules = maps_at(webhook, "rules")
@@ -158,14 +163,14 @@ def _limits(webhook: JsonMap) -> str:
     if selector and not cluster_wide:
         limits += _namespaces(selector)
     if webhook.get("objectSelector"):
-        limits += f", where the objectSelector {_text(webhook['objectSelector'])} matches"
+        limits += f", and only where the objectSelector {_text(webhook['objectSelector'])} matches"
     conditions = maps_at(webhook, "matchConditions")
     names = ", ".join(text_at(condition, "name") for condition in conditions)
-    return limits + (f", where its matchConditions hold ({names})" if conditions else "")
+    return limits + (f", and only if its matchConditions hold ({names})" if conditions else "")
 
 
 def _namespaces(selector: JsonMap) -> str:
-    """Return the words for a namespaceSelector, such as `, except in kube-system`."""
+    """Return a namespaceSelector in words, such as `, except in kube-system`."""
     expressions = maps_at(selector, "matchExpressions")
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
@@ -175,7 +180,10 @@ def _namespaces(selector: JsonMap) -> str:
 
 
 def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how the stored webhook differs from `desired`, apart from defaults and clientConfig."""
+    """Yield how the stored webhook differs from `desired`.
+
+    `clientConfig` is not compared, and a missing field equals the default of the API server.
+    """
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
         current = stored.get(key, default)
@@ -185,12 +193,15 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
 
 
 def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how the stored clientConfig differs from `desired`. Tokens in paths are omitted."""
+    """Yield how a stored clientConfig differs from `desired`, the one that we install.
+
+    Of a URL, only the path is compared. Tokens in paths and the caBundle are ignored.
+    """
     path = PATHS[name]
     actual = split_token(path_of(stored))[1]
     if "url" in stored:
         if not actual.endswith(path):
-            yield f"clientConfig.url has the path {actual}; this version serves it at {path}"
+            yield f"clientConfig.url has the path {actual}; this version serves the path {path}"
         return
 
     # The server writes a path that the manifests leave out.

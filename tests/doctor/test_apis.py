@@ -64,7 +64,7 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
     assert (missing.status, missing.message, missing.remedy) == (
         "problem",
         "clustertopologies.grove.io is not installed: topology constraints cannot be checked",
-        "Apply manifests/crds.",
+        "Run: kubectl apply -k manifests/prerequisites",
     )
     assert (unknown.status, unknown.message) == (
         "problem",

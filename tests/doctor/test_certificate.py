@@ -65,7 +65,10 @@ async def said(
     return [(check.status, check.message) for check in checks]
 
 
-VALID = ("ok", "the caBundle of 2 webhooks has 1 valid CAs of 1, until 2026-12-31T00:00:00+00:00")
+VALID = (
+    "ok",
+    "1 of 1 CAs in the caBundle of 2 webhooks are valid, until 2026-12-31T00:00:00+00:00",
+)
 UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer within 3 s"
 
 
@@ -114,7 +117,10 @@ async def test_all_servers_are_asked() -> None:
     assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED}) == [
         VALID,
         ("ok", f"10.0.0.1:8443 {shows}"),
-        ("warning", "endpoints that can't be reached from here: 10.0.0.2:8443"),
+        (
+            "warning",
+            "certificates of endpoints that can't be reached were not checked: 10.0.0.2:8443",
+        ),
     ]
 
 
@@ -122,7 +128,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
     assert first == (
         "ok",
-        "the caBundle of 2 webhooks has 1 valid CAs of 2, until 2026-12-31T00:00:00+00:00",
+        "1 of 2 CAs in the caBundle of 2 webhooks are valid, until 2026-12-31T00:00:00+00:00",
     )
 
 
@@ -133,21 +139,21 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
             bundle(CA.cert_pem),
             SHOWN,
             "ok",
-            f"verifies tls.crt of the Secret for {SERVICE} (no server was reached: {UNREACHED})",
+            f"verifies tls.crt of the Secret for {SERVICE} (no server could be reached: {UNREACHED})",
             id="it fits",
         ),
         pytest.param(
             bundle(OTHER.cert_pem),
             SHOWN,
             "problem",
-            "and tls.crt of the Secret: the certificate is not signed by a CA in the bundle, or that CA is not valid now",
+            "does not verify tls.crt of the Secret: the certificate is not signed by a CA in the bundle, or that CA is not valid now",
             id="another CA of that name",
         ),
         pytest.param(
             bundle(CA.cert_pem),
             Shown(WRONG_NAME.cert_pem),
             "problem",
-            f"and tls.crt of the Secret: the certificate doesn't cover '{SERVICE}'",
+            f"does not verify tls.crt of the Secret: the certificate doesn't cover '{SERVICE}'",
             id="another name",
         ),
     ],
@@ -159,10 +165,11 @@ async def test_where_no_server_is_reached_the_secret_is_compared(
 
 
 async def test_without_server_and_secret_it_is_not_known() -> None:
-    message = "no server could be reached (there is no endpoint), and Secret n/s does not exist: "
+    reason = "no server could be reached (there is no endpoint), and Secret n/s does not exist"
+    message = f"the caBundle of 2 webhooks was not compared with a certificate: {reason}"
     assert await said(bundle(CA.cert_pem), {}, Shown(None, "Secret n/s does not exist"), ()) == [
         VALID,
-        ("unknown", f"{message}not compared with the caBundle of 2 webhooks"),
+        ("unknown", message),
     ]
 
 

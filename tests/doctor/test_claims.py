@@ -18,10 +18,12 @@ Object = dict[str, Any]
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = "compute-domain-default-channel.nvidia.com"
 FINE = [("ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
-NEVER = f'ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
+NEVER = (
+    f'these ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
+)
 MODE = (
     "problem",
-    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name no other class can never be allocated',
+    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims without another DeviceClass can never be allocated',
 )
 
 
@@ -114,7 +116,7 @@ LACKING = (
 WITHOUT = (
     "problem",
     "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
-    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the new Pods get the claim. grove-admission audit lists them all.",
+    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the new Pods get the claim. List all of them: grove-admission audit",
 )
 
 
@@ -164,7 +166,7 @@ async def test_without_grove_no_claim_is_lost() -> None:
             [
                 (
                     "problem",
-                    f'Pods of ComputeDomains can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
+                    f'Pods of these ComputeDomains can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
                 )
             ],
             id="another class",
@@ -193,8 +195,8 @@ async def test_a_tenant_with_many_claims_hides_no_other_check_and_takes_no_memor
     assert len(checks) == 21
     assert checks[0].message.endswith('DeviceClass "class-000" does not exist: ml/c000')
     assert (checks[-1].message, checks[-1].remedy) == (
-        "180 more problems of this kind are not shown",
-        "Run: grove-admission audit, which lists them all.",
+        "180 more problems of ResourceClaims are not shown",
+        "List them all: grove-admission audit",
     )
     await check_owners(client, Configuration())
     assert client.most_kept <= 60

@@ -21,8 +21,8 @@ ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
 WITH_BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
 TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
 CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
-CHECKS = f"its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
-LOOK = f"Run this as a user who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
+CHECKS = f"its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must contain {ACCOUNT}"
+LOOK = f"Run doctor as a user who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
 
 
 HOOKS = groves_webhooks("grove-system")

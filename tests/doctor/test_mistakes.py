@@ -29,10 +29,10 @@ from tests.doctor.installation import (
 
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
-RULES = "Apply manifests/base/rbac.yaml."
-KEEPER = "With self-managed certificates, read the log of a running replica, which writes the caBundle. With cert-manager, check its cainjector. Otherwise, write the CA into caBundle."
-STORED_CERTIFICATE = f"See the log of a replica, which creates and renews it: {LOGS}. To create it again: kubectl -n grove-system delete secret grove-admission-certificates."
-UNREADY = "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run curl -k 'https://localhost:8444/readyz?verbose'."
+RULES = "Run: kubectl apply -f manifests/base/rbac.yaml"
+KEEPER = "With self-managed certificates, the replicas write the caBundle: see the log of deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise, write the CA into caBundle of the webhook configurations."
+STORED_CERTIFICATE = f"See the log of a replica, which creates and renews the certificate: {LOGS}. To get a new certificate, delete the Secret: kubectl -n grove-system delete secret grove-admission-certificates."
+UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
 PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."
 
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
@@ -54,7 +54,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "permissions",
                 "problem",
                 'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
-                f'{RULES} The stored rule must have resourceNames: ["grove-admission"]; a tool such as Kustomize may have changed this name.',
+                f'{RULES} The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed.',
             )
         ],
     ),
@@ -64,7 +64,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "webhooks",
                 "problem",
-                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, which gets no caBundle",
+                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, to which the server writes no caBundle",
                 "Set certificates.webhookConfigurations: prod-grove-admission in the configuration, or rename that webhook configuration.",
             )
         ],
@@ -188,8 +188,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "replicas",
                 "problem",
-                "Deployment grove-system/grove-admission is scaled to 0 replicas: nothing answers",
-                "Scale it up: kubectl -n grove-system scale deployment grove-admission --replicas=2",
+                "Deployment grove-system/grove-admission is scaled to 0 replicas: no webhook answers",
+                "Run: kubectl -n grove-system scale deployment grove-admission --replicas=2",
             )
         ],
     ),
@@ -208,8 +208,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "replicas",
                 "problem",
-                f"the replicas run registry.example:5000/grove-admission:0.1.0, but the webhooks of {__version__} call paths that an older server does not serve",
-                f"Apply the manifests of one version: kubectl -n grove-system set image deployment/grove-admission grove-admission=registry.example:5000/grove-admission:{__version__}, or use the grove-admission of the replicas for this command.",
+                f"the replicas run registry.example:5000/grove-admission:0.1.0, but the webhooks of {__version__} may call paths that an older server does not serve",
+                f"Upgrade the replicas: kubectl -n grove-system set image deployment/grove-admission grove-admission=registry.example:5000/grove-admission:{__version__}. Or run doctor with the grove-admission of the replicas.",
             )
         ],
     ),

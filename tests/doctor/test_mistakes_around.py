@@ -29,7 +29,7 @@ LEADER = f'Find out why no replica leads: {LOGS}. Its Role must allow create, ge
 SHORT_NAMES = 'Remove the short names of the other CRD: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
 DENIES = "it denies our leader's writes to PodGangs and PodCliques"
-USERS = "Add it to authorization.authorizedUsers in the configuration of grove-admission, next to our own account, and restart the replicas."
+USERS = "Add this account to authorization.authorizedUsers in the configuration of grove-admission, next to our own account, and restart the replicas."
 
 KAI_BINDER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -116,7 +116,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "leader",
                 "problem",
-                "Lease grove-system/grove-admission was last renewed at 2026-06-01T11:00:00.000000Z by pod-a_1: nothing has been reconciled since",
+                "Lease grove-system/grove-admission of pod-a_1 was last renewed at 2026-06-01T11:00:00.000000Z: nothing has been reconciled since",
                 LEADER,
             )
         ],
@@ -160,7 +160,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "warning",
-                f"Grove's authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless {ACCOUNT} is exempt, {DENIES}",
+                f"Grove's authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known. Unless {ACCOUNT} is exempt, {DENIES}",
                 EXEMPT,
             )
         ],
@@ -187,8 +187,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                "Grove's topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
-                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change clusterTopology.levels here.",
+                "Grove's topology levels are zone=k/zone, but clusterTopology.levels of grove-admission are rack=k/rack, host=kubernetes.io/hostname",
+                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change clusterTopology.levels in the configuration of grove-admission.",
             )
         ],
     ),
@@ -224,7 +224,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "topology",
                 "problem",
                 "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",
-                "Restart the replicas, which read the configuration at start. Then: Check that a replica leads (/readyz?verbose), and read its log.",
+                "Restart the replicas, which read the configuration only at startup. Check that a replica leads (/readyz?verbose), and read its log.",
             )
         ],
     ),

@@ -8,7 +8,7 @@ from tests.doctor.installation import Change, Installation, config_map, with_fie
 
 pytestmark = pytest.mark.untraced
 
-LEASE = "Lease grove-system/grove-admission was last renewed at"
+LEASE = "Lease grove-system/grove-admission of pod-a_1"
 
 
 @pytest.mark.parametrize(
@@ -17,19 +17,19 @@ LEASE = "Lease grove-system/grove-admission was last renewed at"
         pytest.param(
             with_field("Lease", "spec", "renewTime", value="2026-99-99T00:00:00Z"),
             "leader",
-            f"{LEASE} 2026-99-99T00:00:00Z by pod-a_1: nothing has been reconciled since",
+            f"{LEASE} was last renewed at 2026-99-99T00:00:00Z: nothing has been reconciled since",
             id="no time",
         ),
         pytest.param(
             with_field("Lease", "spec", "renewTime", value="2026-06-01T11:59:58"),
             "leader",
-            f"{LEASE} 2026-06-01T11:59:58 by pod-a_1: nothing has been reconciled since",
+            f"{LEASE} was last renewed at 2026-06-01T11:59:58: nothing has been reconciled since",
             id="a time without a zone",
         ),
         pytest.param(
             with_field("Lease", "spec", "renewTime", value=7),
             "leader",
-            f"{LEASE} no time by pod-a_1: nothing has been reconciled since",
+            f"{LEASE} has no renewTime: nothing is reconciled",
             id="a number for a time",
         ),
         pytest.param(
@@ -53,7 +53,7 @@ LEASE = "Lease grove-system/grove-admission was last renewed at"
         pytest.param(
             with_field("mutating", "webhooks", value={"name": "x"}),
             "webhooks",
-            "MutatingWebhookConfiguration grove-admission has no podclique.mutate.grove-admission.grove.io",
+            "MutatingWebhookConfiguration grove-admission lacks the webhook podclique.mutate.grove-admission.grove.io",
             id="a map for the webhooks",
         ),
     ],

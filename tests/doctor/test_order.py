@@ -3,18 +3,22 @@
 Tests `app/doctor/kai.py` and `app/facts/kai/shard.py`.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from app.doctor.kai import check_order
+from app.doctor.record import Heard
+from app.facts.kai.shard import read_shard
 from app.facts.kinds import SCHEDULING_SHARD
+from app.kube.transport import ApiRequest
 from tests.doctor.test_staleness import shard
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 
 def note(what: str) -> list[Any]:
-    text = f"SchedulingShard default sets {what}: the order of its gangs may differ from what explain and queues say, which assume KAI's defaults"
+    text = f"SchedulingShard default sets {what}: the order of its gangs may differ from the output of explain and queues, which assume KAI's defaults"
     return [("ok", text, "")]
 
 
@@ -56,6 +60,32 @@ def note(what: str) -> list[Any]:
 async def test_a_shard_that_changes_the_line_is_named(spec: Any, expected: list[Any]) -> None:
     checks = await check_order(MemoryClient([shard(**spec)]))
     assert [(check.status, check.message, check.remedy) for check in checks] == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"plugins": {"elastic": {"enabled": False}, "ray": {"priority": 1}}},
+        {"plugins": {"proportion": {"arguments": {"kValue": "secret"}}}},
+        {"plugins": {"backgroundpods": {"arguments": {"labelSelector": "mine=true"}}}},
+        {
+            "actions": {"preempt": {"enabled": False}},
+            "usageDBConfig": {"connectionString": "secret"},
+        },
+        {"queueDepthPerAction": {"allocate": 1}, "minRuntime": {"preemptMinRuntime": "1h"}},
+        {"placementStrategy": {"gpu": "spread", "cpu": "binpack"}},
+        {"plugins": [1], "actions": {"preempt": 1}, "placementStrategy": []},
+    ],
+)
+async def test_a_record_keeps_the_settings_that_change_the_line(spec: Any) -> None:
+    async def call(request: ApiRequest) -> Any:
+        return shard(**spec)
+
+    heard = Heard(datetime(2026, 11, 26, tzinfo=UTC), False, False, True, "{}")
+    path = "/apis/kai.scheduler/v1/schedulingshards/default"
+    kept = await heard.keeping(call)(ApiRequest("get", str(SCHEDULING_SHARD), "GET", path))
+    assert read_shard(kept).sets == read_shard(shard(**spec)).sets
+    assert "secret" not in str(kept)
 
 
 async def test_without_shards_nothing_is_said() -> None:

@@ -28,7 +28,7 @@ SELF_MANAGED = Configuration().model_copy(
         "certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})
     }
 )
-REMEDY = "Apply manifests/base/rbac.yaml."
+REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml"
 
 
 def needed(configuration: Configuration) -> set[Permission]:
@@ -152,7 +152,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
         Check(
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
-            f'{REMEDY} The stored rule must have resourceNames: ["grove-admission-certificates"]; a tool such as Kustomize may have changed this name.',
+            f'{REMEDY} The stored rule must have resourceNames: ["grove-admission-certificates"], which a tool such as Kustomize may have changed.',
         ),
     ]
 

@@ -55,7 +55,7 @@ async def test_what_is_still_refused_is_said_of_each() -> None:
     assert {check.status for check in results} == {"ok"}
     assert (
         results[0].message
-        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break its rules are still rejected: {GUARD}"
+        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break the rules of {GUARD} are still rejected"
     )
     assert len(results) == len(admission_policies(CONFIGURATION)) / 2
 
@@ -70,7 +70,7 @@ async def test_a_policy_without_parameters_says_nothing_and_how_to_correct_it(ve
     assert [check for check in results if check.status != "ok"] == [
         Check(
             "warning",
-            f"{name} has no effect: the cluster does not serve the version of its parameters, grove.io/v1alpha1",
+            f"policy {name} has no effect: the cluster does not serve grove.io/v1alpha1, the apiVersion of its parameters",
             f'Run: kubectl patch validatingadmissionpolicy {name} --type=merge -p \'{{"spec": {{"paramKind": {{"apiVersion": "grove.io/{version}"}}}}}}\'. Make the same change in the file that you apply (manifests/policies).',
         )
         for name in (PACK_DOMAINS, PACKS)
@@ -126,14 +126,17 @@ def only_audit(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        "gone.grove-admission.grove.io is left over from another version",
+        "policy gone.grove-admission.grove.io is left over from another version or configuration",
     ),
-    "another rule": (other_rule, f"{GUARD} differs from this version and configuration"),
-    "no binding": (without_binding, f"{SUBGROUPS} is not installed, or has no binding"),
-    "no policy": (without_policy, f"{SUBGROUPS} is not installed, or has no binding"),
+    "another rule": (
+        other_rule,
+        f"policy {GUARD} differs from the one of this version and configuration",
+    ),
+    "no binding": (without_binding, f"policy {SUBGROUPS} is not installed, or has no binding"),
+    "no policy": (without_policy, f"policy {SUBGROUPS} is not installed, or has no binding"),
     "another action": (
         only_audit,
-        f"the binding of {SUBGROUPS} differs from this version and configuration",
+        f"the binding of policy {SUBGROUPS} differs from the one of this version and configuration",
     ),
 }
 
@@ -147,7 +150,10 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 
 async def test_one_that_only_warns_is_said_to() -> None:
     messages = [check.message for check in await checks(stored(only_audit))]
-    assert any("only cause warnings: podgroup-subgroups" in message for message in messages)
+    assert any(
+        "podgroup-subgroups.grove-admission.grove.io only cause warnings" in message
+        for message in messages
+    )
 
 
 ACCOUNT = documents((MANIFESTS / "base" / "account.yaml").read_text())
@@ -194,17 +200,17 @@ MARKS: dict[str, tuple[list[Object], Configuration, str]] = {
     "Workloads were disabled": (
         marked(),
         WITHOUT_WORKLOADS,
-        f"{MARK} is left over from another version",
+        f"policy {MARK} is left over from another version or configuration",
     ),
     "another mutation": (
         marked(without_mutation),
         CONFIGURATION,
-        f"{MARK} differs from this version and configuration",
+        f"policy {MARK} differs from the one of this version and configuration",
     ),
     "only the binding": (
         marked()[1:],
         CONFIGURATION,
-        f"{MARK} is not installed, or has no binding",
+        f"policy {MARK} is not installed, or has no binding",
     ),
 }
 

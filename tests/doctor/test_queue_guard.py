@@ -19,8 +19,12 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REFUSES = Check("ok", "the queue guard checks writes that name a queue, and rejects them")
-WARNS = Check("ok", "the queue guard checks writes that name a queue, and only warns about them")
+REFUSES = Check(
+    "ok", "the queue guard rejects writes that name a queue which the writer may not use"
+)
+WARNS = Check(
+    "ok", "the queue guard warns about writes that name a queue which the writer may not use"
+)
 PODS = "queue-guard-pods.grove-admission.grove.io"
 FORMER = "queue-guard-former.grove-admission.grove.io"
 
@@ -60,7 +64,7 @@ def names(*queues: str) -> Object:
     }
 
 
-KNOWN = Check("ok", "the policies know the 1 Queues and warn about others")
+KNOWN = Check("ok", "the policies know all Queues (1) and warn about other names")
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
@@ -105,12 +109,12 @@ ASKED: dict[str, tuple[list[Object], bool]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
     objects, is_asked = ASKED[case]
-    said = "service account resource-management/assigner may write KAI PodGroups; the queue guard rejects them unless it also has permission to use their queue"
+    said = "the queue guard rejects KAI PodGroups that service account resource-management/assigner writes, unless the account may use their queue"
     again = warning("").remedy.replace(
         "--kai-namespace kai-scheduler",
         "--kai-namespace kai-scheduler --kai-namespace resource-management",
     )
-    remedy = f"If it only copies queue names, like the account of KAI Resource Management, exempt its namespace: {again}"
+    remedy = f"If the account only copies queue names, like that of KAI Resource Management, exempt its namespace. {again}"
     found = await checks([*stored(), *objects])
     assert [check for check in found if check.status == "warning"] == (
         [Check("warning", said, remedy)] if is_asked else []
@@ -132,7 +136,7 @@ async def test_without_the_guard_nothing_is_said() -> None:
 
 
 async def test_a_crd_that_was_left_behind_is_said() -> None:
-    message = "CRD queuenames.grove-admission.grove.io is left over: the policies that read it are not installed"
+    message = "CRD queuenames.grove-admission.grove.io is left over: no policy that reads its objects is installed"
     remedy = "Run: kubectl delete crd queuenames.grove-admission.grove.io"
     assert await checks([]) == [Check("warning", message, remedy)]
 
@@ -167,7 +171,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     objects, difference = OUT_OF_STEP[case]
     client = AnsweringClient([*stored(), *objects], served=SERVED)
     message = f"QueueNames grove-admission, which policies use to warn about missing queues, is wrong about {difference}"
-    remedy = "Find out why the leader has not updated it within seconds: kubectl -n grove-system logs deployment/grove-admission."
+    remedy = "Find out why the leader has not updated QueueNames grove-admission within seconds: kubectl -n grove-system logs deployment/grove-admission"
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("warning", message, remedy),
@@ -178,7 +182,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
 async def test_more_queues_than_an_object_can_have_are_said() -> None:
     queues = [queue(f"{number:05}" + "q" * 245) for number in range(6000)]
     client = AnsweringClient([*stored(), *queues, names()], served=SERVED)
-    message = "6000 Queues are too many for one object: no policy warns about others"
+    message = "6000 Queues are too many for one object: no policy warns about missing queues"
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("ok", message),
@@ -209,10 +213,13 @@ def another_rule(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        f"{FORMER} is left over from another version",
+        f"policy {FORMER} is left over from another version or configuration",
     ),
-    "one is missing": (without_pods, f"{PODS} is not installed, or has no binding"),
-    "another rule": (another_rule, f"{PODS} differs from this version and configuration"),
+    "one is missing": (without_pods, f"policy {PODS} is not installed, or has no binding"),
+    "another rule": (
+        another_rule,
+        f"policy {PODS} differs from the one of this version and configuration",
+    ),
 }
 
 

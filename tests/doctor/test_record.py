@@ -77,7 +77,7 @@ async def test_an_answer_is_the_first_one_and_nobody_can_change_it() -> None:
 
 
 async def test_what_was_not_asked_is_not_known() -> None:
-    with pytest.raises(Unavailable, match="not in the record"):
+    with pytest.raises(Unavailable, match="the record has no answer"):
         await heard().keeping(unanswered)(ASKED)
 
 

@@ -146,7 +146,7 @@ class Rehearsed:
         return Handshake("trusted")
 
 
-NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
+NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
 CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow: an API server gives up after 60 s"
 AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
@@ -161,7 +161,7 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     titles = (CERT_MANAGER, KAI, f"{KUEUE}, mpod")
     assert sorted(message for message in described if message.startswith(titles)) == [
         f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are rejected, except in kube-system, kueue-system",
-        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are rejected, except in kube-system, kai-scheduler, where its matchConditions hold (scheduler-name-match)",
+        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are rejected, except in kube-system, kai-scheduler, and only if its matchConditions hold (scheduler-name-match)",
         f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
@@ -245,8 +245,8 @@ def no_ca(cluster: Rehearsed) -> None:
     del cluster.webhook(CERT_MANAGER)["clientConfig"]["caBundle"]
 
 
-WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
-REPLICAS = "Find out why the Pods of this Service are not ready."
+WRITER = "Find out why this caBundle was not updated: read the log of its writer, such as cert-manager's cainjector or a controller of the product."
+REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl describe pods in its namespace."
 
 
 @pytest.mark.untraced
@@ -258,8 +258,8 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist: nothing answers, and their requests are rejected",
-                    "Restore the Service. If the product was removed, delete the webhook configuration.",
+                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist, so nothing answers, and their requests are rejected",
+                    "Restore the Service. If its product was removed, delete the webhook configuration.",
                 )
                 for name in (f"{KUEUE}, 21", f"{KUEUE_VALIDATING}, 22")
             ]
@@ -267,7 +267,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
                 (
                     "unknown",
                     "2 caBundles were not compared with the certificates of their servers",
-                    "Run this inside the cluster.",
+                    "Run doctor inside the cluster.",
                 )
             ],
         ),
@@ -276,13 +276,13 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nothing answers, and its requests are rejected",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint, so nothing answers, and its requests are rejected",
                     REPLICAS,
                 ),
                 (
                     "unknown",
                     "1 caBundles were not compared with the certificates of their servers",
-                    "Run this inside the cluster.",
+                    "Run doctor inside the cluster.",
                 ),
             ],
         ),
@@ -291,13 +291,13 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nothing answers, and its requests pass unchanged",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint, so nothing answers, and its requests pass unchanged",
                     REPLICAS,
                 ),
                 (
                     "unknown",
                     "1 caBundles were not compared with the certificates of their servers",
-                    "Run this inside the cluster.",
+                    "Run doctor inside the cluster.",
                 ),
             ],
         ),
@@ -306,8 +306,8 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{title}, webhook.cert-manager.io: Service cert-manager/cert-manager-webhook has only 1 ready endpoint: nothing answers while it restarts",
-                    "Run at least two replicas.",
+                    f"{title}, webhook.cert-manager.io: Service cert-manager/cert-manager-webhook has only 1 ready endpoint, so nothing answers while its Pod restarts",
+                    "Run at least two replicas of the Pods behind this Service.",
                 )
                 for title in (CERT_MANAGER_MUTATING, CERT_MANAGER)
             ],
@@ -317,13 +317,13 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service grove-system/grove-operator has no port 443: nothing answers, and its requests are rejected",
-                    "Correct clientConfig.service.port, or the Service.",
+                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service grove-system/grove-operator has no port 443, so nothing answers, and its requests are rejected",
+                    "Correct clientConfig.service.port of the webhook, or add the port to the Service.",
                 ),
                 (
                     "unknown",
                     "1 caBundles were not compared with the certificates of their servers",
-                    "Run this inside the cluster.",
+                    "Run doctor inside the cluster.",
                 ),
             ],
         ),
@@ -332,7 +332,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{KUEUE}, mpod.kb.io: while it is down, its own Pods in kueue-system cannot be created, so it does not recover by itself",
+                    f"{KUEUE}, mpod.kb.io: while this webhook is down, its own Pods in kueue-system cannot be created, so it does not recover by itself",
                     "Exclude kueue-system in its namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
                 )
             ],
@@ -342,7 +342,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KAI}, admission.kai-scheduler.svc: while it is down, its own Pods in kai-scheduler cannot be created, so it does not recover by itself, unless its matchConditions exclude them",
+                    f"{KAI}, admission.kai-scheduler.svc: while this webhook is down, its own Pods in kai-scheduler cannot be created, so it does not recover by itself, unless its matchConditions exclude them",
                     "Exclude kai-scheduler in its namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
                 )
             ],
@@ -352,8 +352,8 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are rejected in kube-system too: no system Pod of the cluster starts",
-                    "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
+                    f"{KUEUE}, mpod.kb.io: while this webhook is down, writes of pods are rejected in kube-system too: no system Pod of the cluster starts",
+                    "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
         ),
@@ -362,8 +362,8 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: while it is down, writes of leases.coordination.k8s.io are rejected in kube-system too: nodes and leaders lose their Leases",
-                    "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
+                    f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-system too: nodes and leaders lose their Leases",
+                    "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
         ),
@@ -373,7 +373,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready."
                 (
                     "warning",
                     "CREATE of pods may take up to 52 s if its 8 webhooks are slow: an API server gives up after 60 s",
-                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io, pod-mnnvl.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, pod-mnnvl.validate.grove-admission.grove.io, vpod.kb.io, validate.kyverno.svc-fail.",
+                    "Set a lower timeoutSeconds for pod.mutate.grove-admission.grove.io, pod-mnnvl.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, pod-mnnvl.validate.grove-admission.grove.io, vpod.kb.io, validate.kyverno.svc-fail.",
                 )
             ],
         ),
@@ -466,7 +466,7 @@ async def test_a_webhook_of_pods_that_nobody_answers_is_an_outage() -> None:
     found = await outages(cluster)
     assert (
         f"{KAI}, admission.kai-scheduler.svc: Service {KAI_SERVICE} has no ready endpoint"
-        in (found[0].rpartition(": nothing answers")[0])
+        in (found[0].rpartition(", so nothing answers")[0])
     )
     assert "its requests are rejected" in found[0] or "their requests are rejected" in found[0]
 

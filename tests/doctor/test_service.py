@@ -45,7 +45,7 @@ def endpoints(
 
 
 ABSENT = "Apply the manifests. If the Service has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
-UNREADY = "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run curl -k 'https://localhost:8444/readyz?verbose'."
+UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
 WHAT = "Service grove-system/grove-admission"
 NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
 
@@ -79,8 +79,8 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             [service(), endpoints({"ready": True}, {"ready": False})],
             Check(
                 "warning",
-                f"{WHAT} has only 1 ready endpoint: nothing answers while it restarts",
-                "Run at least two replicas.",
+                f"{WHAT} has only 1 ready endpoint: no webhook answers while it restarts",
+                "Run at least two replicas of the Deployment.",
             ),
             [Endpoint("10.0.0.1", 8443)],
             id="one",

@@ -30,7 +30,7 @@ def evicts_after(period: str) -> tuple[str, str, str]:
 
 
 def stops(period: str) -> tuple[str, str, str]:
-    message = f"SchedulingShard default has {ARGUMENT}: {period}, which is not a duration with a unit: KAI's scheduler does not start"
+    message = f'SchedulingShard default sets {ARGUMENT} to "{period}", which is not a duration with a unit: its scheduler does not start'
     return "problem", message, PATCH
 
 

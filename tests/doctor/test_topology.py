@@ -40,7 +40,7 @@ def kai(owner: str = "uid-topology", key: str = "k/rack") -> Object:
 
 HELD = ("ok", "ClusterTopology grove-topology: rack")
 READY = ("ok", "ClusterTopology grove-topology is Ready")
-SAME = ("ok", "KAI Topology grove-topology has the same levels")
+SAME = ("ok", "KAI Topology grove-topology has the same levels as the ClusterTopology")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 HELD,
                 (
                     "warning",
-                    "ClusterTopology grove-topology is not Ready: it has no message yet",
+                    "ClusterTopology grove-topology is not Ready: the condition has no message yet",
                 ),
                 SAME,
             ],
@@ -107,7 +107,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, so it is not changed",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, so the leader does not change it",
                 ),
             ],
             id="a KAI Topology of somebody's",
@@ -175,7 +175,7 @@ def binding(*levels: tuple[str, str]) -> Object:
             False,
             (
                 "ok",
-                "topology support is off; ClusterTopologyBindings are still validated, and Grove uses them",
+                "clusterTopology.enabled is false, so no ClusterTopologyBinding is managed; ClusterTopologyBindings are still validated, and Grove uses them",
             ),
             id="off",
         ),
@@ -184,7 +184,7 @@ def binding(*levels: tuple[str, str]) -> Object:
             True,
             (
                 "problem",
-                "ClusterTopologyBinding grove-topology does not exist: PodCliqueSets that name it in topologyName are rejected",
+                'ClusterTopologyBinding grove-topology does not exist: PodCliqueSets with topologyName "grove-topology" are rejected',
             ),
             id="missing",
         ),

@@ -35,16 +35,16 @@ async def test_each_set_of_limits_that_queues_lack_is_a_warning() -> None:
     assert [(check.status, check.message, check.remedy) for check in checks] == [
         (
             "warning",
-            "2 queues set no limit of cpu and memory (gpus, more): KAI reads that as 0, and places no"
-            " pods that request any",
+            "2 queues set no limit for cpu and memory (gpus, more): KAI reads a missing limit as 0, and"
+            " places no pod there that requests cpu or memory",
             'Set the limits, for example to -1 ("unlimited"): kubectl patch'
             " queues.scheduling.run.ai gpus --type merge -p"
             """ '{"spec":{"resources":{"cpu":{"limit":-1},"memory":{"limit":-1}}}}'""",
         ),
         (
             "warning",
-            "1 queue sets no limit of gpu and cpu and memory (nothing): KAI reads that as 0, and places"
-            " no pods that request any",
+            "1 queue sets no limit for gpu and cpu and memory (nothing): KAI reads a missing limit as"
+            " 0, and places no pod there that requests gpu or cpu or memory",
             'Set the limits, for example to -1 ("unlimited"): kubectl patch'
             " queues.scheduling.run.ai nothing --type merge -p"
             """ '{"spec":{"resources":{"gpu":{"limit":-1},"cpu":{"limit":-1},"memory":{"limit":-1}}}}'""",

@@ -32,7 +32,7 @@ def stored(configuration: Object) -> Object:
     return installed
 
 
-HOLD = ", where its matchConditions hold (not-being-deleted)"
+HOLD = ", and only if its matchConditions hold (not-being-deleted)"
 
 
 def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server() -> None:
@@ -42,16 +42,16 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     ]
     assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, where its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, and only if its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
         f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, except in grove-system, kube-system",
-        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, where its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
-        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, and only if its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, and only if its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
         f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[:-1]}-or-spec-changes)",
         f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
         f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
-        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions hold (may-own-mnnvl-resources)",
-        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, and only if its matchConditions hold (may-own-mnnvl-resources)",
+        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, and only if its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
@@ -61,7 +61,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert [
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
-        f"{name}.mutate.grove-admission.grove.io: its path has no token, so its reviews are not trusted: they cause no writes (the leader writes later), and under load, reviews with a token go first"
+        f"{name}.mutate.grove-admission.grove.io: its path has no token, so the server does not trust its reviews: they cause no writes (the leader writes later), and under load, reviews with a token go first"
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
@@ -105,12 +105,16 @@ def test_webhooks_may_be_missing_or_left_over() -> None:
     without_last(installed)
     with_another(installed)
     rest = [check for check in check_webhooks(installed, VALIDATING) if check.status != "ok"]
-    what = "ValidatingWebhookConfiguration grove-admission has"
+    what = "ValidatingWebhookConfiguration grove-admission"
     assert rest == [
-        Check("problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL),
+        Check(
+            "problem",
+            f"{what} lacks the webhook podgroup.validate.grove-admission.grove.io",
+            INSTALL,
+        ),
         Check(
             "warning",
-            f"{what} old.grove-admission.grove.io, which this version does not serve",
+            f"{what} has the webhook old.grove-admission.grove.io, which this version does not serve",
             INSTALL,
         ),
     ]
@@ -186,7 +190,7 @@ def without(key: str) -> Callable[[Object], None]:
         pytest.param(url(f"/{TOKEN}/mutate/podgang"), [], id="a server outside the cluster"),
         pytest.param(
             url(f"/{TOKEN}/v1"),
-            ["clientConfig.url has the path /v1; this version serves it at /mutate/podgang"],
+            ["clientConfig.url has the path /v1; this version serves the path /mutate/podgang"],
             id="another path",
         ),
     ],
@@ -227,7 +231,7 @@ def test_differences_are_told_one_by_one(
         ),
         pytest.param(
             field("objectSelector", {"matchLabels": {"a": "b"}}),
-            'kube-system, where the objectSelector {"matchLabels": {"a": "b"}} matches',
+            'kube-system, and only where the objectSelector {"matchLabels": {"a": "b"}} matches',
             id="for some objects",
         ),
         pytest.param(

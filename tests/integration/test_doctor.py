@@ -101,7 +101,7 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
     )
     assert "has a certificate for " in out
     assert "service account grove-system/grove-admission has all required permissions" in out
-    assert "the webhooks call URLs, not a Service" in out
+    assert "API servers call the webhooks by URL, not through a Service" in out
 
 
 async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doctor) -> None:
@@ -131,7 +131,7 @@ async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, client
         ),
         ("webhooks", "warning", f"{first}: timeoutSeconds is 1; this version installs 10"),
         *(
-            ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {name}")
+            ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} lacks the webhook {name}")
             for name in others
         ),
     ]

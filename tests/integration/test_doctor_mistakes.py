@@ -110,7 +110,7 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
         "is empty: API servers cannot call the server"
     ]
     assert problems[0].remedy.startswith(
-        "With self-managed certificates, read the log of a running replica"
+        "With self-managed certificates, the replicas write the caBundle"
     )
 
 
@@ -132,9 +132,9 @@ async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
             "certificate", certificates={**SECOND_SETTINGS, "secretName": SECOND}
         )
     assert [finding.status for finding in findings] == ["problem"]
-    assert "webhooks and tls.crt of the Secret: " in findings[0].message
+    assert "webhooks does not verify tls.crt of the Secret: " in findings[0].message
     assert findings[0].remedy.startswith(
-        "With self-managed certificates, read the log of a running replica"
+        "With self-managed certificates, the replicas write the caBundle"
     )
 
 
@@ -177,7 +177,7 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
 async def test_webhook_configurations_that_are_called_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("webhooks", certificates={"webhookConfigurations": "third"})
     assert [finding.message for finding in findings] == [
-        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, which gets no caBundle"
+        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, to which the server writes no caBundle"
         for kind in ("Mutating", "Validating")
     ]
     assert findings[0].remedy.startswith("Set certificates.webhookConfigurations: grove-admission")
@@ -195,7 +195,7 @@ async def test_a_rule_that_is_missing(clinic: Clinic) -> None:
     finally:
         await clinic.clients.answer("admin", "PATCH", ROLE, {"rules": rules})
     assert finding.message.endswith(" podgangs.scheduler.grove.io: constraints for the scheduler")
-    assert finding.remedy == "Apply manifests/base/rbac.yaml."
+    assert finding.remedy == "Run: kubectl apply -f manifests/base/rbac.yaml"
 
 
 async def test_resource_names_of_a_rule_that_name_something_else(clinic: Clinic) -> None:
@@ -343,7 +343,7 @@ async def test_groves_authorizer(
         pytest.param({"enabled": False}, "Grove's topology feature is off: ", id="off"),
         pytest.param(
             {"enabled": True, "levels": []},
-            "Grove's topology levels are none; the configuration here has ",
+            "Grove's topology levels are none, but clusterTopology.levels of grove-admission are ",
             id="other levels",
         ),
     ],
@@ -363,4 +363,4 @@ async def test_groves_operator_that_is_no_authorized_user(clinic: Clinic) -> Non
         "authorization.authorizedUsers lacks system:serviceaccount:grove-system:grove-operator"
         in finding.message
     )
-    assert finding.remedy.startswith("Add it to authorization.authorizedUsers")
+    assert finding.remedy.startswith("Add this account to authorization.authorizedUsers")

@@ -121,8 +121,8 @@ async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
             [pcs("large", MOST_PARTS + 1)],
             Check(
                 "warning",
-                "too large for the caches, and treated as unknown: PodCliqueSet ns/large",
-                "Shorten their lists, labels and annotations. Split PodCliqueSets of more than 128"
+                "these objects are too large for the caches, and the server treats them as unknown: PodCliqueSet ns/large",
+                "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more than 128"
                 " cliques and scaling groups.",
             ),
         ),
