@@ -43,7 +43,7 @@ _ANNOTATIONS = (
 def minimum_findings(template: Template) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
-    Fewer replicas exist than must be placed together, so none is ever placed.
+    If there are fewer replicas than must be placed together, none is ever placed.
     """
     cliques = [
         _minimum(clique.parts[0].path.child("spec"), clique.min_available, clique.pods)

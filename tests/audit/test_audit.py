@@ -227,7 +227,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
     [
         pytest.param(
             [train(), gang(), domain(train())],
-            'not adopted: PodGang "train-0" should own it, and the reconciler has not made it the owner yet',
+            'not adopted: PodGang "train-0" should own it, but the reconciler has not made it the owner yet',
             id="not adopted for long",
         ),
         pytest.param(
@@ -242,7 +242,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
-            'owned by an object other than PodGang "train-0", which uses it',
+            'owned by another object, although the pods of PodGang "train-0" use it',
             id="somebody else's",
         ),
     ],

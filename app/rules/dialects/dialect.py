@@ -40,11 +40,11 @@ class OwnershipProblem(Value):
     """A problem with the owner of an MNNVL resource, and its remedy."""
 
     message: str
-    """The problem in words."""
+    """What is wrong, for people."""
     remedy: str
-    """The remedy of the problem."""
+    """How to solve the problem, for people."""
     settling: bool = False
-    """Whether it may resolve within moments, so that it is reported only if it lasts."""
+    """Whether the problem may resolve within moments, so that it is reported only if it lasts."""
 
 
 class OwnerRule(ABC):
@@ -79,10 +79,11 @@ class OwnerRule(ABC):
     def problem(
         self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
-        """Return the problem of a stored resource that we created, or None.
+        """Return the problem of a stored resource, or None.
 
-        `gang` is the PodGang that should own it. It is None if no PodGang should own it, or if that
-        PodGang does not exist. `set_exists` is true if its PodCliqueSet exists.
+        A resource that we did not create has no problem. `gang` is the PodGang that should own it.
+        It is None if no PodGang should own it, or if that PodGang does not exist. `set_exists` is
+        true if its PodCliqueSet exists.
         """
 
 
@@ -96,7 +97,18 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     message = f"orphaned: {pcs} does not exist"
     if owner:
         message = f"orphaned: {owner} does not exist, and neither does {pcs}"
-    return OwnershipProblem(message, "Delete it, unless the garbage collector already has.")
+    remedy = f"Delete it, unless the garbage collector already has: {deletion_of(resource)}"
+    return OwnershipProblem(message, remedy)
+
+
+def deletion_of(resource: MnnvlResource) -> str:
+    """Return the command that deletes `resource`."""
+    return f"kubectl -n {resource.namespace} delete {resource.kind.lower()} {resource.name}"
+
+
+def edit_of(resource: MnnvlResource) -> str:
+    """Return the command that opens `resource` in an editor."""
+    return f"kubectl -n {resource.namespace} edit {resource.kind.lower()} {resource.name}"
 
 
 class NoTopology(Exception):
@@ -125,13 +137,16 @@ class TopologyFacts(Protocol):
         """Return the KAI Topology `name`, or None if it doesn't exist."""
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """Return the PodCliqueSets whose constraints refer to ClusterTopologyBinding `binding`.
+        """Return the PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`.
 
-        They are sorted by name.
+        They are sorted by namespace and name.
         """
 
     def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
-        """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
+        """Return the PodCliqueSets with a packDomain that is one of `domains`.
+
+        They are sorted by namespace and name.
+        """
 
     def nodes(self) -> Nodes:
         """Return the nodes, grouped by all levels in use, by GPUs and by NVLink domain.
@@ -150,7 +165,7 @@ class LevelsVerdict(Value):
     """The verdict on a write of a ClusterTopology or a ClusterTopologyBinding."""
 
     refusal: str | None = None
-    """Why a deletion is not allowed, or None if it is."""
+    """Why the deletion is not allowed, or None if it is allowed or nothing is deleted."""
     findings: Sequence[FieldError] = field(default_factory=list)
     """The reasons to reject the write."""
     warnings: Sequence[str] = field(default_factory=list)
@@ -170,9 +185,9 @@ class SetVerdict(Value):
     levels: Sequence[Level] = ()
     """The levels of the topology that the constraints refer to, broadest first."""
     required: Mapping[Owner, str] = field(default_factory=dict)
-    """The domain that each owner requires."""
+    """The domain that the set, a scaling group or a clique requires, by its `Owner`."""
     constrained: Sequence[Owner] = ()
-    """The owners that require or prefer a domain."""
+    """The set, the scaling groups and the cliques that require or prefer a domain."""
     is_known: bool = True
     """Whether the topology is known."""
 
@@ -185,11 +200,14 @@ class Dialect(ABC):
     """The rules for the objects of one topology API."""
 
     name: str
-    """Its name in messages and metrics, such as `bindings`."""
+    """The name of the dialect in messages and metrics, such as `bindings`."""
     resource: Resource
     """The resource whose objects have the levels."""
     sign: Resource
-    """The resource that shows the dialect. The newest dialect whose sign is served is in force."""
+    """The resource by which the dialect is recognized.
+
+    The newest dialect whose `sign` the cluster serves is in force.
+    """
     owner: OwnerRule
     """The rule for the owner of MNNVL resources."""
     owns_topology = False

@@ -27,6 +27,7 @@ def capacity_warnings(
     nodes: Nodes,
 ) -> list[str]:
     """Return warnings about required domains that are too small, and pods that differ in size.
+
     `required` has, by owner, the domain that each replica of the owner must fit into. `constrained`
     are the owners of all constraints, and `levels` are the levels of the topology.
     """
@@ -107,7 +108,8 @@ def _needed(cliques: Sequence[CountedClique]) -> int:
 def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
     """Yield a warning if pods under the constraint of `owner` request different numbers of GPUs.
 
-    There is no warning if some of them request none. KAI counts each of them like the largest one.
+    There is no warning if some of them request none. KAI counts each of these pods like the largest
+    one.
     """
     counted = _counted_by_kai(cliques)
     if counted is None:
@@ -122,7 +124,7 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 
 
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
-    """Return, by owner, the cliques and pods that one replica of it has in one PodGang.
+    """Return the cliques that one replica of each owner has in one PodGang, with their pods.
 
     The PodGang of the set contains `minAvailable` replicas of a scaling group. Each further replica
     forms its own PodGang.

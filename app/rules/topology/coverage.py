@@ -98,7 +98,10 @@ class Nodes:
 
     @_once
     def most_with_equal(self, key: str) -> int:
-        """Return how many nodes share the most frequent value of the label `key` (0 for none)."""
+        """Return how many nodes share the most frequent value of the label `key`.
+
+        Return 0 if no node has the label.
+        """
         counts: dict[str, int] = defaultdict(int)
         for labels, count in self:
             if key in labels:

@@ -1,4 +1,4 @@
-"""Validate lists of levels, authorize writes of the managed ones, and suggest node labels.
+"""Validate lists of levels, authorize writes of the managed topology, and suggest node labels.
 
 Source: `rules/README.md`.
 """

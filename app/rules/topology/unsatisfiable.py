@@ -1,8 +1,8 @@
 """Warn about constraints that KAI ignores, or never satisfies even in an empty cluster.
 
-Both depend only on the order of levels. Decisions of the real scheduler are in
-`tests/testdata/kai-decisions`: `d3-*` for preferred levels, `d5-subgroup-broader` for required
-ones, `d10-no-topology-host` for a constraint without a topology. Source:
+Only the constraints and the levels of the KAI Topology decide on that. Decisions of the real
+scheduler are in `tests/testdata/kai-decisions`: `d3-*` for preferred levels, `d5-subgroup-broader`
+for required ones, `d10-no-topology-host` for a constraint without a topology. Source:
 https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugins/topology
 """
 
@@ -20,7 +20,10 @@ WHOLE = ""
 
 
 class PartLevels(Value):
-    """The constraint of one part of a gang: the whole gang, a group, a PodGroup or a SubGroup."""
+    """The constraint of one part of a gang.
+
+    A part is the whole gang, a group, a PodGroup or a SubGroup.
+    """
 
     topology: str
     """The name of the KAI Topology, or ""."""

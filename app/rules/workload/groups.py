@@ -34,13 +34,13 @@ class GroupRef(Value):
     """The reference of a Pod to its group."""
 
     workload: str = ""
-    """v1alpha1: the name of the Workload."""
+    """The name of the Workload in v1alpha1, otherwise ""."""
     group: str = ""
-    """v1alpha1: the name of the group in the Workload."""
+    """The name of the group in the Workload in v1alpha1, otherwise ""."""
     replica_key: str = ""
-    """v1alpha1: the replica of the group."""
+    """The replica of the group in v1alpha1, or ""."""
     pod_group: str = ""
-    """Later versions: the name of a PodGroup of scheduling.k8s.io."""
+    """The name of a PodGroup of scheduling.k8s.io in later versions, otherwise ""."""
 
     @property
     def key(self) -> str:
@@ -89,6 +89,7 @@ class DefinedGroup(Value):
     workload: str
     """The name of its Workload, or ""."""
     name: str
+    """The name of the group in its Workload, or ""."""
     minimum: int | None
     """The `minCount` of a gang, or None for the basic policy."""
     layer: MetadataLayer
@@ -177,7 +178,7 @@ def _copied(entries: JsonMap) -> dict[str, str]:
 def group_keys(identity: str, name: str) -> list[str]:
     """Return the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
 
-    `identity` is the `DefinedGroup.identity` of its group.
+    `identity` is the `DefinedGroup.identity` of its group. The result is empty if it is malformed.
     """
     parts = identity.split("/")
     if len(parts) != 3:

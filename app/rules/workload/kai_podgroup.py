@@ -34,7 +34,7 @@ A copy is removed when its original is removed.
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""The value for "preemptible above its minimum". KAI's CRD rejects it before 0.18."""
+"""The value for "preemptible above its minimum". KAI's CRDs before 0.18 reject it."""
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE)
 
@@ -44,7 +44,10 @@ DEFAULT_PRIORITY_CLASSES = {
     ("serving.knative.dev", "Service"): "inference",
     ("kubeflow.org", "Notebook"): "build",
 }
-"""KAI's priority classes by API group and kind of the top owner."""
+"""KAI's default priority classes by API group and kind of the top owner.
+
+For other kinds, it is DEFAULT_PRIORITY_CLASS.
+"""
 
 _FIELDS = ("minMember", "priorityClassName", "preemptibility", "topologyConstraint")
 _CONSTRAINT = "spec/topologyConstraint"
@@ -90,17 +93,17 @@ class Sources(Value):
     """The facts from which the fields of a PodGroup are computed, next to its `DefinedGroup`."""
 
     owner: MetadataLayer
-    """The metadata of the top owner."""
+    """The metadata of the top owner, empty if there is none."""
     pod: MetadataLayer
     """The metadata of the first Pod."""
     kind: tuple[str, str]
-    """The API group and kind of the top owner."""
+    """The API group and kind of the top owner, or of a Pod if there is no top owner."""
     common_owner: JsonMap | None
     """The reference to the top owner that all Pods share, or None."""
     priority_classes: Collection[str]
     """The names of all PriorityClasses."""
     topology_of: TopologyOf = _unknown
-    """Returns a KAI Topology by its name."""
+    """Returns a KAI Topology by its name, or None if it is not known."""
 
 
 class Remark(Value):
@@ -247,7 +250,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Return a remark about the stored PodGroup for each subject, or None if there is none."""
+    """Return, for each subject, a remark about the stored PodGroup or None."""
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
@@ -286,7 +289,7 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
         "PreferredLevelLeftOut",
         f'the preferred level "{constraint["preferredTopologyLevel"]}" is broader than the required'
         f' level "{constraint["requiredTopologyLevel"]}", so KAI would never place the pods. The'
-        " PodGroup gets no preferred level. Remove it, or use a narrower level",
+        " PodGroup gets no preferred level. Remove the preferred level, or use a narrower one",
     )
 
 
@@ -393,9 +396,9 @@ def _value(spec: JsonMap, field: str) -> Any:
 def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
     """Return whether all owners of `stored` must be removed.
 
-    This is so unless the owner that all of its Pods share is among them: with the owner of one Pod,
-    it would be garbage-collected while other Pods run. A Workload must never be an owner. In all
-    cases, the reconciler deletes a PodGroup with its last Pod.
+    They must be removed unless one of them is the owner that all Pods share: with the owner of only
+    one Pod, the PodGroup would be garbage-collected while other Pods run. A Workload must never be
+    an owner. In all cases, the reconciler deletes a PodGroup after its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
     uids = {owner["uid"] for owner in references}

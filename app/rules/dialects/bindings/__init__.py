@@ -4,7 +4,8 @@ It has levels in ClusterTopologyBindings, and `topologyName` and `pack` in PodCl
 writes the constraints of PodGangs, its own conditions and the KAI Topologies.
 
 This program reads `spec.levels` of ClusterTopologyBindings and `topologyConstraint` of
-PodCliqueSets. It writes only the managed ClusterTopologyBinding.
+PodCliqueSets. It writes the managed ClusterTopologyBinding, and the condition LevelsCovered of all
+ClusterTopologyBindings.
 
 Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """

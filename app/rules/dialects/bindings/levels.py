@@ -16,7 +16,7 @@ from typing import Any
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kai.topology import KaiTopology
-from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
@@ -76,7 +76,10 @@ def validate_binding(
 
 
 def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
-    """Return the levels, or None if the spec has the wrong shape, and the findings about it."""
+    """Return the levels and the findings about the spec.
+
+    The levels are None if the spec has the wrong shape.
+    """
     spec = fields.CheckedMap(obj).child("spec")
     levels = spec.list_at("levels")
     references = spec.list_at("schedulerTopologyBindings")
@@ -211,7 +214,8 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     return (
         f'KAI Topology "{kai.name}" already exists and {controller}: Grove\'s operator would not'
         " take it over, would exit at its next start and block every PodCliqueSet. Delete it"
-        " first, use another name, or refer to it in spec.schedulerTopologyBindings"
+        f" (kubectl delete {KAI_TOPOLOGY} {kai.name}), use another name, or refer to it in"
+        " spec.schedulerTopologyBindings"
     )
 
 

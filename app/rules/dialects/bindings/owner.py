@@ -11,11 +11,18 @@ from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
-from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
+from app.rules.dialects.dialect import (
+    Adopted,
+    OwnerRule,
+    OwnershipProblem,
+    State,
+    edit_of,
+    orphaned,
+)
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """The rule that the PodCliqueSet owns all resources, and PodGangs return the ones they own."""
+    """The rule that PodCliqueSets own all resources, and that PodGangs return theirs to them."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -35,7 +42,7 @@ class PodCliqueSetOwns(OwnerRule):
         return "true" if "owned" in states else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether we created `resource` and it has no owner, or a PodGang among its owners.
+        """Return whether `resource` is ours, and has no owner or a PodGang as an owner.
 
         Besides PodGangs, only its PodCliqueSet may own it. Without an owner, the resource would
         outlive its PodCliqueSet.
@@ -65,15 +72,17 @@ class PodCliqueSetOwns(OwnerRule):
                 message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
             )
         if not all(_may_yield(owner, resource) for owner in resource.owners):
-            message = f"owned by an object other than {pcs}, which uses it"
+            message = f"owned by another object, although the pods of {pcs} use it"
             return OwnershipProblem(
-                message, "Remove the ownerReferences that do not name its PodCliqueSet."
+                message,
+                "Remove the ownerReferences that do not name its PodCliqueSet:"
+                f" {edit_of(resource)}",
             )
         return None
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:
-    """Return whether `owner` may be replaced: it is a PodGang or the PodCliqueSet itself."""
+    """Return whether `owner` may be replaced: is it a PodGang or the PodCliqueSet itself?"""
     if owner.kind == POD_GANG.kind:
         return True
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

@@ -88,7 +88,7 @@ Comparison = tuple[str, SchedulerConstraint, SchedulerConstraint]
 
 
 def _comparisons(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Comparison]:
-    """Yield a comparison for each constraint of `gang`. `keys` are the node labels of domains."""
+    """Yield a comparison for each constraint of `gang`. `keys` has the node label per domain."""
     known = PodGroupCliques(pcs)
     members = [known.find(part.name) for part in gang.parts]
     found = [member for member in members if member is not None]
@@ -111,7 +111,7 @@ def _owner_of_whole(
     """Return the part of `pcs` whose constraint applies to the whole PodGang.
 
     Only a scaled PodGang of a release without PodGangMaps has the constraint of its scaling group.
-    Return None if that is not known.
+    Return None if no known PodGroup shows which part it is.
     """
     is_base = any(gang.name == f"{pcs.name}-{member.replica}" for member in members)
     if members and (is_base or gang.role):

@@ -3,8 +3,9 @@
 The constraints are `topologyName`, `pack.required`, `pack.preferred`, and the deprecated
 `packDomain`.
 
-The verdicts equal those of Grove's own webhook, but list all findings at once. Updates may make
-only the changes that Grove's webhook allows. Source:
+The verdicts equal those of Grove's own webhook, but list all findings at once. There is one
+exception: a new PodCliqueSet is also rejected if it prefers a broader domain than it requires.
+Updates may make only the changes that Grove's webhook allows. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
@@ -29,10 +30,10 @@ from app.rules.topology.coverage import NodesWith
 
 
 class Packing(TopologyConstraint, kw_only=True):
-    """The topologyConstraint of one part of a PodCliqueSet."""
+    """The topologyConstraint of a PodCliqueSet, or of one of its scaling groups or cliques."""
 
     owner: Owner
-    """The part that has the constraint."""
+    """The set, scaling group or clique that has the constraint."""
     path: FieldPath
     """The path of the constraint."""
     parents: tuple["Packing", ...]
@@ -347,12 +348,11 @@ def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
 def _shared_domain(
     packing: Packing, levels: Sequence[Level], nodes_with: NodesWith
 ) -> Iterator[str]:
-    """Yield a warning about a required domain without a preferred one.
+    """Yield a warning if KAI never satisfies a required domain without a preferred one.
 
-    If all nodes are in the same domain of a narrower level, KAI never places the pods.
-
-    This applies only to a constraint without an enclosing one. Source: `d5-one-rack` and `d5-grove`
-    in `tests/testdata/kai-decisions`.
+    That is so if all nodes are in the same domain of a narrower level. It applies only to a
+    constraint without an enclosing one. Source: `d5-one-rack` and `d5-grove` in
+    `tests/testdata/kai-decisions`.
     """
     domains = [level.domain for level in levels]
     if packing.preferred or packing.required not in domains or packing.parents:

@@ -97,7 +97,7 @@ class Design(Unserved):
         """Return the changes to the constraints of a PodGang.
 
         Return no changes if the set has a constraint of the dialect `bindings`, because Grove then
-        writes the PodGangs.
+        writes the constraints itself.
         """
         return (
             []

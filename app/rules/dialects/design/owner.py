@@ -12,21 +12,29 @@ from app.facts.labels import ANCHOR
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.names import MAX_SUBDOMAIN
 from app.objects.owners import OwnerRef
-from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
+from app.rules.dialects.dialect import (
+    Adopted,
+    OwnerRule,
+    OwnershipProblem,
+    State,
+    deletion_of,
+    edit_of,
+    orphaned,
+)
 
 MOST_GROUP_REPLICAS = 10_000
 """The maximum number of names of scaling group replicas that are looked up for a PodGang.
 
-Anybody can send a PodGang with very many podgroups, whose names have very many numbers. If there
-are more, the other resources are still found by their label or their owner.
+Anybody can send a PodGang with very many podgroups, whose names contain very many numbers. The
+resources of other group replicas are still found by their label or their owner.
 """
 
 
 class PodGangOwns(OwnerRule):
     """The rule that the PodGang with the PodCliques of a resource owns the resource.
 
-    Resources that all cliques of a replica share belong to its base PodGang, so that deleting a
-    scaled PodGang never takes them from the others.
+    Resources that all cliques of a replica share belong to its base PodGang. So they still exist
+    after the deletion of a scaled PodGang.
     """
 
     kind = POD_GANG.kind
@@ -78,17 +86,18 @@ class PodGangOwns(OwnerRule):
         state = self.state(resource, gang)
         if state == "adoptable":
             message = (
-                f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made'
+                f'not adopted: PodGang "{gang.name}" should own it, but the reconciler has not made'
                 " it the owner yet"
             )
             return OwnershipProblem(
                 message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
             )
         if state == "foreign":
-            message = f'owned by an object other than PodGang "{gang.name}", which uses it'
+            message = f'owned by another object, although the pods of PodGang "{gang.name}" use it'
             return OwnershipProblem(
                 message,
-                "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet.",
+                "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet:"
+                f" {edit_of(resource)}",
             )
         return None
 
@@ -112,7 +121,7 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 def _group_replicas(clique: str, pcs: str) -> Iterator[str]:
     """Yield the names of the scaling group replicas that the PodClique `clique` may belong to.
 
-    These are the parts of its name before a dash that end in a number, the index of the replica.
+    Each is a beginning of the name that ends in a number, the index of a replica, before a dash.
     """
     before = len(pcs)
     at = clique.find("-", before + 1)
@@ -142,7 +151,10 @@ def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 
 
 def _is_base(gang: SlimPodGang, start: str) -> bool:
-    """Return whether `gang` is the base PodGang of the replica `start`, in either naming scheme."""
+    """Return whether `gang` is the base PodGang of a replica, in either naming scheme of Grove.
+
+    `start` is `<pcs>-<replica>`.
+    """
     if gang.role:
         return gang.role == ANCHOR and f"{gang.place.pcs}-{gang.place.replica}" == start
     return gang.name == start
@@ -158,7 +170,10 @@ def _is_same_replica(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: SlimPodGang) -> bool:
-    """Return whether `gang` may replace `owner`, its earlier PodGang or the PodCliqueSet."""
+    """Return whether `gang` may replace `owner` as the owner of `resource`.
+
+    It may replace the PodCliqueSet, and an earlier PodGang with its own name.
+    """
     if owner.kind == POD_GANG.kind:
         return owner.name == gang.name
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)
@@ -170,7 +185,8 @@ def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProb
         return orphaned(resource, gang)
     return OwnershipProblem(
         f"orphaned: {gang} does not exist",
-        "Delete it if no Pod uses it. Otherwise it is deleted with its PodCliqueSet.",
+        f"If no Pod uses it, run: {deletion_of(resource)}. Otherwise, do nothing, because it is"
+        " deleted with its PodCliqueSet.",
         True,
     )
 

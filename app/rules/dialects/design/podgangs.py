@@ -1,7 +1,7 @@
 """Write the topology constraints of PodGangs in the dialect `design`.
 
-A PodGang has constraints for the whole, for its scaling group replicas and for its PodGroups. The
-webhook and the reconciler use the same rule. Source: `rules/README.md`. Only the fields
+A PodGang has constraints for all its pods, for its scaling group replicas and for its PodGroups.
+The webhook and the reconciler use the same rule. Source: `rules/README.md`. Only the fields
 `packConstraint.required` and `packConstraint.preferred` of a constraint are written. Other fields
 are kept, and so are entries of `spec.topologyConstraintGroupConfigs` that have other fields.
 """
@@ -89,7 +89,7 @@ def _pack(
 ) -> dict[str, str]:
     """Return the packConstraint of `members`, whose set, scaling group or clique requires `domain`.
 
-    `domain` is "" if it requires none. The strictest level is also preferred if one is required, or
+    `domain` is "" if none is required. The strictest level is also preferred if one is required, or
     if KAI counts no more room than the pods need. In other cases, no level is preferred, because
     with a preference KAI might never place the pods.
     """
@@ -126,8 +126,9 @@ def _group_configs(
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
 
-    The list has one entry per scaling group replica in this PodGang whose group has a constraint,
-    in the order of the PodGroups.
+    The list has one entry for each scaling group replica in this PodGang whose group has a
+    constraint, in the order of the PodGroups. Stored entries of other names follow if they have
+    fields that this rule doesn't write.
     """
     # the members of each replica of a group with a constraint, by the names of their PodGroups
     replicas: dict[str, dict[str, PodGroupClique]] = {}
@@ -154,7 +155,7 @@ def _group_configs(
 
 
 def _without_packs(entries: Sequence[Object]) -> list[Object]:
-    """Return the `entries` that have other fields than ours, without our fields."""
+    """Return the `entries` with fields that this rule doesn't write, without those that it does."""
     kept = [entry for entry in entries if _has_more(entry)]
     return [
         {**entry, **_merged(entry, {})}
@@ -165,7 +166,7 @@ def _without_packs(entries: Sequence[Object]) -> list[Object]:
 
 
 def _merged(entry: JsonMap, pack: Mapping[str, str]) -> Object:
-    """Return the constraint of `entry` with our fields replaced by `pack`."""
+    """Return the constraint of `entry` with `pack` in the fields that this rule writes."""
     constraint = map_at(entry, "topologyConstraint")
     others = {
         field: value

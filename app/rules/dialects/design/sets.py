@@ -43,10 +43,10 @@ class Constraints(Value):
 
     @property
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
-        """A value that is equal for two versions of a set if no constraint changed.
+        """A value that is equal for two versions of a set if no constraint has changed.
 
-        It has the owners with their domains, and the enclosing owners of each owner. Invalid sets
-        can have several owners with the same name.
+        It consists of the owners with their domains, and of the enclosing owners of each owner. In
+        an invalid set, several cliques can have the same owner.
         """
         domains = sorted((constraint.part.owner, constraint.domain) for constraint in self.all)
         owners = {owner for owner, _ in domains}
@@ -56,7 +56,8 @@ class Constraints(Value):
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-    `old` is the set that an UPDATE replaces, None at CREATE.
+    `old` is the set that an UPDATE replaces, None at CREATE. Raise NoTopology if the managed
+    topology is missing and the set has constraints that `old` does not have.
     """
     constraints, of_values = read_constraints(template)
     if template.findings or of_values:
@@ -109,7 +110,7 @@ class _Problem(Value):
     constraint: Constraint
     finding: FieldError
     is_too_broad: bool = False
-    """Is the level broader than the level of an enclosing constraint?"""
+    """Whether the level is broader than the level of an enclosing constraint."""
 
     @property
     def of_owner(self) -> tuple[Owner, str, bool]:
@@ -251,7 +252,10 @@ def _narrowest(owners: Sequence[Owner], ranks: Mapping[Owner, int]) -> Owner:
 
 
 def allowed_below(domain: str, topology: ClusterTopology) -> str:
-    """Return the existing levels that are not broader than `domain`, as `rack, host` or `none`."""
+    """Return the existing levels that are not broader than `domain`, such as `rack, host`.
+
+    Return `none` if there are none.
+    """
     existing = topology.domains
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]
     return ", ".join(allowed) or "none"

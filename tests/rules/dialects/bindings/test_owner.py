@@ -120,8 +120,8 @@ LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
             domain(OF_OTHERS),
             True,
             OwnershipProblem(
-                'owned by an object other than PodCliqueSet "train", which uses it',
-                "Remove the ownerReferences that do not name its PodCliqueSet.",
+                'owned by another object, although the pods of PodCliqueSet "train" use it',
+                "Remove the ownerReferences that do not name its PodCliqueSet: kubectl -n ns edit computedomain train-0-cd",
             ),
             id="somebody else owns it",
         ),
@@ -130,7 +130,7 @@ LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
             False,
             OwnershipProblem(
                 'orphaned: PodCliqueSet "train" does not exist',
-                "Delete it, unless the garbage collector already has.",
+                "Delete it, unless the garbage collector already has: kubectl -n ns delete computedomain train-0-cd",
             ),
             id="its PodCliqueSet is gone",
         ),

@@ -24,8 +24,8 @@ OWNED = MnnvlResource(
     (OwnerRef("PodGang", "train-0", "uid-gang", True),),
 )
 FOREIGN = OwnershipProblem(
-    'owned by an object other than PodGang "train-0", which uses it',
-    "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet.",
+    'owned by another object, although the pods of PodGang "train-0" use it',
+    "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet: kubectl -n ns edit computedomain cd",
 )
 BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
 
@@ -41,7 +41,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             GANG,
             True,
             OwnershipProblem(
-                'not adopted: PodGang "train-0" should own it, and the reconciler has not made it the owner yet',
+                'not adopted: PodGang "train-0" should own it, but the reconciler has not made it the owner yet',
                 "Check whether a replica leads (/readyz?verbose), and read its log.",
                 settling=True,
             ),
@@ -67,7 +67,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             True,
             OwnershipProblem(
                 "orphaned: the PodGang of its PodCliques does not exist",
-                "Delete it if no Pod uses it. Otherwise it is deleted with its PodCliqueSet.",
+                "If no Pod uses it, run: kubectl -n ns delete computedomain cd. Otherwise, do nothing, because it is deleted with its PodCliqueSet.",
                 settling=True,
             ),
             id="without its PodGang",
@@ -78,7 +78,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             False,
             OwnershipProblem(
                 'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"',
-                "Delete it, unless the garbage collector already has.",
+                "Delete it, unless the garbage collector already has: kubectl -n ns delete computedomain cd",
             ),
             id="without anything",
         ),
