@@ -153,6 +153,8 @@ PARTS = {
     "(nested too deeply to be shown)",
     "Invalid value: …: …",
     "PodGang %s/%s: left to the reconciler: %s",
+    "Requests that wait for calls to the API server.",
+    "Reviews refused because their caller is unknown.",
     "none (authorizedUsers is empty)",
     "patch does not apply",
     "the PodCliqueSet (no label names it)",
@@ -161,7 +163,7 @@ PARTS = {
     "the scaling group replica",
     "within one NVLink domain (node label …): pods in different domains have no NVLink between them",
 }
-"""Of messages; two are of the log."""
+"""Of messages; two are of the log, and two are help texts of metrics."""
 
 
 def texts(path: Path) -> Iterator[str]:

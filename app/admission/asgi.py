@@ -1,4 +1,4 @@
-"""Answer a review that arrives over ASGI, in the same way as `connection` does."""
+"""Answer a review that arrives over ASGI, with the same answer as `connection` gives."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -19,10 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN_CALLER = "known_caller"
-"""The key in `scope["state"]` that tells whether the client has presented a certificate.
-
-The certificate must be signed by a configured client CA.
-"""
+"""The key in `scope["state"]` for whether the client has presented a valid certificate."""
 
 _HUNG_UP = "the client closed the connection before its request was complete"
 
@@ -30,7 +27,7 @@ _HUNG_UP = "the client closed the connection before its request was complete"
 async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive: Receive) -> Answer:
     """Return the answer to a POST to the path of `route`.
 
-    Unknown callers get an error, and so do bodies that are too large or incomplete.
+    Return an error for an unknown caller, and for a body that is too large or incomplete.
     """
     if exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
         return UNKNOWN_CALLER

@@ -9,8 +9,8 @@ _BLOCK = 64 * 1024
 class Body:
     """A body of `length` bytes, some of which have arrived.
 
-    They are kept in blocks. A single growing buffer would be copied and need twice its memory.
-    Small received pieces would need many times their size.
+    The received bytes are stored in blocks. A single growing buffer would be copied, which needs
+    twice its memory. A list of small pieces would need many times their size.
     """
 
     def __init__(self, length: int) -> None:
@@ -22,7 +22,7 @@ class Body:
         self._blocks = [bytearray()]
 
     def read(self, data: bytes) -> bytes:
-        """Add the first bytes of `data`, and return the bytes after the body."""
+        """Add the part of `data` that belongs to the body, and return the rest of `data`."""
         piece = data[: self.missing]
         self.missing -= len(piece)
         self.size += len(piece)
@@ -33,7 +33,7 @@ class Body:
 
     @property
     def too_large(self) -> bool:
-        """Whether the body is too large, and enough bytes have arrived to contain the uid."""
+        """Whether the body is too large, and its first SALVAGED bytes have arrived."""
         return self._is_over and self.size >= SALVAGED
 
     def whole(self) -> bytes:

@@ -1,7 +1,7 @@
 """Handle one HTTP/1.1 connection on the port for API servers.
 
-It accepts POSTs of AdmissionReviews, and GETs of the few probe paths. All other requests get 404,
-and their connection is closed.
+The port accepts POSTs of AdmissionReviews, and GET and HEAD of the probe paths. All other paths get
+404. After any answer but one to a review, the connection is closed.
 
 The README of this folder has the states, the limits and their reasons. A task is created only for a
 verdict that has to wait.
@@ -99,11 +99,11 @@ class Connection(asyncio.Protocol):
         self._kept = b""
         """Received data that is not handled yet."""
         self._is_last = False
-        """Whether the connection ends with its next answer."""
+        """Whether the connection is closed after its next answer."""
         self._task: asyncio.Task[None] | None = None
         """The task that waits for a verdict."""
         self._holds = 0
-        """The reported number of bytes that this connection holds."""
+        """The number of bytes that `connections.hold` was last called with."""
         self._unread_at: float | None = None
         """The time since which the client doesn't read its answers, or None."""
         self.is_caller = False
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self) -> None:
-        """Handle buffered data until a request has to wait, or the rest of one is missing."""
+        """Handle buffered data until a request must wait for its verdict, or is incomplete."""
         while self._kept and self._unread_at is None:
             if self._state is _IN_BODY:
                 is_complete = self._read_body()
@@ -203,8 +203,8 @@ class Connection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """Read a head, and the whole body if it has arrived.
 
-        Return False if there is nothing more to read: the head is incomplete, or the connection
-        ends with the answer to it.
+        Return False if there is nothing more to read: the head is incomplete, or the connection is
+        closed after the answer to this request.
         """
         data = self._kept
         end = data.find(END)
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _answer_other(self, head: Head) -> None:
-        """Answer a request that needs no verdict, as the last one of its connection."""
+        """Answer a request that needs no verdict, then close the connection."""
         content_type, (code, body) = "application/json", ELSEWHERE
         if head.method in (b"GET", b"HEAD") and not head.query:
             report = self._serving.report(head.path)
@@ -312,13 +312,13 @@ class Connection(asyncio.Protocol):
         self._end_with(head_bytes if head.method == b"HEAD" else head_bytes + body)
 
     def _answer_last(self, answer: Answer) -> None:
-        """Answer a request whose body is not read, as the last one of its connection."""
+        """Answer a request without reading the rest of its body, then close the connection."""
         self._is_last = True
         self._write(answer)
         self._close()
 
     def _write(self, answer: Answer) -> None:
-        """Write an answer. While the server drains, it is the last one of the connection."""
+        """Write an answer. While the server drains, it is the last answer of the connection."""
         code, body = answer
         self._is_last |= self._serving.draining
         self._transport.write(answer_head(code, len(body), self._is_last) + body)
@@ -371,8 +371,7 @@ class Connection(asyncio.Protocol):
     def _check(self) -> None:
         """Close the connection if it is idle for too long, or its request or answer takes too long.
 
-        Check the client's certificate again too, because it may have expired. Repeat this every
-        `watch_seconds`.
+        Also check whether the client's certificate has expired. Repeat both every `watch_seconds`.
         """
         self._has_certificate = bool(self._transport.get_extra_info("peercert"))
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._check)
@@ -384,7 +383,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _most_seconds(self) -> float:
-        """Return the time limit of the current state, in seconds."""
+        """Return the time limit of the current state, in seconds, or infinity for WAIT."""
         if self._state is _IDLE:
             return self._limits.idle_seconds
         return math.inf if self._state is _WAITING else self._limits.request_seconds

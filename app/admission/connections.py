@@ -1,4 +1,4 @@
-"""Count the open connections of a listener, and close some of them if there are too many.
+"""Count the open connections of a listener, and close some if there are too many.
 
 API servers must get their verdicts even if there are many other connections. Therefore, connections
 that have not shown that they may belong to an API server are closed first.
@@ -15,30 +15,30 @@ class Open(Protocol):
     is_caller: bool
     """Whether the client may be an API server.
 
-    It has sent the head of a request that only an API server can send. If any client may send one,
-    it has sent a complete review.
+    It may be one if it has sent the head of a request that only an API server can send, with a
+    token or a certificate. If neither is required, it must have sent a complete review.
     """
 
     def finish(self) -> None:
         """Close the connection if it is idle, because the server stops.
 
-        Other connections are not changed. They end with their next answer while the server drains.
+        A connection that is not idle ends with its next answer, because the server drains.
         """
 
     def retire(self) -> None:
-        """Let the connection end with its next answer."""
+        """Close the connection after its next answer."""
 
     def abort(self) -> None:
         """Close the connection at once."""
 
     def idle_since(self) -> float | None:
-        """Return the event loop's time since which the connection is idle, or None if it is not."""
+        """Return the event loop's time at which the connection became idle, or None if it isn't."""
 
 
 class Connections:
     """At most `most` connections, which hold at most `most_held` bytes together.
 
-    A stranger is a connection whose client is not known to be a possible API server (`is_caller`).
+    A connection for which `is_caller` is False is called a stranger.
     """
 
     def __init__(self, most: int, most_held: int) -> None:
@@ -69,8 +69,8 @@ class Connections:
         """Record the number of bytes that `connection` holds now.
 
         If all connections together hold too many bytes, close the connections that hold the most:
-        strangers first, then callers. An API server sends its request quickly and reads its answer,
-        so it holds few bytes, and only for a short time.
+        strangers first, then callers. An API server sends its requests quickly and reads the
+        answers, so its connections hold few bytes, and only for a short time.
         """
         if connection not in self._sizes:
             return  # closed early
@@ -80,7 +80,7 @@ class Connections:
             self._close(max(self._sizes, key=self._eviction_rank))
 
     def remove(self, connection: Open) -> None:
-        """Remove a closed connection, if it is still here."""
+        """Remove a closed connection, unless it has already been removed."""
         self._held -= self._sizes.pop(connection, 0)
         if not self._sizes:
             self.all_closed.set()
@@ -91,14 +91,18 @@ class Connections:
         connection.abort()
 
     def _eviction_rank(self, connection: Open) -> tuple[bool, int]:
-        """Return (whether a stranger holds bytes, how many). The highest rank is closed first."""
+        """Return the rank of a connection: (is it a stranger that holds bytes, number of bytes).
+
+        The connection with the highest rank is closed first.
+        """
         size = self._sizes[connection]
         return size > 0 and not connection.is_caller, size
 
     def _least_useful(self, newest: Open) -> Open:
         """Return the oldest stranger, or else the caller that has been idle for the longest time.
 
-        The newest connection is always a stranger. It is closed only if all others are busy.
+        The newest connection is always a stranger. It is closed only if all others are callers that
+        are not idle.
         """
         oldest = next(each for each in self._sizes if not each.is_caller)
         if oldest is not newest:

@@ -26,7 +26,7 @@ from app.objects.jsonpatch import applies
 from app.objects.names import is_label
 
 Handler = Callable[[Request], Verdict | Later]
-"""The function of a webhook. It returns a Verdict if all facts are cached."""
+"""The function of a webhook. It returns a Verdict if all facts are cached, otherwise a Later."""
 
 Failure = Callable[[Exception], Verdict | None]
 """A function that returns the verdict for an exception of a webhook, or None if it is a bug."""
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def _no_verdict(_: Exception) -> None:
-    """Return None, because every exception is a bug."""
+    """Return None: every exception of the webhook is a bug."""
 
 
 class Route(Value):
@@ -68,19 +68,19 @@ class Route(Value):
     guards_spec: bool = False
     """Whether updates of objects that are being deleted are judged if they change the spec."""
     failure: Failure = _no_verdict
-    """Returns the verdict for an exception of `handler`."""
+    """The function that returns the verdict for an exception of `handler`."""
     parse: Parse = parse
-    """Decodes the bodies of reviews on this path."""
+    """The function that decodes reviews on this path."""
 
     @property
     def plurals(self) -> tuple[str, ...]:
-        """The plurals of all kinds."""
+        """The plurals of all kinds that are judged."""
         return (self.resource, *(plural for _, plural in self.also))
 
     def for_request(self, request: Request) -> "Route":
-        """Return the route in `others` that judges `request`, or this one if none does.
+        """Return the route in `others` that judges the kind of `request`, or this route.
 
-        If several judge its kind, return the route that judges its operation.
+        If several routes do, prefer the route that also judges the operation of `request`.
         """
         taking = [route for route in self.others if route.takes(request)]
         for route in taking:
@@ -107,8 +107,8 @@ def decide(
 ) -> Verdict | Coroutine[Any, Any, Verdict]:
     """Return the verdict of `route` on `request` if all facts are cached.
 
-    Otherwise, return a coroutine that returns it within `seconds`. The coroutine raises only
-    CancelledError.
+    Otherwise, return a coroutine that returns the verdict within `seconds`. The coroutine raises
+    only CancelledError.
     """
     try:
         answer = _judge_envelope(route, request) or route.handler(request)
@@ -120,13 +120,13 @@ def decide(
 
 
 async def decided(route: Route, request: Request, seconds: float) -> Verdict:
-    """Return the same verdict as `decide`, after waiting for its calls if necessary."""
+    """Return the verdict of `decide`, after awaiting the coroutine if it returns one."""
     answer = decide(route, request, seconds)
     return answer if isinstance(answer, Verdict) else await answer
 
 
 async def _awaited(route: Route, request: Request, later: Later, seconds: float) -> Verdict:
-    """Return the verdict after its calls to the API server, or a failure after `seconds`."""
+    """Return the verdict after its calls to the API server, or a 503 after `seconds`."""
     answer: Verdict | Later = later
     try:
         async with asyncio.timeout(seconds):
@@ -166,7 +166,7 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
 
 
 def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
-    """Return `verdict`, adapted to a trial period, or a failure if its patch can't be applied."""
+    """Return `verdict`, adapted to a trial period, or a 500 if its patch can't be applied."""
     if not verdict.allowed:
         return on_trial(verdict) if route.on_trial else verdict
     if not verdict.patch or applies(request.object, verdict.patch):

@@ -1,6 +1,6 @@
-"""Answer an admission request: turn the bytes of its body into the bytes of its answer.
+"""Answer an admission request: turn the bytes of its body into the bytes of the answer.
 
-`connection` and `asgi` read the request and call `Exchange`, so that both give the same answers.
+`connection` and `asgi` read requests and call `Exchange`, so that both give the same answers.
 """
 
 import functools
@@ -30,19 +30,19 @@ fields. Each value may take 100 bytes of memory.
 """
 
 FEW_BYTES = 256 * 1024
-"""The size up to which the values in a body are not counted, because there can't be too many."""
+"""The size, in bytes, up to which the values in a body can't be too many and are not counted."""
 
 SALVAGED = 4096
-"""The number of leading bytes of a too large body that are searched for the uid."""
+"""The number of first bytes in which the uid is searched if a body is too large."""
 
 MOST_WAITING = MAX_VALUES
 """The maximum number of values in all reviews of unknown callers that wait for the API server.
 
-Such a review stays in memory until it has its verdict.
+A review stays in memory while it waits.
 """
 
 DEFAULT_TIMEOUT = 10.0
-"""The deadline in seconds of a request that sets none. It is the default of API servers."""
+"""The deadline, in seconds, of a request that sets none. API servers have the same default."""
 JSON = b"application/json"
 
 Headers = Mapping[bytes, bytes]
@@ -59,14 +59,14 @@ Observer = Callable[[str, str, Request | None, Verdict, float], None]
 """A function that is called once for every verdict.
 
 The arguments are the path, the uid (or ""), the request (None if it could not be read), the
-verdict, and the seconds from the start of judging to the encoded answer. The time in the queue of
+verdict, and the seconds from the start of decoding to the encoded answer. The time in the queue of
 reviews does not count.
 """
 
 Trace = Callable[[str, str, Request, Verdict, float], None]
 """A function that is called for each verdict on a request with a `traceparent`.
 
-The arguments are the traceparent, the path, the request, the verdict and its time in seconds.
+The arguments are the traceparent, the path, the request, the verdict, and the seconds that it took.
 """
 
 
@@ -103,15 +103,15 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token. If so, others are rejected."""
+        """Returns whether API servers use only paths with a token, so that others get 401."""
         self.on_leak: Callable[[], None] = lambda: None
         """Called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0
         """The number of reviews that were refused because their caller is unknown."""
         self.waiting = 0
-        """The number of requests whose verdict needs calls to the API server."""
+        """The number of requests that wait for calls to the API server."""
         self._waiting_values = 0
-        """The number of values in these requests if their callers are unknown."""
+        """The number of values in the waiting requests of unknown callers."""
         self._observe = observe
         self._trace = trace
 
@@ -152,9 +152,10 @@ class Exchange:
         return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
     def refusal(self, route: Route, *, has_certificate: bool) -> Answer | None:
-        """Return the answer to a caller that must not get a verdict from `route`, or else None.
+        """Return the answer to a caller that must not get a verdict from `route`, otherwise None.
 
-        It depends only on the head of a request, so that the body of an unknown caller is not read.
+        The answer depends only on the head of a request, so that the body of an unknown caller is
+        not read.
         """
         if self.only_known:
             refusal = None if has_certificate else UNKNOWN_CALLER
@@ -190,9 +191,11 @@ class Exchange:
         return self._refused(route, bad, time.perf_counter())
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the numbers of verdicts in progress and of refused callers."""
-        yield gauge("in_flight_requests", "Verdicts in progress.", self.waiting)
-        yield counter("unknown_callers_total", "Refused unknown callers.", self.refused)
+        """Yield the numbers of waiting requests and of refused reviews."""
+        text = "Requests that wait for calls to the API server."
+        yield gauge("in_flight_requests", text, self.waiting)
+        text = "Reviews refused because their caller is unknown."
+        yield counter("unknown_callers_total", text, self.refused)
 
     async def _counted(self, verdict: Awaitable[Verdict], values: int) -> Verdict:
         """Return the awaited verdict, and subtract the review's `values` from the count."""
@@ -274,9 +277,9 @@ def check_content_type(content_type: bytes, body: bytes) -> None:
 
 
 def check_values(body: bytes) -> None:
-    """Raise BadReview with code 413 if parsing `body` would take too much memory.
+    """Raise BadReview with code 413 if `body` may have more than MAX_VALUES values.
 
-    Values take far more memory than their text.
+    Parsed values take far more memory than their text.
     """
     if values_in(body) > MAX_VALUES:
         raise BadReview(
@@ -285,9 +288,9 @@ def check_values(body: bytes) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """Return at least the number of maps, lists and members in JSON.
+    """Return an upper bound for the number of maps, lists and members in JSON.
 
-    The result counts the characters `{`, `[` and `,`, in strings too.
+    It is the number of the characters `{`, `[` and `,`, including those in strings.
     """
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 
@@ -328,7 +331,8 @@ NO_TOKEN = status(
 def deadline(query: bytes) -> float:
     """Return the seconds that the verdict may take.
 
-    They are the API server's `?timeout=10s`, minus a margin for the transfer.
+    This is the timeout in `query`, such as `timeout=10s`, or else DEFAULT_TIMEOUT, minus a margin
+    for the transfer.
     """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")

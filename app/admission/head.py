@@ -24,7 +24,7 @@ _KEPT = (b"content-type", b"traceparent")
 """The headers whose values are needed after the head is read."""
 
 _MOST_KEPT = 256
-"""The maximum size of such a value, in bytes. Any client can choose the size."""
+"""The size, in bytes, to which the value of a header in _KEPT is cut."""
 
 MOST_QUERY = 1024
 """The maximum size of a query that is read, in bytes. API servers send `timeout=10s`."""
@@ -40,7 +40,7 @@ _REFUSAL = (
 _LONGEST_HOST = 253 + len(":65535")
 """The maximum length of a Host header: a DNS name and a port."""
 
-_NO_LENGTH = "State the length of the body by Content-Length: Transfer-Encoding is not supported."
+_NO_LENGTH = "Transfer-Encoding is not supported: state the length of the body in Content-Length."
 
 
 class NotHttp(Exception):
@@ -55,11 +55,11 @@ class NotHttp(Exception):
 
 
 class Head:
-    """A head, made from its bytes up to the empty line. Raise NotHttp if they are invalid.
+    """The head of a request, parsed from its bytes up to the empty line.
 
-    `headers` are the values that are needed later, by lowercase name. All others are dropped, so
-    that a head takes little memory while its body is read. A Head is never changed, because
-    requests share it (`read_head`).
+    The constructor raises NotHttp if the bytes are invalid. `headers` has only the values that are
+    needed later, by lowercase name, so that a head takes little memory while the body is read. A
+    Head is never changed, because requests share it (`read_head`).
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Head:
 
         self.method: bytes = parser.get_method()
         self.length = int(fields.get(b"content-length", 0))
-        """The number of bytes of the body."""
+        """The length of the body in bytes."""
         if b"transfer-encoding" in fields:
             raise NotHttp(_NO_LENGTH, 411)
         self.expects_continue = b"expect" in fields
@@ -191,7 +191,7 @@ def _path_and_query(url: bytes) -> tuple[str, bytes]:
 
 
 def refused(refusal: NotHttp) -> bytes:
-    """Return the bytes that answer an invalid request, as the last answer of its connection."""
+    """Return the bytes of the answer to an invalid request. The answer closes the connection."""
     reason = str(refusal).encode()
     phrase = HTTPStatus(refusal.code).phrase.encode()
     return _REFUSAL % (refusal.code, phrase, len(reason), reason)
@@ -203,7 +203,8 @@ def answer_head(
 ) -> bytes:
     """Return the head of an answer with a body of `length` bytes.
 
-    Results are cached, because most answers have the same length.
+    With `is_last`, it tells the client that the connection is closed after the answer. Results are
+    cached, because most answers have the same length.
     """
     end = "connection: close\r\n\r\n" if is_last else "\r\n"
     start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: {content_type}\r\n"

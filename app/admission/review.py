@@ -43,7 +43,7 @@ _METADATA = FieldPath("metadata")
 class BadReview(ValueError):
     """A review can't be judged.
 
-    `uid` is "" if it is not known, so that the answer can't be a review.
+    If the uid is not known, `uid` is "", and the answer can't be a review.
     """
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
@@ -54,7 +54,7 @@ class BadReview(ValueError):
 
 
 class Request(msgspec.Struct):
-    """An AdmissionRequest. Each text is "" if the request doesn't have it."""
+    """An AdmissionRequest. A text that the request doesn't have is ""."""
 
     uid: str
     """The uid of the request."""
@@ -79,9 +79,9 @@ class Request(msgspec.Struct):
     old: Object | None
     """The old object of an UPDATE, or None."""
     dry_run: bool
-    """Whether it is a dry run, which must not write anything."""
+    """Whether the request is a dry run, which must not write anything."""
     trusted: bool = False
-    """Whether an API server has sent it, so that it may cause writes. It is set after parsing."""
+    """Whether an API server sent the request, so that it may cause writes. Set after parsing."""
 
     @property
     def is_deleting(self) -> bool:
@@ -194,7 +194,7 @@ def _request_in(review: _Review) -> Request:
             request.uid if request else "",
         )
     if request is None or not request.uid:
-        raise BadReview("request.uid is missing: an answer would need it")
+        raise BadReview("request.uid is missing: the answer must repeat it")
 
     return _read_request(request)
 
@@ -264,9 +264,9 @@ def _uid_of(body: bytes) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Return the uid at the beginning of an unreadable body, or "" if it is not there.
+    """Return the uid in the first 4 KiB of an unreadable body, or "" if they have none.
 
-    API servers write it first.
+    API servers write the uid first.
     """
     match = _UID.search(prefix[:_SALVAGE])
     return match[1].decode("utf-8", "replace") if match and match[1] else ""
@@ -361,6 +361,6 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def header_line(warning: str) -> str:
-    """Return `warning` as the value of an HTTP header, short enough not to be truncated later."""
+    """Return `warning` as the value of an HTTP header, so short that API servers don't cut it."""
     text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

@@ -12,7 +12,10 @@ from app.admission.exchange import Answer
 from app.base.turns import TurnQueue
 
 TURN_SECONDS = 0.02
-"""The maximum time for verdicts in one turn of the event loop, for light and for heavy reviews."""
+"""The maximum time, in seconds, for light verdicts in one turn of the event loop.
+
+Heavy verdicts have the same limit.
+"""
 
 HEAVY = 64 * 1024
 """The size in bytes from which a review is heavy. Most reviews have 2 to 20 KiB."""
@@ -52,9 +55,10 @@ class ReviewQueue:
         """Judge and answer the request of `connection`, now or in a later turn of the event loop.
 
         The first light request of a turn is judged at once, so that a single request doesn't wait.
-        The others are judged together in the next turn, before the first answer is written. If each
-        were judged and answered at once, a verdict would take 1.4 times as long, because TLS and
-        Python would take turns in the processor caches (`./scripts/bench verdicts`).
+        The other light requests are judged together in the next turn, before any of their answers
+        is written. If each were judged and answered at once, a verdict would take 1.4 times as
+        long, because TLS and Python would take turns in the processor caches
+        (`./scripts/bench verdicts`).
         """
         if connection.review_size >= HEAVY:
             self._heavy.add(connection)
@@ -76,9 +80,9 @@ class ReviewQueue:
             connection.take(answer)
 
     def _pick(self, waiting: Iterable[Asking]) -> Asking:
-        """Return the oldest heavy review, or every other time the smallest one.
+        """Return the oldest and the smallest heavy review in turns.
 
-        So neither an old nor a small review waits behind many reviews that take long.
+        So neither an old nor a small review waits for many reviews that take long.
         """
         self._is_by_size = not self._is_by_size
         if self._is_by_size:

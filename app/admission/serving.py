@@ -15,7 +15,8 @@ class ConnectionLimits(Value):
     connections: int = 2000
     """The maximum number of connections with a complete handshake.
 
-    Five API servers keep up to 25 for each of the ten webhooks. An idle one takes 20 KiB.
+    Five API servers keep up to 25 connections each for each of the ten webhooks. An idle connection
+    takes 20 KiB.
     """
     held_bytes: int = 64 * 2**20
     """The maximum bytes of all incomplete or waiting requests and unread answers together."""
@@ -30,8 +31,8 @@ class ConnectionLimits(Value):
     idle_seconds: float = 120.0
     """The maximum time between two requests.
 
-    An API server closes idle connections after 90 s. It must close them before we do, because it
-    doesn't resend a POST.
+    API servers close idle connections after 90 s. They must close a connection before we do,
+    because they don't resend a POST.
     """
     watch_seconds: float = 10.0
     """The interval of the checks of a connection, and the precision of the three limits above."""
@@ -40,7 +41,7 @@ class ConnectionLimits(Value):
 
 
 Report = Callable[[str], tuple[str, Answer] | None]
-"""A function that returns the content type and the answer for a probe path, or None for others."""
+"""A function that returns the content type and answer for a probe path, or None for other paths."""
 
 
 def no_report(_: str) -> None:
@@ -52,15 +53,15 @@ class Serving:
     """The state that all connections of a listener share."""
 
     exchange: Exchange
-    """Answers reviews."""
+    """The exchange that answers reviews."""
     report: Report = no_report
-    """Answers probes."""
+    """The function that answers probes."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     """The limits of all connections."""
     draining: bool = False
-    """Whether each answer has `connection: close` and is the last one of its connection."""
+    """Whether the server is stopping, so that each connection is closed after its next answer."""
     queue: ReviewQueue = field(default_factory=ReviewQueue)
-    """The order of verdicts."""
+    """The queues of reviews that wait for their verdicts."""
     connections: Connections = field(init=False)
     """The open connections."""
 

@@ -16,16 +16,16 @@ from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
 
 Action = Literal["create", "adopt"]
-"""`create` an object, or `adopt` a stored one: make the judged object its owner."""
+"""`create` an object, or `adopt` a stored object: make the judged object its owner."""
 
 
 class Effect(Value):
-    """A write to the cluster that a verdict has caused, or would have caused without dry run."""
+    """A write to the cluster that a verdict causes, unless the request is a dry run."""
 
     action: Action
     """The kind of the write."""
     object: Object
-    """The whole object."""
+    """The whole object that is written."""
 
 
 class Verdict(Value):
@@ -75,7 +75,7 @@ class Later(Value):
     """A verdict that needs calls to the API server first."""
 
     make: Callable[[], Awaitable["Verdict | Later"]]
-    """Makes the calls, and returns the verdict or another Later. Only `decide` calls it."""
+    """The function that makes the calls and returns the verdict or another Later."""
 
 
 MOST_FINDINGS = 100
@@ -88,9 +88,9 @@ Without it, a body of 1 MiB can cause an answer of 60 MiB.
 def judged(
     findings: Sequence[FieldError], warnings: Sequence[str] = (), patch: Sequence[Operation] = ()
 ) -> Verdict:
-    """Return a 422 with the first MOST_FINDINGS findings and the number of further ones.
+    """Return a 422 with the first MOST_FINDINGS findings and the number of further findings.
 
-    Without findings, allow the request with `patch`.
+    Without findings, return a verdict that allows the request with `patch`.
     """
     if findings:
         causes = tuple(findings[:MOST_FINDINGS])
@@ -148,7 +148,8 @@ FAILED = Verdict(
     False,
     500,
     "InternalError",
-    "grove-admission failed to judge this request; its log says why under this uid",
+    'grove-admission failed to judge this request; this is a bug. Search its log for "verdict'
+    ' failed" to find the cause',
 )
 """The verdict after an unexpected exception. The log has its traceback and the request's uid."""
 
@@ -162,9 +163,9 @@ def hindered(message: str) -> Verdict:
 
 
 def inapplicable() -> Verdict:
-    """Return the verdict with code 500 for our patch if it can't be applied to the object.
+    """Return a verdict with code 500, because our patch can't be applied to the object.
 
-    If we sent such a patch, an API server would fail the request even with failurePolicy Ignore.
+    If we sent the patch, an API server would fail the request even with failurePolicy Ignore.
     """
     return Verdict(
         False,
@@ -175,6 +176,6 @@ def inapplicable() -> Verdict:
 
 
 def bad_request(message: str, code: int = 400) -> Verdict:
-    """Return the verdict for a review that can't be judged. `code` is 400, 413 or 415."""
+    """Return a verdict for a review that can't be judged. `code` is 400, 413 or 415."""
     reason = {400: "BadRequest", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType"}[code]
     return Verdict(False, code, reason, message)

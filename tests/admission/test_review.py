@@ -216,7 +216,10 @@ def test_a_body_that_breaks_off_is_answered_by_its_uid() -> None:
 
 FINDING = FieldError("spec.x", "FieldValueInvalid", 'Invalid value: "1": no')
 OTHER = FieldError("spec.y", "FieldValueRequired", "Required value: yes")
-NEUTRAL = "grove-admission failed to judge this request; its log says why under this uid"
+NEUTRAL = (
+    'grove-admission failed to judge this request; this is a bug. Search its log for "verdict'
+    ' failed" to find the cause'
+)
 
 
 def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
