@@ -11,12 +11,12 @@ how many bytes of memory one object takes in each form. These are the numbers of
     PodCliqueSet    737                             817 (SetWithStatus)
     of a request    2,546 (template)
 
-Of the status of a PodCliqueSet, a server keeps only its own condition. With the whole status, it
+A server keeps only its own condition from the status of a PodCliqueSet. With the whole status, it
 would reconcile after each change that Grove writes. The PodCliqueSet of a request has the path of
 each part, for findings. MnnvlResource has the owners of our ComputeDomains and ResourceClaims, but
-not their devices. Of Queues, PriorityClasses and DeviceClasses, a server keeps only the names, and
-of ResourceSlices the number of GPUs. Of Workloads and PodGroups, the leader keeps JSON, because it
-creates KAI's PodGroups from their metadata.
+not their devices. A server keeps only the names of Queues, PriorityClasses and DeviceClasses, and
+only the number of GPUs in a ResourceSlice. The leader keeps Workloads and PodGroups as JSON,
+because it creates KAI's PodGroups from their metadata.
 
 Lists and reviews are decoded by TypedDicts (`review_fields`, `pod_fields`), which only choose
 fields. They are not decoded as structs: anybody may write these objects, and a struct rejects the

@@ -11,7 +11,10 @@ class SchedulerConstraint(Value):
     preferred: str = ""
     """The preferred level, or ""."""
     levels: tuple[str, ...] | None = None
-    """The node labels of the topology that it names, or None for the topology of the whole gang."""
+    """The node labels of the topology that the constraint names.
+
+    They are None if it names none, so that the topology of the whole gang is used.
+    """
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)

@@ -42,8 +42,8 @@ The facts about large gangs list thousands of pods.
 MOST_OF_MANY = 16 * 2**20
 """The maximum JSON size of the Pods, PodGangs or PodGroups of a namespace that the leader reads.
 
-The first KiB of each does not count. If a namespace has more, reports about it lack the rest.
-Of such a Pod, only what it uses on its node is kept.
+The first KiB of each object does not count. If a namespace has more, reports about it lack the
+other objects. For a Pod, the resources that it uses on its node are kept nevertheless.
 """
 
 

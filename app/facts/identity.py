@@ -21,7 +21,7 @@ class Ref(Value, order=True):
 
     kind: str
     namespace: str
-    """Its namespace, or "" for cluster-scoped kinds."""
+    """The namespace of the object, or "" for cluster-scoped kinds."""
     name: str
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Place(Value):
     pcs: str = ""
     """The name of the PodCliqueSet."""
     replica: str = ""
-    """The index of its replica, as text."""
+    """The index of the PodCliqueSet's replica, as text."""
     group: str = ""
     """The short name of the scaling group (`inference-pool`)."""
     group_replica: str = ""
@@ -97,9 +97,9 @@ class Place(Value):
     podgang: str = ""
     """The PodGang that the object is scheduled with."""
     clique: str = ""
-    """The full name of its PodClique."""
+    """The full name of the PodClique."""
     base_podgang: str = ""
-    """The PodGang that must be scheduled before its own PodGang."""
+    """The PodGang that must be scheduled before `podgang`."""
     unit: str = ""
     """The NVLink unit of an object that belongs to no PodCliqueSet."""
 
@@ -110,7 +110,7 @@ class Place(Value):
 
     @property
     def group_name(self) -> str:
-        """The name of the PodCliqueScalingGroup, or "" if it belongs to none."""
+        """The name of the PodCliqueScalingGroup, or "" if there is none."""
         return f"{self.pcs}-{self.replica}-{self.group}" if self.group else ""
 
 

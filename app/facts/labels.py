@@ -20,7 +20,7 @@ POD_GANG_ROLE = "grove.io/podgang-role"
 POD_GANG_EPOCH = "grove.io/epoch"
 
 ANCHOR = "Anchor"
-"""The role of the base PodGang of a replica in these releases."""
+"""The role of the base PodGang of a replica, in releases of Grove with epochs."""
 
 GROVE_PCS_NAME = "app.kubernetes.io/part-of"
 GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"
@@ -67,7 +67,7 @@ KAI_PROJECT = "kai/project"
 KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
 """The labels of nodes that KAI Resource Management cordons to move them to another node pool.
 
-The second label means that the other pool contains the nodes that KAI does not manage.
+The second label means that the other pool is the pool of the nodes that KAI does not manage.
 """
 
 POD_GROUP_NAME = "pod-group-name"

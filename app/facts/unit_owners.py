@@ -52,16 +52,16 @@ class UnitScope(Value):
 
     name: str
     prefix: str
-    """The first word of the names of these units. No other scope has it."""
+    """The first word of the names of the units. It is different for each scope."""
     keys: tuple[str, ...] = ()
-    """The labels or fields that tell units apart. Pods of one unit have equal values for all."""
+    """The labels or fields of Pods that tell units apart. Pods of one unit have equal values."""
 
 
 class OwnerKind(Value, eq=False):
     """A kind of workload whose Pods can share a ComputeDomain: a row of `OWNER_KINDS`."""
 
     title: str
-    """Its name in messages, such as `RayCluster`."""
+    """The name of the kind in messages, such as `RayCluster`."""
     resources: tuple[Resource, ...]
     """The resources that this kind stands for. Only the row of training jobs has several."""
     key: str
@@ -71,9 +71,9 @@ class OwnerKind(Value, eq=False):
     has_unit: HasUnit = lambda spec, labels: True
     """Returns whether an owner with this spec still has the unit of a Pod with these labels."""
     together: str = ""
-    """The annotation with which its controller keeps a unit within one domain, or ""."""
+    """The annotation by which the controller keeps a unit within one domain, or ""."""
     together_field: str = ""
-    """The field of the spec, with its value, that also keeps a unit within one domain, or ""."""
+    """The field of the spec, with a value, that also keeps a unit within one domain, or ""."""
 
     @property
     def keys(self) -> set[str]:
@@ -82,7 +82,7 @@ class OwnerKind(Value, eq=False):
 
     @property
     def resource_kinds(self) -> set[str]:
-        """The kinds of its resources, such as `Job`."""
+        """The kinds of `resources`, such as `Job`."""
         return {resource.kind for resource in self.resources}
 
     def scope(self, name: str) -> UnitScope:
@@ -96,14 +96,14 @@ class NamedOwner(Value):
     kind: OwnerKind
     name: str = ""
     values: tuple[tuple[str, str], ...] = ()
-    """The keys of the kind that the Pod has, each with its value."""
+    """The pairs (key, value) of the Pod for the `keys` of its kind, without empty values."""
     second: str = ""
-    """The title of another kind that the Pod names too, or "".
+    """The title of another kind of workload that the Pod names too, or "".
 
-    Kinds that own this kind or are created by it do not count.
+    A kind that owns `kind`, or that `kind` owns, does not count.
     """
     more_scopes: tuple[str, ...] = ()
-    """The scopes of the DisaggregatedSet that owns this owner. The annotation may choose one."""
+    """The scopes of the DisaggregatedSet that owns the owner. A scope annotation may name one."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""
@@ -264,4 +264,4 @@ class UnitSize(Value):
     pods: int
     """The number of Pods in one unit."""
     units: int
-    """The number of units in the workload that are copies of it, including itself."""
+    """The number of units in the workload that are copies of this unit, including itself."""

@@ -26,9 +26,9 @@ class PodsOfTemplate(Value):
     template: JsonMap
     """The template, with its metadata and spec."""
     pods: int
-    """The number of its Pods. It is negative if another item counts too many of them."""
+    """The number of Pods. It is negative if another item counts too many Pods."""
     labels: Mapping[str, str] = {}
-    """The labels by which its Pods differ from the Pods of other templates."""
+    """The labels by which these Pods differ from the Pods of other templates."""
 
 
 Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
@@ -86,9 +86,9 @@ class _Subgroups(Value):
     number: int
     """The number of subgroups in each replica."""
     size: int
-    """The number of Pods in each, without an extra leader."""
+    """The number of Pods in each subgroup, without an extra leader."""
     leader: Literal["instead", "extra", "excluded"]
-    """How the leader counts: instead of a worker of the first subgroup, as an extra Pod, or not."""
+    """How the leader counts in the first subgroup: instead of a worker, as an extra Pod, or not."""
 
 
 def _read_subgroups(inner: JsonMap) -> _Subgroups:
@@ -147,7 +147,7 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return the number of units in the workload that are copies of the unit, including itself.
+    """Return the number of units in the workload that are copies of the Pod's unit, with itself.
 
     In the scope `job` of a JobSet, these are the units of the same replicatedJob.
     """

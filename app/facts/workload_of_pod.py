@@ -1,4 +1,4 @@
-"""Find the workloads that a Pod was created for. Users know these by name."""
+"""Find the workloads that a Pod was created for, which users know by name."""
 
 import re
 
@@ -21,7 +21,8 @@ _HASH = "pod-template-hash"
 _LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
 """The end of the name of a Deployment's ReplicaSet, for Pods that lost the label, as in a file.
 
-See `SafeEncodeString` in Kubernetes. Hashes without a digit are not told from words.
+See `SafeEncodeString` in Kubernetes. A hash without a digit is not recognized, because it may be a
+word.
 """
 
 _KIND_OF_LABEL = {

@@ -8,13 +8,13 @@ class TopologyConstraint(Value):
     """A topologyConstraint. A text is "" if it is not set."""
 
     pack_domain: str = ""
-    """The deprecated `packDomain`."""
+    """The required domain in the deprecated `packDomain`."""
     topology_name: str = ""
-    """The ClusterTopologyBinding that it names (`topologyName`)."""
+    """The name of a ClusterTopologyBinding (`topologyName`)."""
     pack_required: str = ""
-    """`pack.required`."""
+    """The required domain (`pack.required`)."""
     preferred: str = ""
-    """`pack.preferred`."""
+    """The preferred domain (`pack.preferred`)."""
 
     @property
     def required(self) -> str:
@@ -26,9 +26,9 @@ class StoredConstraint(TopologyConstraint):
     """A topologyConstraint of a stored set."""
 
     is_later: bool = False
-    """Does it set a field other than packDomain?
+    """Whether the constraint sets a field other than packDomain.
 
-    If so, the dialect `design` does not change the PodGangs of its set.
+    If so, the dialect `design` does not change the PodGangs of the set.
     """
 
 

@@ -22,19 +22,19 @@ class PodClique(Namespaced):
     kind = "PodClique"
     uid: str = ""
     place: Place = NOWHERE
-    """Its PodCliqueSet and PodGang, by its labels."""
+    """The PodCliqueSet and PodGang that the labels of the PodClique name."""
     replicas: int = 1
-    """The number of its pods, from its spec."""
+    """The number of pods in the spec."""
     scheduled: int = 0
-    """The number of its scheduled pods, from its status."""
+    """The number of scheduled pods in the status."""
     shape: Shape = ONLY_A_POD
-    """The shape of its pod template."""
+    """The requirements of a pod on its node."""
     claims: tuple[PodClaim, ...] = ()
-    """The claims of its pod template."""
+    """The entries of `resourceClaims` in the pod spec."""
     errors: tuple[LastError, ...] = ()
-    """The errors of Grove in `status.lastErrors`."""
+    """The errors that Grove reports in `status.lastErrors`."""
     unclaimed: Unclaimed | None = None
-    """The facts that decide whether it should have an MNNVL claim.
+    """The facts that decide whether the PodClique should have an MNNVL claim.
 
     They are None if it has a claim, or cannot need one.
     """

@@ -43,11 +43,11 @@ class GangPart(Value):
 
     name: str
     minimum: int = 1
-    """The number of its pods that must be scheduled together (`minReplicas`)."""
+    """The number of pods that must be scheduled together (`minReplicas`)."""
     pods: frozenset[str] = frozenset()
-    """The names of its pods (`podReferences`)."""
+    """The names of the pods (`podReferences`)."""
     told: SchedulerConstraint = UNBOUND
-    """Its topology constraint, as the scheduler gets it."""
+    """The topology constraint, as the scheduler gets it."""
 
 
 class GangGroup(Value):
@@ -55,9 +55,9 @@ class GangGroup(Value):
 
     name: str
     parts: tuple[str, ...]
-    """The names of its podgroups."""
+    """The names of the podgroups in the group."""
     told: SchedulerConstraint
-    """Its topology constraint, as the scheduler gets it."""
+    """The topology constraint, as the scheduler gets it."""
 
 
 class PodGang(Namespaced):
@@ -66,29 +66,29 @@ class PodGang(Namespaced):
     kind = "PodGang"
     uid: str = ""
     place: Place = NOWHERE
-    """Its PodCliqueSet, by its labels."""
+    """The PodCliqueSet that the labels of the PodGang name."""
     topology: str = ""
-    """The name of the topology in its annotations, or ""."""
+    """The topology that an annotation of the PodGang names, or ""."""
     told: SchedulerConstraint = UNBOUND
     """The topology constraint of the whole PodGang, as the scheduler gets it."""
     parts: tuple[GangPart, ...] = ()
-    """Its podgroups, one for each PodClique."""
+    """The podgroups, one for each PodClique."""
     groups: tuple[GangGroup, ...] = ()
-    """Its topologyConstraintGroupConfigs, one for each replica of a scaling group."""
+    """The topologyConstraintGroupConfigs, one for each replica of a scaling group."""
     created: float | None = None
-    """When it was created."""
+    """When the PodGang was created."""
     role: str = ""
-    """Its role in a release with epochs, or "" in earlier releases."""
+    """The role in a release of Grove with epochs, or "" in earlier releases."""
     epoch: str = ""
-    """Its epoch in a release with epochs, or "" in earlier releases."""
+    """The epoch in a release of Grove with epochs, or "" in earlier releases."""
     scheduled: bool | None = None
-    """Has Grove ever seen it scheduled? None if Grove's release does not record that."""
+    """Whether Grove has ever seen the PodGang scheduled, or None if Grove does not record that."""
     scheduler: str = ""
-    """The scheduler backend that Grove chose for it, or "" if Grove does not name one."""
+    """The scheduler backend that Grove chose, or "" if Grove does not name one."""
 
     @property
     def constrained(self) -> bool:
-        """Whether the whole, a group or a part has a constraint."""
+        """Whether the whole PodGang, a group or a podgroup has a constraint."""
         return any(
             (self.told, *(part.told for part in self.parts), *(group.told for group in self.groups))
         )
@@ -163,22 +163,22 @@ class GangIdentity(Value):
     namespace: str
     name: str
     uid: str
-    """Its uid, or "" while it is being created."""
+    """The uid of the PodGang, or "" while it is being created."""
     place: Place
-    """Its PodCliqueSet, by its labels."""
+    """The PodCliqueSet that the labels of the PodGang name."""
     deleting: bool = False
-    """Whether its deletion was requested."""
+    """Whether the deletion of the PodGang was requested."""
     set_uid: str = ""
-    """The uid of the PodCliqueSet that controls it, or ""."""
+    """The uid of the PodCliqueSet that controls the PodGang, or ""."""
     role: str = ""
-    """Its role, or "" if Grove did not name the PodGang after an epoch."""
+    """The role of the PodGang, or "" if Grove did not name the PodGang after an epoch."""
 
 
 class SlimPodGang(GangIdentity):
     """A PodGang with the names of its PodCliques."""
 
     cliques: tuple[str, ...] = ()
-    """The names of its PodCliques."""
+    """The names of the PodCliques, which are also the names of the podgroups."""
 
 
 def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
@@ -221,8 +221,7 @@ class OpenGang(SlimPodGang, kw_only=True):
 class StoredGang(Versioned, GangIdentity):
     """A PodGang in the form that a server caches.
 
-    Two of them are equal even if their resource versions differ, because Grove writes statuses all
-    the time.
+    Resource versions do not count in comparisons, because Grove writes statuses all the time.
     """
 
     content: bytes = b""
@@ -290,9 +289,9 @@ class MapEntry(Value):
     """An entry of a PodGangMap: the PodGangs of one epoch."""
 
     epoch: str
-    """The epoch of its PodGangs."""
+    """The epoch of the PodGangs."""
     depends_on: tuple[str, ...] = ()
-    """The epochs of the PodGangs that must be scheduled before these."""
+    """The epochs whose PodGangs must be scheduled before the PodGangs of this epoch."""
     pods: tuple[tuple[str, int], ...] = ()
     """The PodCliques outside of scaling groups, each with the number of its pods in this epoch."""
 
@@ -302,7 +301,7 @@ class PodGangMap(Namespaced):
 
     kind = "PodGangMap"
     entries: tuple[MapEntry, ...] = ()
-    """Its entries, one for each epoch."""
+    """The entries, one for each epoch."""
 
     def by_epoch(self) -> dict[str, MapEntry]:
         """Return the first entry of each epoch."""

@@ -10,11 +10,11 @@ class StatusCondition(Value):
 
     type: str = ""
     status: str = ""
-    """Its status: True, False or Unknown."""
+    """The status: True, False or Unknown."""
     reason: str = ""
     message: str = ""
     since: float | None = None
-    """When its status last changed, or None if that is not known."""
+    """When the status last changed, or None if that is not known."""
 
 
 class LastError(Value):
@@ -23,7 +23,7 @@ class LastError(Value):
     text: str
     """The description of the error."""
     time: float | None
-    """When Grove observed it, or None if that is not known."""
+    """When Grove observed the error, or None if that is not known."""
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:

@@ -54,11 +54,11 @@ class SetPart(Value):
     constraint: JsonMap | None
     """The topologyConstraint, or None if there is none."""
     annotations: JsonMap
-    """Its annotations about MNNVL, of both vocabularies."""
+    """The annotations about MNNVL, of both vocabularies."""
     all_annotations: JsonMap
-    """All its annotations."""
+    """All annotations of the part."""
     labels: JsonMap
-    """All its labels."""
+    """All labels of the part."""
 
     @property
     def metadata_path(self) -> FieldPath:
@@ -67,9 +67,9 @@ class SetPart(Value):
 
     @property
     def queue(self) -> tuple[FieldPath, str] | None:
-        """The path and the name of its KAI queue, from a label, or else from an annotation.
+        """The path and the name of the KAI queue, from a label, or else from an annotation.
 
-        It is None if neither names one. Grove looks for it in the same places:
+        It is None if neither names a queue. Grove looks for a queue in the same places:
         https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
         """
         for field, texts in (("labels", self.labels), ("annotations", self.all_annotations)):
@@ -80,11 +80,11 @@ class SetPart(Value):
 
     @property
     def annotations_path(self) -> FieldPath:
-        """The path of its annotations."""
+        """The path of the annotations."""
         return self.metadata_path.child("annotations")
 
     def path_of(self, annotation: str) -> FieldPath:
-        """Return the path of its annotation `annotation`, whether it has it or not."""
+        """Return the path of `annotation`, whether the part has this annotation or not."""
         return self.annotations_path.key(annotation)
 
     @property
@@ -94,7 +94,10 @@ class SetPart(Value):
 
     @property
     def group(self) -> str | None:
-        """The MNNVL group of Grove that it requests, "" to opt out, or None if not annotated."""
+        """The MNNVL group of Grove that the part requests.
+
+        It is "" if the part opts out of groups, or None without a valid annotation.
+        """
         return group_in(self.annotations)
 
 
@@ -105,11 +108,11 @@ class GroupTemplate(Value):
     part: SetPart
     """The group as a part of the set."""
     replicas: int
-    """The number of its replicas in one replica of the set."""
+    """The number of replicas of the group in one replica of the set."""
     min_available: int
     """How many of the replicas must start together."""
     members: tuple[str, ...]
-    """The names of its cliques."""
+    """The names of the cliques in the group."""
 
 
 class CliqueTemplate(Value):
@@ -117,7 +120,7 @@ class CliqueTemplate(Value):
 
     name: str
     pods: int
-    """The number of its pods in one replica of the set or of the scaling group."""
+    """The number of pods in one replica of the set or of the scaling group."""
     min_available: int
     """How many of these pods must start together."""
     gpus: int
@@ -125,18 +128,18 @@ class CliqueTemplate(Value):
     whole_gpus: int
     """The GPUs of one pod that are named nvidia.com/gpu. Grove counts only these."""
     parts: tuple[SetPart, ...]
-    """The parts whose annotations apply to it, most specific first."""
+    """The parts whose annotations apply to the clique, most specific first."""
     group: GroupTemplate | None
-    """The scaling group that contains it, or None."""
+    """The scaling group that contains the clique, or None."""
     mnnvl_group: str
-    """The MNNVL group of Grove (`grove.io/mnnvl-group`) of its pods, or ""."""
+    """The MNNVL group of Grove (`grove.io/mnnvl-group`) for the pods, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
-    """The paths and names of its resourceClaims, at most MOST_ITEMS of them."""
+    """The paths and names of the first MOST_ITEMS resourceClaims."""
     scheduler: str = ""
-    """The schedulerName of its pods, or "" for Grove's default."""
+    """The schedulerName of the pods, or "" for Grove's default."""
 
     enabling: SetPart | None = None
-    """The part with our annotation that enables MNNVL for it, or None if none does."""
+    """The part whose annotation of ours enables MNNVL for the clique, or None if none does."""
 
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique, or None."""
@@ -147,7 +150,10 @@ class CliqueTemplate(Value):
 
     @property
     def scope(self) -> str:
-        """The value of our scope annotation for it, "replica" by default. It may be invalid."""
+        """The value of our scope annotation for the clique, which may be invalid.
+
+        It is "replica" by default.
+        """
         part = self.part_with(MNNVL_SCOPE)
         return str((part and part.annotations[MNNVL_SCOPE]) or "replica")
 
@@ -164,15 +170,15 @@ class Template(Value):
 
     name: str
     replicas: int
-    """The number of its replicas."""
+    """The number of replicas of the set."""
     parts: tuple[SetPart, ...]
-    """The set, then its groups and cliques in list order."""
+    """The set, then its scaling groups and its cliques in list order."""
     groups: tuple[GroupTemplate, ...]
-    """Its scaling groups, in list order."""
+    """The scaling groups, in list order."""
     cliques: tuple[CliqueTemplate, ...]
-    """Its cliques, in list order."""
+    """The cliques, in list order."""
     groups_of: GroupsOf
-    """The scaling groups of each clique, by its name."""
+    """The scaling groups of each clique, by the name of the clique."""
     findings: tuple[FieldError, ...]
     """Findings about parts that don't have the CRD's shape, which count as absent."""
 

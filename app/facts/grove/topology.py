@@ -17,9 +17,9 @@ class Level(Value):
     """A level of a topology: a domain, and the node label that defines it."""
 
     domain: str
-    """Its name, such as `rack`."""
+    """The name of the level, such as `rack`."""
     key: str
-    """Its node label."""
+    """The key of the node label that defines the level."""
 
 
 LevelsByName = Mapping[str, Sequence[Level]]
@@ -48,29 +48,29 @@ class ClusterTopology(Value):
     name: str
     uid: str = ""
     levels: tuple[Level, ...] = ()
-    """Its levels, broadest first."""
+    """The levels, broadest first."""
     kai: str = ""
-    """The name of its KAI Topology."""
+    """The name of the KAI Topology."""
     external: bool = False
-    """Is its KAI Topology managed by administrators?"""
+    """Whether administrators manage the KAI Topology."""
     drift: str = ""
-    """Why its KAI Topology is not in sync, according to its status, or "" if it is."""
+    """Why the KAI Topology is not in sync, according to the status, or "" if it is."""
     enabled: bool = True
-    """Is topology support enabled? If not, the managed topology has no levels."""
+    """Whether topology support is enabled. If not, the managed topology has no levels."""
 
     @property
     def ref(self) -> Ref:
-        """The reference to it."""
+        """The reference to the topology."""
         return Ref(self.kind, "", self.name)
 
     @property
     def domains(self) -> set[str]:
-        """The domains of its levels."""
+        """The domains of the levels."""
         return {level.domain for level in self.levels}
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The node labels of its levels, broadest first."""
+        """The node labels of the levels, broadest first."""
         return tuple(level.key for level in self.levels)
 
     @property

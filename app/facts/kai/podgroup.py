@@ -24,17 +24,17 @@ class SubGroup(Value):
 
     name: str
     parent: str = ""
-    """The name of the SubGroup that contains it, or ""."""
+    """The name of the SubGroup that contains this one, or ""."""
     minimum: int = 0
-    """The minimum number of its pods (`minMember`)."""
+    """The minimum number of pods that KAI places together (`minMember`)."""
     told: SchedulerConstraint = UNBOUND
-    """The levels by which KAI places it."""
+    """The levels by which KAI places the SubGroup."""
     needed: int | None = None
-    """How many of its child SubGroups KAI must place (`minSubGroup`), or None for all."""
+    """How many of the child SubGroups KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
-    """The levels that KAI ignores, because `topology` is ""."""
+    """The levels of a constraint that KAI ignores, because `topology` is ""."""
     topology: str = ""
-    """The topology that its constraint names, or ""."""
+    """The topology that the constraint names, or ""."""
 
 
 _DEFAULT_POOL = "default"
@@ -52,13 +52,13 @@ class Said(Value):
     message: str
     """The message for people, or ""."""
     queue: str = ""
-    """The queue that it is about, or ""."""
+    """The queue that the reason is about, or ""."""
     quota: Amounts = field(default_factory=dict)
-    """The quota of that queue."""
+    """The quota of `queue`, in thousandths by resource."""
     allocated: Amounts = field(default_factory=dict)
-    """The usage of that queue."""
+    """The usage of `queue`, in thousandths by resource."""
     time: float | None = None
-    """When KAI gave the reason."""
+    """When KAI gave the reason, or None if that is not known."""
 
 
 class KaiPodGroup(Namespaced):
@@ -67,48 +67,48 @@ class KaiPodGroup(Namespaced):
     kind = "PodGroup"
     uid: str = ""
     owners: tuple[str, ...] = ()
-    """The uids of its owners."""
+    """The uids of the objects that own the PodGroup."""
     minimum: int = 1
     """The minimum number of pods that KAI places together (`minMember`)."""
     queue: str = ""
-    """The name of its queue, or ""."""
+    """The name of the queue, or ""."""
     preemptibility: str = ""
-    """Its own preemptibility, or ""."""
+    """The preemptibility in the spec, or ""."""
     delay: float = 0.0
-    """Its preemptionDelay in seconds."""
+    """The preemptionDelay in seconds."""
     evicted: float | None = None
-    """When KAI last evicted its pods, or None if it never did."""
+    """When KAI last evicted pods of the PodGroup, or None if it never did."""
     pool: str = ""
-    """The node pool in its label, or ""."""
+    """The node pool that the PodGroup names in a label, or ""."""
     topology: str = ""
     """The topology of the whole group, or else of the first SubGroup that names one, or ""."""
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places the whole group."""
     subgroups: tuple[SubGroup, ...] = ()
-    """Its SubGroups, in the order of its spec."""
+    """The SubGroups, in the order of the spec."""
     said: tuple[Said, ...] = ()
-    """The reasons why KAI has not placed it, from the last condition of each node pool."""
+    """The reasons why KAI has not placed the pods, from the last condition of each node pool."""
     created: float | None = None
-    """When it was created."""
+    """When the PodGroup was created."""
     needed: int | None = None
-    """How many of its SubGroups KAI must place (`minSubGroup`), or None for all."""
+    """How many of the SubGroups KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
-    """The levels that KAI ignores, because they name no topology."""
+    """The levels that KAI ignores, because the constraint names no topology."""
     priority_class: str = ""
-    """The name of its PriorityClass, or ""."""
+    """The name of the PriorityClass, or ""."""
     without_level: tuple[str, ...] = ()
-    """The parts whose constraint names a topology but no level of it.
+    """The parts whose constraint names a topology but no level.
 
     A SubGroup is listed by its name, and the whole group by the name of the PodGroup.
     """
     tries_once: bool = False
-    """Does KAI try to place it only once?"""
+    """Whether KAI tries to place the PodGroup only once."""
     given_up: bool = False
-    """Has KAI made its only attempt, so that it does not try again?"""
+    """Whether KAI has made its only attempt, and will not try again."""
     stale: float | None = None
-    """Since when fewer of its pods run than its minimum, according to KAI's annotation."""
+    """Since when fewer pods run than the minimum, according to KAI's annotation, or None."""
     grace: float | None = None
-    """Its own stalenessGracePeriod in seconds."""
+    """The stalenessGracePeriod of the PodGroup in seconds, or None if it sets none."""
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:

@@ -28,13 +28,13 @@ class Share(Value):
     """
 
     quota: int | None = None
-    """The amount that it gets before capacity is shared."""
+    """The amount that the queue gets before capacity is shared."""
     limit: int | None = None
     """The maximum amount that the queue can use."""
     allocated: int = 0
-    """The usage of its pods, from its status."""
+    """The amount that the pods of the queue use, from the status of the queue."""
     allocated_fixed: int = 0
-    """The usage of its pods that can't be preempted, from its status."""
+    """The part of `allocated` that pods use that can't be preempted."""
     weight: float = 1.0
     """The weight by which capacity beyond all quotas is divided."""
     unset: tuple[str, ...] = ()
@@ -53,33 +53,33 @@ class Queue(ClusterScoped):
 
     kind = "Queue"
     parent: str = ""
-    """The name of its parent queue, or ""."""
+    """The name of the parent queue, or ""."""
     quota: int | None = None
-    """The GPUs that it gets before capacity is shared, or None for no bound."""
+    """The GPUs that the queue gets before capacity is shared, or None for no bound."""
     limit: int | None = None
-    """The maximum amount of GPUs that it can use, or None for no limit."""
+    """The maximum amount of GPUs that the queue can use, or None for no limit."""
     allocated: int = 0
-    """The GPUs of its pods, from its status."""
+    """The GPUs that pods of the queue use, from the status of the queue."""
     allocated_fixed: int = 0
-    """The GPUs of its pods that can't be preempted, from its status."""
+    """The part of `allocated` that pods use that can't be preempted."""
     cpu: Share = NO_SHARE
-    """Its share of the CPUs."""
+    """The bounds and the usage of CPUs."""
     memory: Share = NO_SHARE
-    """Its share of the memory."""
+    """The bounds and the usage of memory."""
     weight: float = 1.0
     """The weight by which GPUs beyond all quotas are divided."""
     priority: int = 100
-    """Queues with a higher priority get capacity beyond the quotas first."""
+    """The priority. Queues with a higher priority get capacity beyond the quotas first."""
     created: float | None = None
-    """When it was created."""
+    """When the queue was created."""
     pool: str = ""
-    """The node pool whose scheduler uses it, or "" for the nodes without a pool."""
+    """The node pool whose scheduler uses the queue, or "" for the nodes without a pool."""
     unset: tuple[str, ...] = ()
-    """The bounds of GPUs (`quota`, `limit`) that it does not set."""
+    """The bounds of GPUs (`quota`, `limit`) that the queue does not set. KAI reads them as 0."""
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """Its shares by resource, in the order in which KAI checks them."""
+        """The bounds and the usage of each resource, in the order in which KAI checks them."""
         gpus = Share(
             self.quota, self.limit, self.allocated, self.allocated_fixed, self.weight, self.unset
         )

@@ -61,11 +61,11 @@ class Shard(ClusterScoped):
 
     kind = "SchedulingShard"
     pool: str = ""
-    """Its node pool, or "" for the nodes without a pool."""
+    """The node pool of the shard, or "" for the nodes without a pool."""
     has_background: bool = True
-    """Does its scheduler treat pods with KAI's default label as background pods?"""
+    """Whether the scheduler treats pods with KAI's default label as background pods?"""
     sets: tuple[str, ...] = ()
-    """The settings that may change the order of its gangs or their nodes, such as `plugins (ray)`.
+    """The settings that may change the order of gangs or their nodes, such as `plugins (ray)`.
 
     KAI's own plugins and actions with their default settings are not listed.
     """

@@ -10,17 +10,17 @@ class KaiTopology(ClusterScoped):
 
     kind = "Topology"
     keys: tuple[str, ...] = ()
-    """The node labels of its levels, broadest first."""
+    """The node labels of the levels, broadest first."""
     owners: tuple[OwnerRef, ...] = ()
-    """Its owner references."""
+    """The owner references of the Topology."""
     aliases: tuple[tuple[str, str], ...] = ()
     """The second names of levels, with their node labels."""
     deleting: bool = False
-    """Whether its deletion was requested."""
+    """Whether the deletion of the Topology was requested."""
 
     @property
     def controller(self) -> OwnerRef | None:
-        """Its controller among its owners, or None."""
+        """The owner that controls the Topology, or None."""
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:

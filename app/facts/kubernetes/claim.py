@@ -42,9 +42,9 @@ class Device(Value):
 
     driver: str
     pool: str
-    """The name of its pool of devices."""
+    """The name of the pool of devices."""
     device: str
-    """Its name in the pool."""
+    """The name of the device in the pool."""
 
 
 class ResourceClaim(Namespaced):
@@ -52,23 +52,23 @@ class ResourceClaim(Namespaced):
 
     kind = "ResourceClaim"
     classes: tuple[str, ...] = ()
-    """The DeviceClass of each device that it requests."""
+    """The DeviceClass of each requested device, at most MOST_DEVICES for each request."""
     allocated: bool = False
-    """Whether devices are allocated to it."""
+    """Whether the claim has an allocation."""
     devices: tuple[Device, ...] = ()
-    """The devices that are allocated to it."""
+    """The allocated devices."""
     nodes: tuple[Term, ...] = ()
-    """The terms of the nodeSelector of its allocation, one of which a node must meet."""
+    """The terms of the allocation's nodeSelector, one of which a node must meet."""
     consumers: tuple[Consumer, ...] = ()
-    """The pods that reserve it."""
+    """The pods that reserve the claim."""
     place: Place = NOWHERE
-    """Its PodCliqueSet or unit, by its labels."""
+    """The PodCliqueSet or unit that the labels of the claim name."""
     deleting: float | None = None
-    """When its deletion was requested, or None if it was not."""
+    """When the deletion of the claim was requested, or None if it was not."""
     queue: str = ""
-    """The KAI queue in its label, or ""."""
+    """The KAI queue that a label of the claim names, or ""."""
     domain: str = ""
-    """The uid of the ComputeDomain that its configuration names for NVIDIA's driver, or ""."""
+    """The uid of the ComputeDomain that the configuration for NVIDIA's driver names, or ""."""
 
 
 def read_resource_claim(obj: JsonMap) -> ResourceClaim:
@@ -110,9 +110,9 @@ def _domain(spec: JsonMap) -> str:
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return the requests of a claim, each as the map that has its fields.
+    """Return the maps that have the fields of the requests in a claim's spec.
 
-    The fields are in `exactly`, or in v1beta1 in the request itself.
+    The map is `exactly` of a request, or in v1beta1 the request itself.
     """
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
@@ -164,7 +164,7 @@ class ClaimTemplate(Namespaced):
     """A ResourceClaimTemplate, from which Kubernetes creates a claim for each pod."""
 
     classes: tuple[str, ...] = ()
-    """The DeviceClass of each device that its claims request."""
+    """The DeviceClass of each device that a claim from this template requests."""
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
@@ -177,9 +177,9 @@ class DeviceClass(ClusterScoped):
     """A DeviceClass. A claim requests devices of a class by the name of the class."""
 
     gpus: str = ""
-    """The driver whose GPUs it selects, or "" if it selects other devices or parts of GPUs."""
+    """The driver whose GPUs the class selects, or "" for other devices and parts of GPUs."""
     driver: str = ""
-    """The driver whose devices it selects, or "" if its selectors do not compare it."""
+    """The driver whose devices the class selects, or "" if no selector compares the driver."""
 
 
 def read_device_class(obj: JsonMap) -> DeviceClass:
@@ -209,21 +209,21 @@ class ResourceSlice(Value):
     """A ResourceSlice: a part of the devices of one pool."""
 
     driver: str
-    """The name of its driver, such as gpu.nvidia.com."""
+    """The name of the driver, such as gpu.nvidia.com."""
     pool: str
-    """The name of its pool of devices."""
+    """The name of the pool of devices."""
     generation: int
-    """The generation of its pool, of which only the newest one counts."""
+    """The generation of the pool. Only the slices of the newest generation count."""
     node: str
-    """The node of all its devices, or ""."""
+    """The node that has all devices of the slice, or ""."""
     gpus: tuple[str, ...]
-    """The names of its GPUs."""
+    """The names of the GPUs in the slice."""
     tainted: tuple[tuple[str, str], ...] = ()
-    """The taints that keep claims away: each as the device and the text `key=value:effect`."""
+    """The taints that keep claims away, as pairs of a device and a text `key=value:effect`."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:
-    """Read a ResourceSlice. Of its devices, only GPUs and tainted devices are kept."""
+    """Read a ResourceSlice, but only its GPUs and its tainted devices."""
     spec = map_at(obj, "spec")
     pool = map_at(spec, "pool")
     return ResourceSlice(
@@ -255,9 +255,9 @@ class SliceGpus(Value):
     node: str
     """The name of the node."""
     pool: str
-    """The name of its pool of devices."""
+    """The name of the pool of devices."""
     generation: int
-    """The generation of its pool, of which only the newest one counts."""
+    """The generation of the pool. Only the slices of the newest generation count."""
     count: int
     """The number of GPUs in the slice."""
 
@@ -286,7 +286,7 @@ def newest_of_pools(slices: Sequence[S], pool_of: Callable[[S], Hashable]) -> li
 
 
 def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the number of GPUs in the slices of one node, without slices that are outdated."""
+    """Return the number of GPUs in the slices of one node, without outdated slices."""
     return sum(part.count for part in newest_of_pools(slices, lambda part: part.pool))
 
 

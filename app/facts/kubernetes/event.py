@@ -16,17 +16,17 @@ class Event(Value):
     message: str
     """The message for people."""
     time: float | None = None
-    """When it was last seen."""
+    """When the event was last seen, or None if that is not known."""
     source: str = ""
-    """The component that wrote it, or "" if it is not known."""
+    """The component that wrote the event, or "" if that is not known."""
     about: Ref = Ref("", "", "")
     """The object that the event is about."""
     warns: bool = False
-    """Is its type Warning?"""
+    """Whether the type of the event is Warning."""
     first: float | None = None
-    """When it was first seen."""
+    """When the event was first seen, or None if that is not known."""
     namespace: str = ""
-    """Its own namespace, or "" in a file that does not say."""
+    """The namespace of the event itself, or "" in a file that does not name it."""
 
 
 def read_event(obj: JsonMap) -> Event:

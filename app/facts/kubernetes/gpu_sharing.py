@@ -15,7 +15,7 @@ GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"
 FRACTION_DEVICES = "gpu-fraction-num-devices"
 GPU_GROUP = "runai-gpu-group"
-"""The label of a pod with the GPU that it shares. Each shared GPU of a node has its own value."""
+"""The label that names the GPU that a pod shares. Each shared GPU of a node has its own value."""
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
@@ -31,20 +31,23 @@ class GpuPart(Value):
     portion: float
     """The requested fraction of each GPU."""
     memory: int = 0
-    """The requested MiB of each GPU. If it is not 0, it counts instead of `portion`."""
+    """The requested memory of each GPU in MiB. If it is not 0, it counts instead of `portion`."""
     devices: int = 1
     """The number of requested GPUs."""
 
     @property
     def gpus(self) -> int:
-        """The GPUs that KAI counts for it, in thousandths, or 0 if it requests only memory.
+        """The GPUs that KAI counts for the request, in thousandths, or 0 if it is only for memory.
 
         KAI rounds the portion to hundredths (`getExtendedResourceGpus`).
         """
         return math.floor(self.portion * 100 + 0.5) * self.devices * 10
 
     def memory_of_each(self, of_gpu: int) -> int:
-        """Return the MiB that it gets of each GPU with `of_gpu` MiB (`GetResourceGpuMemory`)."""
+        """Return the memory in MiB that the pod gets of each GPU (`GetResourceGpuMemory`).
+
+        `of_gpu` is the memory of such a GPU in MiB.
+        """
         return self.memory or int(self.portion * of_gpu)
 
     def share_of_each(self, of_gpu: int) -> float:
@@ -83,7 +86,7 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
     """Return the memory of each GPU of a node in MiB, or None if the node has no valid label.
 
-    KAI rounds it down to hundreds. It takes a value of 1,048,576 or more for bytes.
+    KAI rounds the memory down to hundreds. It takes a value of 1,048,576 or more for bytes.
     """
     memory = integer_in(labels.get(MEMORY_LABEL, ""))
     if memory is None:

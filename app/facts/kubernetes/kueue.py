@@ -31,13 +31,13 @@ class KueueCondition(Value):
 
     type: str
     holds: bool
-    """Is its status True?"""
+    """Whether the status of the condition is True."""
     reason: str
     """The reason for programs, one CamelCase word."""
     message: str
     """The message for people."""
     time: float | None = None
-    """When its status last changed, or None if that is not known."""
+    """When the status last changed, or None if that is not known."""
 
 
 class KueueCheck(Value):
@@ -49,7 +49,7 @@ class KueueCheck(Value):
     message: str = ""
     """The message of the controller that runs the check, or ""."""
     time: float | None = None
-    """Since when it is in this state."""
+    """Since when the check is in this state, or None if that is not known."""
     retries: int = 0
     """How often the check asked Kueue to try again."""
 
@@ -59,32 +59,32 @@ class KueueWorkload(Namespaced):
 
     kind = "Workload"
     queue: str = ""
-    """The name of its LocalQueue."""
+    """The name of the LocalQueue."""
     cluster_queue: str = ""
-    """The ClusterQueue that has reserved quota for it, or ""."""
+    """The ClusterQueue that has reserved quota for the Workload, or ""."""
     owners: tuple[str, ...] = ()
-    """The uids of its owners."""
+    """The uids of the objects that own the Workload."""
     conditions: tuple[KueueCondition, ...] = ()
-    """The conditions in its status."""
+    """The conditions in the status."""
     active: bool = True
-    """Whether Kueue may admit it. A user can forbid that with `spec.active`."""
+    """Whether Kueue may admit the Workload. A user can forbid that with `spec.active`."""
     requeues: int = 0
-    """The number of times that Kueue requeued it because its pods were not ready in time."""
+    """How often Kueue requeued the Workload because its pods were not ready in time."""
     again: float | None = None
-    """The time before which Kueue does not try it again."""
+    """The time before which Kueue does not try the Workload again, or None."""
     flavors: tuple[str, ...] = ()
-    """The flavors that are assigned to its resources in `cluster_queue`."""
+    """The flavors of `cluster_queue` that are assigned to the requested resources."""
     checks: tuple[KueueCheck, ...] = ()
-    """The states of its AdmissionChecks."""
+    """The states of the AdmissionChecks for the Workload."""
     evictions: int = 0
-    """The number of times that Kueue evicted it, for any reason."""
+    """How often Kueue evicted the Workload, for any reason."""
     uid: str = ""
     controller: Ref | None = None
-    """Its controller: the workload that Kueue created it for, or None."""
+    """The controller of the Workload, for which Kueue created it, or None."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether Kueue has not admitted it, and it has not ended."""
+        """Whether Kueue has not admitted the Workload, and it has not ended."""
         return not self.holds("Admitted") and not self.holds("Finished")
 
     def condition(self, type: str) -> KueueCondition | None:
@@ -102,7 +102,7 @@ class KueueQueue(Namespaced):
 
     kind = "LocalQueue"
     cluster_queue: str = ""
-    """The ClusterQueue whose quota its workloads use."""
+    """The ClusterQueue whose quota the workloads of this queue use."""
 
 
 class ClusterQueue(ClusterScoped):
@@ -110,9 +110,9 @@ class ClusterQueue(ClusterScoped):
 
     kind = "ClusterQueue"
     cohort: str = ""
-    """The cohort whose quota it shares, or ""."""
+    """The cohort whose quota the queue shares, or ""."""
     inactive: KueueCondition | None = None
-    """The condition that says why it is not active, or None."""
+    """The condition that says why the queue is not active, or None."""
 
 
 def is_of_kueue(labels: JsonMap, gates: Iterable[str] = (), finalizers: Iterable[str] = ()) -> bool:

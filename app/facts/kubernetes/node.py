@@ -31,8 +31,8 @@ GPUS = "allocatable nvidia.com/gpu"
 class NodeLabels(Value):
     """The labels of a node, and its GPUs under the key GPUS.
 
-    Equal texts and equal tuples of keys are stored once. It takes less than half the memory of a
-    `Node`, and a server has one for each node.
+    Equal texts and equal tuples of keys are stored once. A NodeLabels takes less than half the
+    memory of a `Node`, and a server has one for each node.
     """
 
     keys: Texts
@@ -110,28 +110,28 @@ class Node(ClusterScoped):
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
-    """Its labels."""
+    """The labels of the node."""
     allocatable: Amounts = field(default_factory=dict)
     """The allocatable amounts of resources by name, in thousandths."""
     taints: tuple[Taint, ...] = ()
-    """Its taints that keep pods away."""
+    """The taints that keep pods away, with the effect NoSchedule or NoExecute."""
     unschedulable: bool = False
-    """Whether it is cordoned."""
+    """Whether the node is cordoned."""
     ready: bool = True
-    """Whether its condition Ready is True or missing."""
+    """Whether the condition Ready is True or missing."""
     pressure: str = ""
-    """A condition that keeps KAI away, such as DiskPressure, or ""."""
+    """The first condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """Since when its condition Ready is not True, or None."""
+    """Since when the condition Ready is not True, or None if it is True, missing or has no time."""
 
     @property
     def takes_pods(self) -> bool:
-        """Does it accept pods that tolerate its taints?"""
+        """Whether the node accepts pods that tolerate its taints."""
         return self.ready and not self.unschedulable and not self.pressure
 
     @property
     def changes_pool(self) -> bool:
-        """Does KAI Resource Management move it to another node pool once its pods have ended?"""
+        """Whether KAI Resource Management moves the node to another pool once its pods end."""
         return any(label in self.labels for label in KAI_CORDONS)
 
 

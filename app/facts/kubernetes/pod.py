@@ -88,22 +88,22 @@ class Shape(Value):
     requests: tuple[tuple[str, int], ...] = ()
     """The names of the requested resources, sorted, with their amounts in thousandths.
 
-    If the pod requests GPU fractions (`part`), its amount of GPUs is what KAI counts for its queue.
+    If the pod requests GPU fractions (`part`), the amount of GPUs is what KAI counts for its queue.
     """
     selector: Term = ()
-    """Its nodeSelector."""
+    """The nodeSelector."""
     affinity: tuple[Term, ...] = ()
-    """The terms of its required node affinity."""
+    """The terms of the required node affinity, one of which a node must meet."""
     tolerations: tuple[Toleration, ...] = ()
-    """Its tolerations."""
+    """The tolerations."""
     part: GpuPart | None = None
-    """The GPU fractions that it requests, or None."""
+    """The request for GPU fractions, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
-    """For each volume that only some nodes can use, the terms, one of which a node must meet."""
+    """For each volume that only some nodes can use, the terms of which a node must meet one."""
 
     @property
     def selects(self) -> bool:
-        """Does it exclude nodes by its node selector, node affinity or volumes?"""
+        """Whether the node selector, the node affinity or volumes exclude nodes."""
         return bool(self.selector or self.affinity or self.volumes)
 
 
@@ -203,7 +203,7 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
 
 
 _cached_shape = lru_cache(maxsize=1024)(_read_shape)
-"""The pods of a gang have equal specs, and a cached result takes an eighth of the time."""
+"""A cached `_read_shape`, which takes an eighth of the time: pods of a gang have equal specs."""
 
 
 class Stalled(Value):
@@ -212,23 +212,23 @@ class Stalled(Value):
     name: str
     """The name of the container."""
     reason: str
-    """Why it is waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
+    """Why the container waits, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
     """The message of the kubelet, or ""."""
     init: bool = False
-    """Is it an init container?"""
+    """Whether the container is an init container."""
     restarts: int = 0
-    """The number of times that it was restarted."""
+    """How often the container was restarted."""
     since: float | None = None
     """When a running init container was started, or None."""
     ended: str = ""
-    """How its last run ended: `exit code 1` or `OOMKilled`, or "" if that is not known."""
+    """How the last run ended, such as `exit code 1` or `OOMKilled`, or "" if that is not known."""
 
 
 RUNS = "Running"
 """The reason of a running init container."""
 _STARTS = {"ContainerCreating", "PodInitializing"}
-"""The reasons of containers that wait for their first start. Every container has one at first."""
+"""The reasons of containers that wait for their first start, which are not a problem."""
 
 
 class Pod(Namespaced):
@@ -237,117 +237,124 @@ class Pod(Namespaced):
     kind = "Pod"
     uid: str = ""
     place: Place = NOWHERE
-    """Its PodCliqueSet, PodClique and PodGang, by its labels."""
+    """The PodCliqueSet, PodClique and PodGang that the labels of the pod name."""
     owner: str = ""
-    """The uid of its controller, or ""."""
+    """The uid of the controller, or ""."""
     node: str = ""
-    """The node that it is bound to, or ""."""
+    """The node that the pod is bound to, or ""."""
     scheduler: str = "default-scheduler"
-    """The name of its scheduler."""
+    """The name of the scheduler."""
     gates: tuple[str, ...] = ()
-    """The names of its scheduling gates."""
+    """The names of the scheduling gates."""
     shape: Shape = ONLY_A_POD
-    """Its requirements on a node."""
+    """The requirements on a node."""
     phase: str = "Pending"
-    """Its phase: Pending, Running, Succeeded, Failed or Unknown."""
+    """The phase: Pending, Running, Succeeded, Failed or Unknown."""
     unscheduled: str = ""
     """The scheduler's message in the condition PodScheduled if that is False, otherwise ""."""
     waiting: tuple[str, ...] = ()
-    """The reasons why its containers, except init containers, are waiting."""
+    """The reasons why containers, except init containers, are waiting."""
     claims: tuple[PodClaim, ...] = ()
-    """Its entries of `spec.resourceClaims`."""
+    """The entries of `spec.resourceClaims`."""
     group: str = ""
-    """The name of its KAI PodGroup, from its annotation."""
+    """The KAI PodGroup that an annotation of the pod names, or ""."""
     subgroup: str = ""
-    """The name of its SubGroup in that PodGroup, from its label."""
+    """The SubGroup of `group` that a label of the pod names, or ""."""
     workload: str = ""
-    """The name of its Workload (Kubernetes 1.35)."""
+    """The Workload that the pod names (Kubernetes 1.35), or ""."""
     workload_part: str = ""
-    """The name of its group in that Workload (Kubernetes 1.35)."""
+    """The group of `workload` that the pod names (Kubernetes 1.35), or ""."""
     workload_group: str = ""
-    """The name of its Kubernetes PodGroup (since 1.36)."""
+    """The PodGroup of Kubernetes that the pod names (since 1.36), or ""."""
     priority: int = 0
-    """Its priority as a number, from its spec."""
+    """The priority in the spec."""
     deleting: float | None = None
-    """When it should end or should have ended: the time of its deletion plus its grace period."""
-    finalizers: tuple[str, ...] = ()
-    """Its finalizers."""
-    created: float | None = None
-    """When it was created."""
-    volumes: tuple[str, ...] = ()
-    """The names of its PersistentVolumeClaims."""
-    ephemeral: tuple[str, ...] = ()
-    """The names of the claims that Kubernetes creates for its ephemeral volumes."""
-    bound: float | None = None
-    """When it was bound to its node.
+    """The deletionTimestamp, when the pod should end or should have ended, or None.
 
-    It is None before, once the pod has started, or if the time is not known.
+    It is the time of the deletion plus the grace period.
+    """
+    finalizers: tuple[str, ...] = ()
+    """The finalizers of the pod."""
+    created: float | None = None
+    """When the pod was created."""
+    volumes: tuple[str, ...] = ()
+    """The names of the PersistentVolumeClaims, including those of ephemeral volumes."""
+    ephemeral: tuple[str, ...] = ()
+    """The names of the PersistentVolumeClaims that Kubernetes creates for ephemeral volumes."""
+    bound: float | None = None
+    """When the pod was bound to its node.
+
+    It is None before that, after the pod has started, and if the time is not known.
     """
     unit_owner: Ref | None = None
-    """The workload that it names as the owner of its NVLink unit if it requests MNNVL itself."""
+    """The workload that the pod names as the owner of its NVLink unit.
+
+    It is None unless the pod requests MNNVL itself.
+    """
     asks_mnnvl: bool = False
-    """Does it have GPUs and request MNNVL itself, instead of through a PodClique?"""
+    """Whether the pod has GPUs and requests MNNVL itself, instead of through a PodClique."""
     said_at: float | None = None
     """When the condition PodScheduled became False, if there is a message in `unscheduled`."""
     controller: Ref | None = None
-    """Its controller, or None."""
+    """The controller, or None."""
     skipped: bool = False
-    """Does KAI's pod-grouper skip it although it opts out of Workloads?
+    """Whether KAI's pod-grouper skips the pod although it opts out of Workloads.
 
-    If so, nothing creates a PodGroup for it.
+    If so, nothing creates a PodGroup for the pod.
     """
     daemon_of: str = ""
-    """The uid of the ComputeDomain whose daemon it is, or ""."""
+    """The uid of the ComputeDomain whose daemon the pod is, or ""."""
     gpu_groups: tuple[str, ...] = ()
-    """The names of the GPUs that it shares, from KAI's labels."""
+    """The names of the GPUs that the pod shares, from KAI's labels."""
     reserves: bool = False
-    """Did KAI create it to reserve a GPU that other pods share?"""
+    """Whether KAI created the pod to reserve a GPU that other pods share."""
     background: bool = False
-    """Does KAI evict it for any other pod? KAI evicts only pods with a PodGroup."""
+    """Whether KAI evicts the pod for any other pod. KAI evicts only pods with a PodGroup."""
     made_for: tuple[Ref, ...] = ()
-    """The workloads that it was created for, the outermost first, such as a LeaderWorkerSet."""
+    """The workloads that the pod was created for, outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
-    """Does it have a gate, label or finalizer of Kueue, which then decides when it is placed?"""
+    """Whether a gate, label or finalizer shows that Kueue decides when the pod is placed."""
     stalled: tuple[Stalled, ...] = ()
-    """Its waiting containers, without the ones that wait for their first start.
+    """The containers that wait because of a problem.
 
-    Of its init containers, it has only the one that blocks the others.
+    An init container is listed only if the other containers wait for it.
     """
     failure: str = ""
     """Why the pod as a whole has failed, in the kubelet's words, such as `OutOfcpu: ...`, or ""."""
     other_group: str = ""
-    """The PodGroup that it names for Volcano or the coscheduling plugin, or ""."""
+    """The PodGroup that the pod names for Volcano or the coscheduling plugin, or ""."""
     scales_for: tuple[str, str] | None = None
-    """The namespace and name of the pod with shared GPUs for which KAI created it, or None.
+    """The namespace and name of the pod with shared GPUs for which KAI created this one, or None.
 
-    It makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once that pod is placed.
+    This pod makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once the other pod
+    is placed.
     """
     grace: int = 0
-    """The seconds of its grace period, if it is being deleted."""
+    """The grace period in seconds if the pod is being deleted, otherwise 0."""
 
     @property
     def is_helper(self) -> bool:
-        """Did KAI create it for other pods, so that it is not a workload?"""
+        """Whether KAI created the pod for other pods, so that it is not a workload."""
         return self.reserves or self.scales_for is not None
 
     @property
     def finished(self) -> bool:
-        """Is its phase Succeeded or Failed?"""
+        """Whether the phase is Succeeded or Failed."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def has_started(self) -> bool:
-        """Has any of its containers run, so that there is a log?"""
+        """Whether any container has run, so that there is a log."""
         return self.phase != "Pending" or any(container.restarts for container in self.stalled)
 
     @property
     def is_alive(self) -> bool:
-        """Is it neither finished nor being deleted?"""
+        """Whether the pod is neither finished nor being deleted."""
         return not self.finished and self.deleting is None
 
     @property
     def deleted(self) -> float | None:
-        """When its deletion was requested, or None if it was not."""
+        """When the deletion of the pod was requested, or None if it was not."""
         return None if self.deleting is None else self.deleting - self.grace
 
 
@@ -460,8 +467,8 @@ def _unscheduled(condition: JsonMap) -> str:
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
     """Return when a pod that has not started was bound to its node.
 
-    If its condition does not say when, return its creation time. Return None if it has started or
-    has no node.
+    If the condition PodScheduled does not say when, return the creation time. Return None if the
+    pod has started or has no node.
     """
     if map_at(obj, "status").get("phase") not in (None, "Pending"):
         return None
@@ -576,9 +583,9 @@ _OF_NODE = ("cpu", "memory", "ephemeral-storage", GPU)
 def read_rest_of_pod(obj: JsonMap) -> Pod | None:
     """Read only what a Pod uses on its node. Return None if it has no node or has finished.
 
-    This is kept of a Pod that is too large: otherwise, the node would count as free. The time is
-    bounded: of maps with more than _MOST_AMOUNTS amounts, only the resources in _OF_NODE count, and
-    containers after the first _MOST_CONTAINERS do not. No kubelet runs such a Pod.
+    Only this is kept of a Pod that is too large: without it, the node would count as free. To bound
+    the time, only the resources in _OF_NODE count in a map with more than _MOST_AMOUNTS amounts,
+    and containers after the first _MOST_CONTAINERS do not count. No kubelet runs such a Pod.
     """
     metadata = map_at(obj, "metadata")
     labels = map_at(metadata, "labels")

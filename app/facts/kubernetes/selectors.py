@@ -33,12 +33,12 @@ class Toleration(Value):
     """A toleration of a pod."""
 
     key: str
-    """Its key. With the operator Exists, "" tolerates every taint."""
+    """The key of the taint. With the operator Exists, "" tolerates every taint."""
     operator: str
     """The operator, such as Equal or Exists."""
     value: str
     effect: str
-    """Its effect, or "" for every effect."""
+    """The effect of the taint, or "" for every effect."""
 
 
 MOST_OF_SELECTOR = 500

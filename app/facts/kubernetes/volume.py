@@ -15,13 +15,16 @@ class VolumeClaim(Namespaced):
 
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
-    """Its phase: Pending, Bound or Lost."""
+    """The phase: Pending, Bound or Lost."""
     storage_class: str | None = None
-    """The StorageClass that it names, "" for a volume without a class, or None if it names none."""
+    """The StorageClass that the claim names, or None if it does not set the field.
+
+    "" means a volume without a class.
+    """
     volume: str = ""
-    """The PersistentVolume that it is bound to, or ""."""
+    """The PersistentVolume that the claim is bound to, or ""."""
     deleting: float | None = None
-    """When its deletion was requested, or None if it was not."""
+    """When the deletion of the claim was requested, or None if it was not."""
 
 
 class Volume(ClusterScoped):
@@ -29,11 +32,11 @@ class Volume(ClusterScoped):
 
     kind = "PersistentVolume"
     places: tuple[Term, ...] = ()
-    """The terms of its node affinity, one of which a node must meet. Empty for any node."""
+    """The terms of the node affinity, one of which a node must meet. Empty for any node."""
     storage_class: str = ""
-    """The name of its StorageClass, or ""."""
+    """The name of the StorageClass, or ""."""
     phase: str = "Pending"
-    """Its phase, such as Available or Bound."""
+    """The phase, such as Available or Bound."""
 
 
 class StorageClass(ClusterScoped):
@@ -41,13 +44,13 @@ class StorageClass(ClusterScoped):
 
     kind = "StorageClass"
     waits: bool = False
-    """Does it bind a volume only once a pod is placed?"""
+    """Whether a volume is bound only once a pod is placed (`WaitForFirstConsumer`)."""
     is_default: bool = False
-    """Whether claims that name no class get it."""
+    """Whether claims that name no class get this class."""
     provisions: bool = True
-    """Does it create volumes? If not, they are created by hand."""
+    """Whether a provisioner creates the volumes. If not, they are created by hand."""
     places: tuple[Term, ...] = ()
-    """The terms of its allowed topologies, one of which a node must meet. Empty for any node."""
+    """The terms of `allowedTopologies`, one of which a node must meet. Empty for any node."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:

@@ -25,9 +25,9 @@ class PriorityClass(ClusterScoped):
 
     kind = "PriorityClass"
     value: int = 0
-    """The priority of its pods."""
+    """The priority of pods with this class."""
     is_default: bool = False
-    """Is it the global default of the cluster?"""
+    """Whether the class is the global default of the cluster."""
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:
@@ -41,7 +41,7 @@ class Workload(Namespaced):
 
     kind = "Workload"
     groups: Mapping[str, int | None] = field(default_factory=dict)
-    """The names of its groups, or of its templates, each with its `minCount`.
+    """The `minCount` of each group or template, by its name.
 
     The `minCount` is None for a group with the basic policy, whose pods don't wait for each other.
     """
@@ -70,20 +70,20 @@ class WorkloadGroup(Namespaced):
     """
 
     workload: str = ""
-    """The Workload that it was created from, or ""."""
+    """The Workload that the PodGroup was created from, or ""."""
     minimum: int | None = None
     """The `minCount` of a gang, or None with the basic policy."""
     template: str = ""
-    """The template in that Workload, or ""."""
+    """The name of the template in `workload`, or ""."""
     priority_class: str = ""
-    """The name of its PriorityClass, or ""."""
+    """The name of the PriorityClass, or ""."""
     topology_key: str = ""
     """The node label of the required topology level (KEP-5732), or "".
 
-    All Pods of the group must be on nodes with the same value of it.
+    All Pods of the group must be on nodes with the same value of this label.
     """
     composite: str = ""
-    """The CompositePodGroup that it belongs to, or ""."""
+    """The CompositePodGroup that the PodGroup belongs to, or ""."""
 
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:

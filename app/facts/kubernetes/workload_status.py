@@ -20,19 +20,19 @@ class WorkloadStatus(Value):
     ref: Ref
     """The workload."""
     ended: str = ""
-    """The type of the condition with which it has ended, or "" if it has not ended."""
+    """The type of the condition with which the workload ended, or "" if it has not ended."""
     reason: str = ""
-    """The reason that its status gives for the end, or ""."""
+    """The reason that the status gives for the end, or ""."""
     message: str = ""
-    """The message that its status gives about the end, or ""."""
+    """The message that the status gives about the end, or ""."""
     time: float | None = None
-    """When it ended, or None if it has not ended or the time is not known."""
+    """When the workload ended, or None if it has not ended or the time is not known."""
     suspended: str = ""
-    """The field that suspends it, such as `spec.suspend`, or "" if none does."""
+    """The field that suspends the workload, such as `spec.suspend`, or ""."""
     queued: bool = False
-    """Does it have a label of Kueue, such as the name of its queue?"""
+    """Whether the workload has a label of Kueue, such as the name of a queue."""
     controller: Ref | None = None
-    """The controller among its owners, such as the JobSet of a Job, or None."""
+    """The owner that controls the workload, such as the JobSet of a Job, or None."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:

@@ -38,17 +38,17 @@ class ComputeDomain(Namespaced):
     kind = "ComputeDomain"
     uid: str = ""
     number: int = 0
-    """The number of nodes that it requests."""
+    """The number of nodes that the ComputeDomain requests."""
     template: str = ""
-    """The name of its ResourceClaimTemplate."""
+    """The name of the ResourceClaimTemplate for the channels."""
     ready: bool = False
-    """Whether its status is Ready."""
+    """Whether `status.status` is Ready."""
     nodes: tuple[DomainNode, ...] = ()
-    """The nodes that its daemons run on."""
+    """The nodes on which daemons of the ComputeDomain run."""
     place: Place = NOWHERE
-    """Its PodCliqueSet or unit, by its labels."""
+    """The PodCliqueSet or unit that the labels of the ComputeDomain name."""
     held_by: tuple[str, ...] = ()
-    """Its finalizers while it is being deleted, otherwise empty."""
+    """The finalizers while the ComputeDomain is being deleted, otherwise empty."""
 
 
 def read_compute_domain(obj: JsonMap) -> ComputeDomain:
@@ -131,19 +131,19 @@ class MnnvlResource(Value):
     uid: str
     resource_version: str
     managed: bool
-    """Does it have the label of resources that this program creates?"""
+    """Whether the object has the label of resources that this program creates."""
     deleting: bool
-    """Whether its deletion was requested."""
+    """Whether the deletion of the object was requested."""
     place: Place
-    """The PodCliqueSet, replica or unit that it belongs to, by its labels.
+    """The PodCliqueSet, replica or unit that the labels of the object name.
 
     `podgang` is "" unless an earlier version created the resource. That version wrote the name of a
     PodGang, which Grove may have replaced since.
     """
     owners: tuple[OwnerRef, ...]
-    """Its owner references."""
+    """The owner references of the object."""
     created: str = ""
-    """The time of its creation (RFC 3339)."""
+    """The creation time of the object (RFC 3339)."""
     awaited: tuple[str, ...] = ()
     """The DeviceClasses that a ResourceClaim requests, empty once it is allocated."""
 
@@ -154,22 +154,22 @@ class MnnvlResource(Value):
 
     @property
     def base_name(self) -> str:
-        """Its name without the suffix, or "" if it is not named like our resources."""
+        """The name without the suffix, or "" if the object is not named like our resources."""
         return base_of(self.kind, self.name)
 
     @property
     def is_generated(self) -> bool:
-        """Did Kubernetes create this claim for one Pod, with the labels of its template?"""
+        """Whether Kubernetes created this claim for one Pod, with the labels of a template."""
         return any(owner.kind == "Pod" for owner in self.owners)
 
     @property
     def is_ours(self) -> bool:
-        """Did this program create it (according to its label), and is it not being deleted?"""
+        """Whether this program created the object, by its label, and it is not being deleted."""
         return self.managed and not self.deleting and not self.is_generated
 
     @property
     def is_named_after_its_replica(self) -> bool:
-        """Does its name begin with the name of the replica or unit in its labels?
+        """Whether the name begins with the name of the replica or unit in the labels.
 
         Objects of other owners may have our labels.
         """
@@ -182,7 +182,7 @@ class MnnvlResource(Value):
 
     @property
     def owning_gangs(self) -> tuple[OwnerRef, ...]:
-        """The PodGangs among its owners."""
+        """The owner references to PodGangs."""
         return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)
 
 
