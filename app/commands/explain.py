@@ -31,6 +31,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.answers.pending import (
     rows,
     waiting_alone,
+    waiting_unlisted,
     waiting_without_pods,
     workloads,
 )
@@ -313,13 +314,16 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
     within = [namespace] if namespace else []
     refs = [*workloads(index, within), *waiting_alone(index, within)]
     listed = rows(index, [*refs, *waiting_without_pods(index, within)])
+    others = waiting_unlisted(listed, facts, namespace)
     width = columns(sys.stdout)
     show_answer(
         arguments.output,
-        lambda: list_document(listed, facts),
-        lambda: list_text(listed, facts, namespace, everything=arguments.all, width=width),
+        lambda: list_document(listed, facts, others),
+        lambda: list_text(
+            listed, facts, namespace, others=others, everything=arguments.all, width=width
+        ),
     )
-    return exit_code(listed, facts)
+    return exit_code(listed, facts, others)
 
 
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:

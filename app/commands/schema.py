@@ -61,11 +61,15 @@ class FirstReason(TypedDict):
 
 
 class Totals(TypedDict):
-    """Numbers of workloads, also by state and by the id of the first reason."""
+    """Numbers of workloads, also by state and by the id of the first reason.
+
+    `otherPendingPods` is the number of pending pods without GPUs and claims that are not listed.
+    """
 
     workloads: int
     states: dict[str, int]
     reasons: dict[str, int]
+    otherPendingPods: NotRequired[int]
 
 
 class ListedWorkload(TypedDict):

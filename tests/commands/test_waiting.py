@@ -299,6 +299,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "workloads": 1,
         "states": {"waits": 1},
         "reasons": {"NoDomainFits": 1},
+        "otherPendingPods": 0,
     }
 
 

@@ -6,8 +6,11 @@ Tests `app/explain/output/waiting_text.py`.
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from app.explain.output.waiting_text import exit_code, headline
+from app.explain.answers.pending import WorkloadRow, waiting_unlisted
+from app.explain.output.waiting_text import exit_code, headline, list_document, list_text
+from app.facts.identity import NOWHERE, Ref
 from tests.explain.fleet import facts, occupant, pod
 
 NOTHING: dict[str, Any] = {"sets": (), "pods": ()}
@@ -51,7 +54,7 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
             "",
             "no workload with GPUs is pending in all namespaces, but 2 other pods are:"
             " grove-admission explain pod/a-0 -n inference",
-            0,
+            1,
             id="other pods",
         ),
         pytest.param(
@@ -72,5 +75,34 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
 )
 def test_without_rows(changes: dict[str, Any], namespace: str, expected: str, code: int) -> None:
     snapshot = facts(**changes)
-    assert headline((), snapshot, namespace) == expected
-    assert exit_code((), snapshot) == code
+    others = waiting_unlisted((), snapshot, namespace)
+    assert headline((), snapshot, namespace, others) == expected
+    assert exit_code((), snapshot, others) == code
+
+
+def test_pods_beside_placed_workloads_are_pending_too() -> None:
+    """Exit code 0 means that nothing is pending."""
+    placed, other = pod("llm-0-a", 0, node="gpu-00"), pod("web", 0, place=NOWHERE, group="")
+    snapshot = facts(sets=(), pods=(placed, other))
+    row = WorkloadRow(placed.ref, "well", None, 1, 1)
+    others = waiting_unlisted([row], snapshot, "")
+    assert [each.name for each in others] == ["web-0"]
+    shown = list_text([row], snapshot, "", others=others, everything=False, width=0)
+    assert shown.splitlines() == [
+        "no workload with GPUs is pending in all namespaces: 1 workload placed",
+        "1 more workload is placed as requested (use --all to list everything)",
+        "1 pod without GPUs is pending too: grove-admission explain pod/web-0 -n inference",
+    ]
+    assert exit_code([row], snapshot, others) == 1
+    assert list_document([row], snapshot, others)["totals"]["otherPendingPods"] == 1
+
+
+@pytest.mark.parametrize("kind", ["PodCliqueSet", "PodGroup", "Job", "Pod"])
+def test_a_pod_of_a_row_is_not_listed_again(kind: str) -> None:
+    made = replace(pod("a", 0), group="g", made_for=(Ref("Job", "inference", "j"),))
+    names = {"PodCliqueSet": made.place.pcs, "PodGroup": "g", "Job": "j", "Pod": made.name}
+    row = WorkloadRow(Ref(kind, "inference", names[kind]), "waits", None, 0, 1)
+    assert not waiting_unlisted([row], facts(pods=(made,)), "")
+    assert waiting_unlisted([], facts(pods=(made,)), "")
+    assert not waiting_unlisted([], facts(pods=(replace(made, daemon_of="uid"),)), "")
+    assert not waiting_unlisted([], facts(pods=(replace(made, reserves=True),)), "")

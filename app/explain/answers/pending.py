@@ -7,9 +7,11 @@ A workload is one of these, whichever scheduler places its pods:
 - the outermost workload of other pods with GPUs or claims that are pending or do not start on their
   node, or such a pod itself
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
+
+Other pending pods, which have no GPUs and no claims, are in no row.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from app.explain.reasons.reason import Who
 from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.index import Index
 from app.explain.state.makers import without_pods
+from app.explain.state.snapshot import Snapshot, key_of
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
@@ -100,6 +103,29 @@ def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list
     """Return the workloads without pods that Kueue holds, or whose controller can't create pods."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
+
+
+def waiting_unlisted(rows: Iterable["WorkloadRow"], facts: Snapshot, namespace: str) -> list[Pod]:
+    """Return the pending pods that are in none of the rows, sorted.
+
+    They have no GPUs and no claims. If `namespace` is "", they are of all namespaces.
+    """
+    listed = {row.ref for row in rows}
+    pods = (
+        pod
+        for pod in facts.pods
+        if pod.is_alive and not pod.node and namespace in ("", pod.namespace)
+        if not (pod.is_helper or pod.daemon_of)
+    )
+    return sorted((pod for pod in pods if listed.isdisjoint(_rows_of(pod))), key=key_of)
+
+
+def _rows_of(pod: Pod) -> Iterator[Ref]:
+    """Yield the objects whose rows may contain a pod."""
+    yield pod.ref
+    yield from pod.made_for
+    yield Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
+    yield Ref("PodGroup", pod.namespace, pod.group)
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:

@@ -16,6 +16,7 @@ from app.explain.output.rights import how_to_get
 from app.explain.output.text import not_seen
 from app.explain.reasons.reason import ago, counted, listed, short
 from app.explain.state.snapshot import Snapshot
+from app.facts.kubernetes.pod import Pod
 from app.objects.shape import Object
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "next", "who", "first reason")
@@ -34,20 +35,30 @@ _NARROWEST = 44
 
 
 def list_text(
-    rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str, *, everything: bool, width: int
+    rows: Sequence[WorkloadRow],
+    facts: Snapshot,
+    namespace: str,
+    *,
+    others: Sequence[Pod] = (),
+    everything: bool,
+    width: int,
 ) -> str:
     """Return the workloads as a table, after a line that says how many are pending.
 
-    `namespace` is "" for all namespaces. Unless `everything`, workloads without findings are only
-    counted. `width` is the width of the terminal in columns, or 0 for unlimited.
+    `namespace` is "" for all namespaces. `others` are pending pods in none of the rows. Unless
+    `everything`, workloads without findings are only counted. `width` is the width of the terminal
+    in columns, or 0 for unlimited.
     """
     shown = [row for row in rows if everything or row.state != "well"]
-    lines = [*outages(rows, facts), headline(rows, facts, namespace), *_by_cause(rows)]
+    lines = [*outages(rows, facts), headline(rows, facts, namespace, others), *_by_cause(rows)]
     if shown:
         lines += _table(shown, facts, width)
     if len(shown) < len(rows):
         more = counted(len(rows) - len(shown), "more workload is", "more workloads are")
         lines.append(f"{more} placed as requested (use --all to list everything)")
+    if rows and others:
+        pending = counted(others, "pod without GPUs is", "pods without GPUs are")
+        lines.append(visible(f"{pending} pending too: {_to_explain(others)}"))
     lines += map(visible, not_seen(dict(sorted(facts.unseen.items())), ()))
     lines += map(visible, how_to_get(facts.unseen, namespace))
     return "\n".join(lines)
@@ -84,11 +95,13 @@ def _by_cause(rows: Sequence[WorkloadRow]) -> Iterator[str]:
         yield visible(f"by cause: {listed((f'{count} {id}' for id, count in in_order), 8)}")
 
 
-def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> str:
+def headline(
+    rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str, others: Sequence[Pod] = ()
+) -> str:
     """Return the answer in one line: how many workloads are pending."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
-        return visible(_without_rows(facts, namespace, where))
+        return visible(_without_rows(facts, namespace, where, others))
 
     workloads = counted(rows, "workload")
     counts = Counter(row.state for row in rows)
@@ -98,40 +111,38 @@ def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> st
     if counts["unknown"]:
         pending = counted(counts["unknown"], f"{of_all} is pending", f"{of_all} are pending")
         return visible(f"it is not known whether {pending}")
+    none = f"no workload{' with GPUs' if others else ''} is pending {where}"
     if counts["problem"]:
         has = "has" if counts["problem"] == 1 else "have"
-        return visible(
-            f"no workload is pending {where}; {counts['problem']:,} of {workloads} {has} problems"
-        )
-    return visible(f"no workload is pending {where}: {workloads} placed")
+        return visible(f"{none}; {counts['problem']:,} of {workloads} {has} problems")
+    return visible(f"{none}: {workloads} placed")
 
 
-def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
+def _to_explain(pods: Sequence[Pod]) -> str:
+    """Return the command that explains the first of some pods."""
+    return f"grove-admission explain pod/{pods[0].name} -n {pods[0].namespace}"
+
+
+def _without_rows(facts: Snapshot, namespace: str, where: str, others: Sequence[Pod]) -> str:
     """Return why there is nothing to list, and what to do."""
     if "sets" in facts.unseen:
         fix = "" if namespace else ". Use -n NAMESPACE for a namespace that you may view"
         return f"PodCliqueSets {where} could not be read{fix}"
     if "sets" in facts.skipped:
         return "there are no PodCliqueSets in these files"
-    others = [
-        pod
-        for pod in facts.pods
-        if pod.is_alive and not pod.node and namespace in ("", pod.namespace)
-    ]
     if others:
-        first = min(others, key=lambda pod: pod.key)
         are = counted(others, "other pod is", "other pods are")
-        return (
-            f"no workload with GPUs is pending {where}, but {are}:"
-            f" grove-admission explain pod/{first.name} -n {first.namespace}"
-        )
+        return f"no workload with GPUs is pending {where}, but {are}: {_to_explain(others)}"
     if namespace:
         return f"there are no workloads {where}. Use -A to list all namespaces"
     return "there are no workloads in any namespace"
 
 
-def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
-    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if not all is known."""
+def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
+    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if not all is known.
+
+    `others` are pending pods in none of the rows.
+    """
     states = {row.state for row in rows}
     if "unknown" in states or "sets" in facts.unseen:
         return 2
@@ -139,7 +150,7 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
         return 2
     if _is_unexplained(rows) and (facts.unseen or facts.skipped):
         return 2
-    return 1 if {"waits", "problem"} & states else 0
+    return 1 if others or {"waits", "problem"} & states else 0
 
 
 def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
@@ -199,10 +210,13 @@ def first_reason(row: WorkloadRow) -> str:
     return f"{row.reason}{more}"
 
 
-def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
+def list_document(
+    rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()
+) -> Object:
     """Return the list as a map for JSON. `ageSeconds`, `placed`, `total` and `line` may be null.
 
-    `totals` counts workloads, also by state and by the id of the first reason.
+    `totals` counts workloads, also by state and by the id of the first reason, and the pending pods
+    in none of the rows (`others`).
     """
     states = Counter(row.state for row in rows)
     reasons = Counter(row.id for row in rows if row.id)
@@ -211,6 +225,7 @@ def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
             "workloads": len(rows),
             "states": dict(states.most_common()),
             "reasons": dict(reasons.most_common()),
+            "otherPendingPods": len(others),
         },
         "workloads": [_map(row, facts) for row in rows],
         "unseen": dict(facts.unseen),
