@@ -1,7 +1,7 @@
-"""Report gangs whose pods KAI evicted: an event for each gang, and a counter by cause.
+"""Report gangs whose pods KAI evicted: write an event for each gang, and count them by cause.
 
 KAI writes its event before it deletes the pod. Therefore, a gang that still has enough pods is
-checked again for a while. Pods that end later have another cause.
+checked again until APART seconds after the event. Pods that end later have another cause.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ CAUSES: Mapping[str, str] = {
     "stalegangeviction": "doesn't meet the minimum required number of pods",
     "other": "",
 }
-"""Words in KAI's message about an eviction, by the action of KAI that evicts.
+"""The words in KAI's messages about evictions by which KAI's actions are told apart, by action.
 
 Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. KAI's releases since 0.4 use the
 same words. Annotations of the event name the action too, except where KAI combines several events.
@@ -42,9 +42,9 @@ same words. Annotations of the event name the action too, except where KAI combi
 RECENT = 120.0
 """The age, in seconds, up to which an eviction is reported."""
 APART = 10.0
-"""The time, in seconds, in which KAI evicts all the pods of a gang that it chose.
+"""The maximum time between two evictions of a gang that are reported as one, in seconds.
 
-It writes an event and deletes the pod, one pod after the other. Later evictions are reported again.
+KAI evicts the pods of a gang one after the other: it writes an event, then deletes the pod.
 """
 
 
@@ -68,9 +68,9 @@ class Evictions:
         self._writes = 0
         """The number of events that were sent, even if that failed."""
         self._settled: dict[str, float] = {}
-        """The time of the last eviction that needs no report, by gang (namespace/name).
+        """The time of the last eviction that needs no further report, by gang (namespace/name).
 
-        It has been reported, or the gang still had enough pods APART seconds later.
+        Either it has been reported, or the gang still had enough pods APART seconds later.
         """
 
     async def tell(self, index: Index) -> bool:
@@ -117,7 +117,7 @@ class Evictions:
         return True
 
     def _note_reported(self, facts: Snapshot) -> None:
-        """Note the evictions in our events, even a previous leader's, and forget old evictions."""
+        """Record the evictions that events of any leader report, and forget old evictions."""
         recent = facts.now - RECENT - APART
         self._settled = {name: at for name, at in self._settled.items() if at > recent}
         for event in facts.events:
@@ -129,7 +129,7 @@ class Evictions:
                     self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event about `ref` with this time, unless it already exists, and count it.
+        """Write an event about `ref` with the time `time`, unless it already exists, and count it.
 
         Return False if the write must be tried again.
         """

@@ -23,9 +23,11 @@ _AGE = re.compile(
 )
 
 UNEXPLAINED = "Unexplained"
-"""The reason shown for a gang if no reason of the table holds."""
+"""The reason of a gang if no reason of the table applies."""
 NOT_KNOWN = "NotKnown"
-"""The reason shown for a gang if none holds, but some were not checked because facts are missing.
+"""The reason of a gang if none applies, but some were not checked because facts are missing.
+
+It is only counted in metrics, and not reported.
 """
 
 MOST_MESSAGE = 1000
@@ -44,7 +46,7 @@ class Blocked(Value):
     """A gang or a workload that has been pending for too long, and the first reason."""
 
     ref: Ref
-    """The gang or the workload."""
+    """The object of the gang or the workload."""
     since: float
     """The time at which it became pending, in seconds since 1970."""
     reason: str
@@ -164,10 +166,10 @@ def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
 def _since(
     gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
 ) -> float:
-    """Return the time since when `gang` is pending, in seconds since 1970.
+    """Return when `gang` became pending, in seconds since 1970.
 
-    This is the creation of its oldest pending pod. Without pending pods, it is the time in
-    `first_seen`, or `first` for a gang that is not there; this time is also added to `seen`.
+    This is the creation time of its oldest pending pod. If it has no pending pod, this is its time
+    in `first_seen`, or `first` if it is not there. This time is also added to `seen`.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
@@ -177,7 +179,7 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    """Return `gang` with the first reason that holds."""
+    """Return `gang` with the first reason that applies."""
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""
@@ -202,7 +204,7 @@ def message(reason: Reason) -> str:
     """
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
-        words, remedy = ALONE, "Wait: it comes after other gangs in KAI's order"
+        words, remedy = ALONE, "Wait: other gangs are ahead of it in KAI's order"
     text = f"{words}. Fix: {remedy} ({_HELPERS[reason.who]})"
     text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
@@ -211,7 +213,7 @@ def message(reason: Reason) -> str:
 def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
     """Return a workload with the reason of its `gangs` that comes first in the table.
 
-    It has been pending as long as the oldest of the gangs.
+    The workload has been pending for as long as the oldest of these gangs.
     """
     in_order = sorted(gangs, key=lambda blocked: (blocked.since, blocked.ref))
     first = min(in_order, key=lambda blocked: _ORDER.get(blocked.reason, _LAST))

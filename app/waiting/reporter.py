@@ -2,8 +2,8 @@
 
 Grove's operators keep other writers' conditions: they change the list that they have read, and the
 API server rejects an update of an outdated version. Our writes work in the same way. The kind
-Workload has no status, so its objects get only events. So do PodGroups that belong to no other
-workload.
+Workload has no status, so its objects get only events. PodGroups that belong to no other workload
+get only events too.
 """
 
 import logging
@@ -44,15 +44,15 @@ class Pacing(Value):
     """The intervals between checks and between writes. Times are in seconds."""
 
     look: float = 5.0
-    """The minimum time between two checks."""
+    """The minimum time from the start of one check to the start of the next."""
     pause: float = 15.0
     """The minimum time between two writes to one object."""
     refresh: float = 300.0
-    """The minimum time after which another message with the same reason is written."""
+    """The minimum time between two reports that differ only in their message, not in the reason."""
     share: float = 10.0
-    """The pause after a check, as a multiple of the time that it took."""
+    """The minimum time from one check to the next, as a multiple of the CPU time of the first."""
     most: int = 30
-    """The maximum number of changes written per minute."""
+    """The maximum number of changes that are written per minute."""
 
 
 PACING = Pacing()
@@ -95,13 +95,13 @@ class Reporter(Struct):
     writes: int = 0
     """The number of reports that were sent, even if that failed."""
     held_back: int = 0
-    """The number of times that a report was delayed by the limit, or a recent or failed write."""
+    """How often a report was delayed: by the limit per minute, or a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
     """The times of the writes in the last minute."""
     _written: dict[str, float] = {}
     """The time of the last write in each namespace, if it is not older than `pacing.refresh`."""
     _told: dict[Ref, _Told] = {}
-    """The last report about each workload that was pending then."""
+    """The last report about each workload, if it said that the workload is pending."""
     _next: dict[Ref, float] = {}
     """The time from which each workload may be written to again."""
     _backoffs: dict[Ref, Backoff] = {}
@@ -136,7 +136,9 @@ class Reporter(Struct):
         return everything_told
 
     def _in_turn(self, changes: Sequence[_Change]) -> Iterator[_Change]:
-        """Yield `changes` by namespaces in turn, first the one whose last write is the oldest.
+        """Yield `changes` in the order in which to write them: namespaces take turns.
+
+        The namespace whose last write is the oldest comes first.
 
         Tenants decide on the number of their pending workloads, and all share one limit of writes.
         """
@@ -152,7 +154,7 @@ class Reporter(Struct):
         return told is not None and told.reason == blocked.reason
 
     def _forget_others(self, refs: Collection[Ref]) -> None:
-        """Forget the waiting times of workloads not in `refs`, if these times have passed."""
+        """Delete the times in `_next` that have passed, and the backoffs, except for `refs`."""
         now = self.clock()
         for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
@@ -197,7 +199,7 @@ class Reporter(Struct):
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
         """Plan another attempt after a failed write, and log the error if it is the first.
 
-        Do so even after a rejected write, because permissions may be granted at any time.
+        Try again even after a rejected write, because permissions may be granted at any time.
         """
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("could not report why %s is pending: %s", ref, error.message)
@@ -213,7 +215,7 @@ class Reporter(Struct):
         return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
-        """Read the object, and write its condition and an event if they differ.
+        """Read the object `ref`, and write its condition and an event if the report has changed.
 
         Raise ClusterError if a request fails.
         """
@@ -247,7 +249,7 @@ class Reporter(Struct):
     async def _write_condition(
         self, target: ObjectRef, obj: Object, blocked: Blocked | None
     ) -> None:
-        """Write the condition of `obj`, or remove it for None."""
+        """Write the condition of `obj`, or remove it if `blocked` is None."""
         condition = None
         if blocked:
             generation = obj["metadata"].get("generation", 0)
@@ -263,7 +265,7 @@ class Reporter(Struct):
             note = f"{blocked.reason}: {blocked.message}"
             self.events.record(regarding, "Warning", BLOCKED, note)
         else:
-            self.events.record(regarding, "Normal", UNBLOCKED, "It is no longer pending")
+            self.events.record(regarding, "Normal", UNBLOCKED, "The workload is no longer pending")
 
     def _count(self, ref: Ref) -> None:
         """Count a write to `ref` now, for the limits."""

@@ -1,8 +1,8 @@
 """Watch the cluster on the leader, and report why gangs are pending.
 
 The cluster is read as in the console, and checked again after changes. A check runs in a thread, so
-that the server keeps answering reviews. The next check begins after a pause ten times as long as
-the check took, so that checks use at most about a tenth of a core.
+that the server keeps answering reviews. From the start of a check to the next, at least ten times
+the CPU time of the check must pass, so that checks use at most about a tenth of a core.
 """
 
 import asyncio
@@ -37,19 +37,22 @@ from app.waiting.overdue import Overdue, overdue
 from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Reporter
 
 RESOURCES = tuple(BY_RESOURCE)
-"""The kinds that are read."""
+"""The kinds of objects that the leader reads."""
 
 MOST_OF_EVENT = 4 * 2**10
 """The maximum size of the facts about an event, in bytes of JSON.
 
-KAI's messages have a few names. Tenants can write thousands of events with any reason and text.
+KAI's messages contain only a few names. But tenants can write thousands of events with any reason
+and text.
 """
 
 _EVENTS = [
     replace(EVENTS, fields=f"reason={reason}", most=MOST_OF_EVENT)
     for reason in ("Evict", PLACEMENT_LOST)
 ]
-"""The events that are read: only those about evictions, because PodGroups have KAI's messages too.
+"""The rows of the events that are read: only events about evictions.
+
+KAI's other messages are also in the status of PodGroups.
 """
 
 ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
@@ -148,7 +151,7 @@ class WaitingDuty:
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
         """Report changes as events and conditions. Return False if the next check should come soon.
 
-        Report nothing while facts are missing or outdated, because it could be wrong.
+        Report nothing while facts are missing or outdated, because reports could be wrong.
         """
         if self._unseen or not is_current:
             return is_current
@@ -159,7 +162,7 @@ class WaitingDuty:
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
         """Wait until a fact is newer than `seen`, or the next gang has been pending for too long.
 
-        If a report is still to be written, wait for at most `_pacing.look` seconds.
+        If some reports are not written yet, wait for at most `_pacing.look` seconds.
         """
         next_at = self._found.next_at
         timeout = None if next_at is None else max(0.0, next_at - self._clock())
@@ -180,14 +183,14 @@ class WaitingDuty:
         """Yield samples about the pending gangs, the reports, the evictions and the checks."""
         yield from self._counted_gangs()
 
-        text = "Seconds for which the oldest of these gangs has been pending, by who can act."
+        text = "Seconds for which the longest reported gang has been pending, by who can act."
         now = self._clock()
         for who in ("you", "platform", "wait", ""):
             since = [blocked.since for blocked in self._found.gangs if blocked.who == who]
             oldest = max(0.0, now - min(since, default=now))
             yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
 
-        text = "Reports written to workloads: why they are pending, or that they no longer are."
+        text = "Reports of why workloads are pending, or that they are no longer pending."
         yield counter("waiting_writes_total", text, self._reporter.writes)
         text = "Gangs whose pods KAI evicted, by KAI's action."
         for cause, count in self._evictions.counts.items():
