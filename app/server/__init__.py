@@ -1,1 +1,1 @@
-"""Run the server: its listeners, endpoints, metrics and logs, and their start and stop."""
+"""Run the server: start and stop its listeners, endpoints, metrics and logs."""

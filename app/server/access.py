@@ -14,13 +14,13 @@ PATHS = {
 
 
 def protected_paths(server: Server) -> frozenset[str]:
-    """Return the paths that need a certificate. Without `server.clientCaFile`, there are none."""
+    """Return the paths that need a client certificate, or none without `server.clientCaFile`."""
     names = server.client_certificate_for if server.client_ca_file else ()
     return frozenset(path for name in names for path in PATHS[name])
 
 
 def for_known_callers(app: App, paths: frozenset[str]) -> App:
-    """Return `app` with 401 as the answer on `paths` to callers without a client certificate."""
+    """Return `app` wrapped so that callers without a client certificate get 401 on `paths`."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         is_protected = scope["type"] == "http" and scope["path"] in paths

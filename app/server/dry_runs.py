@@ -36,7 +36,7 @@ MAX_INDENTED = 64 * 1024
 With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answer of 90 MB.
 """
 JUDGING_SECONDS = 100.0
-"""The time limit of a dry run. It is less than the time limit of a connection."""
+"""The time limit of a dry run, in seconds. It is less than the time limit of a connection."""
 
 
 class BodyTooLarge(UnusableInput):
@@ -46,25 +46,27 @@ class BodyTooLarge(UnusableInput):
 class DryRuns:
     """The endpoint for dry runs with the verdicts of `routes`.
 
-    It judges one dry run at a time, because verdicts on reviews need the same processor and memory.
+    The endpoint judges one dry run at a time, because verdicts on reviews need the same processor
+    and memory.
     """
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
         self._turn = asyncio.Lock()
         self._waiting = 0
-        """The number of dry runs in progress."""
+        """The number of dry runs in progress, including those that wait for their turn."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         """Return the verdicts on the documents in the body.
 
-        If there are none, return the `error` as JSON: with 400 for unusable documents or
-        parameters, 413 for a body that is too large, and 503 for too many or too slow dry runs.
+        If there are no verdicts, return an error as JSON: with 400 for unusable documents or
+        parameters, 413 for a body that is too large, and 503 for too many or too slow dry runs. If
+        the client has disconnected, return 499.
         """
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
-            return _error(400, f"unknown parameter: {', '.join(unknown)}; use {known}")
+            return _error(400, f"unknown parameter: {', '.join(unknown)}. Use only {known}")
         if self._waiting >= WAITING_DRY_RUNS:
             busy = _error(503, "too many dry runs at once: try again in a second")
             busy.headers["Retry-After"] = "1"

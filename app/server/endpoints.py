@@ -42,7 +42,7 @@ _ENDPOINTS = (
 TEXT = "text/plain; charset=utf-8"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _ERROR: dict[str, Any] = {
-    "description": "The problem of the request",
+    "description": "The reason why the request failed",
     "content": {
         "application/json": {
             "schema": {
@@ -64,16 +64,16 @@ Notes = Callable[[], Mapping[str, str]]
 
 
 class Reports(Value):
-    """Reports the health of the server on endpoints, and its verdicts as metrics and log lines."""
+    """The reports of a server: its health on endpoints, its verdicts as metrics and log lines."""
 
     metrics: Metrics
-    """Counts verdicts."""
+    """The metrics in which verdicts are counted."""
     log: VerdictLog | None
-    """Logs verdicts, unless it is None."""
+    """The log of verdicts, or None to log none."""
     ready: Checks
-    """Returns the checks for `/readyz`."""
+    """The function that returns the checks for `/readyz`."""
     notes: Notes = dict
-    """Returns the notes for `/readyz?verbose`, and for `/readyz` if a check fails."""
+    """The function that returns the notes for `/readyz?verbose`, or `/readyz` if a check fails."""
 
     def record(
         self,
@@ -89,10 +89,7 @@ class Reports(Value):
             self.log.record(path, uid, request, verdict, seconds)
 
     def health(self, path: str, *, verbose: bool = False) -> tuple[str, Answer] | None:
-        """Return the content type and the answer for a probe path, or None for other paths.
-
-        Both ports use it.
-        """
+        """Return the content type and the answer for a probe path, or None for other paths."""
         if path == "/healthz":
             return TEXT, (200, b"ok\n")
         if path == "/readyz":
@@ -106,7 +103,7 @@ class Reports(Value):
 
 
 def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = frozenset()) -> App:
-    """Return the ASGI app, whose webhooks get their verdicts from `exchange`.
+    """Return the ASGI app with all endpoints. `exchange` gives the verdicts of its webhooks.
 
     On `protected` paths, callers without a client certificate get 401.
     """
@@ -164,7 +161,10 @@ def _add_health(api: FastAPI, reports: Reports) -> None:
 
 
 def _readiness(checks: Mapping[str, str | None], notes: Notes, *, verbose: bool) -> Answer:
-    """Return the status and, with `verbose` or if a check fails, a line for each check and note."""
+    """Return the answer of `/readyz`, with code 200, or 503 if a check fails.
+
+    With `verbose`, or if a check fails, the answer has a line for each check and note.
+    """
     is_failing = any(problem is not None for problem in checks.values())
     lines = []
     if is_failing or verbose:
@@ -201,7 +201,7 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Add handlers that give all errors the same form.
+    """Add handlers that return all errors as JSON with the key `error`.
 
     The error for a wrong path or method lists the endpoints.
     """

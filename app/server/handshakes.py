@@ -15,7 +15,7 @@ from app.base.turns import TurnQueue
 from app.server.process import MemoryReturn
 
 HELLO_SECONDS = 0.01
-"""The time in one turn of the event loop for answers to ClientHellos."""
+"""The maximum time, in seconds, for answers to ClientHellos in one turn of the event loop."""
 
 
 class Abortable(Protocol):
@@ -29,7 +29,7 @@ class Unfinished(Abortable, Protocol):
     """A connection whose handshake is not complete."""
 
     def shake_hands(self) -> None:
-        """Answer the ClientHello, unless the connection is closed or the rest of it is missing."""
+        """Answer the ClientHello. Do nothing if it is incomplete or the connection is closed."""
 
 
 class Backlog:
@@ -64,7 +64,7 @@ class Backlog:
 
 
 class Handshakes:
-    """The unfinished handshakes of a listener that serves at most `connections`.
+    """The unfinished handshakes of a listener with at most `connections` open connections.
 
     The connection of a silent client takes 2 KiB, and a connection in its handshake 47 KiB.
     """
@@ -92,7 +92,7 @@ class Handshakes:
         self.silent.add(connection)
 
     def said_hello(self, connection: Unfinished) -> None:
-        """Note that the handshake has begun, and let `connection` answer it when there is time."""
+        """Note that the ClientHello has arrived, and plan a turn for `connection` to answer it."""
         self.silent.remove(connection)
         self.begun.add(connection)
         self._hellos.add(connection)
@@ -102,12 +102,12 @@ class Handshakes:
         self.begun.remove(connection)
 
     def closed(self, connection: Unfinished) -> None:
-        """Note that `connection` is closed, in whatever state it was."""
+        """Note that `connection` is closed, whether or not its handshake was complete."""
         self.silent.remove(connection)
         self.begun.remove(connection)
         self._memory.freed_some()
 
     def abort(self) -> None:
-        """Close all connections. This is called when the server stops."""
+        """Close all connections, because the server stops."""
         self.silent.abort()
         self.begun.abort()

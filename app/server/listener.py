@@ -18,9 +18,9 @@ from app.server.tls import READ_BYTES, TlsTransport
 _BACKLOG = 2048
 """The maximum number of connections that the kernel keeps until they are accepted."""
 _FINISH_SECONDS = 10.0
-"""The time for open requests when the server stops. Afterwards, their connections are aborted."""
+"""The seconds that open requests have to finish when the server stops. Then they are aborted."""
 _ABORT_SECONDS = 1.0
-"""The time for aborted connections to end."""
+"""The seconds that aborted connections have to end."""
 
 
 class Listener:
@@ -44,7 +44,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port of the socket, also if the configured port is 0."""
+        """The port that the socket is bound to. The kernel chose it if the configured port is 0."""
         return int(self._sock.getsockname()[1])
 
     @property
@@ -94,7 +94,7 @@ class Listener:
     def renew(self) -> None:
         """End each connection that is open now with its next response.
 
-        Its client may have presented a certificate of a CA that is no longer trusted. Connections
+        Clients may have presented a certificate of a CA that is no longer trusted. Connections
         whose handshake is not complete yet end in the same way; see `_entered`.
         """
         for connection in self.serving.connections:
@@ -111,7 +111,10 @@ class Listener:
         return TlsTransport(context, make, self.handshakes, seconds, self._buffer)
 
     def _entered(self, context: ssl.SSLContext) -> Connection:
-        """Return the connection of a complete handshake that began with `context`."""
+        """Return the protocol for a connection whose handshake began with `context`.
+
+        If the client CAs have changed since then, the connection ends with its first answer.
+        """
         connection = Connection(self.serving)
         if context is not self._certificate.context:
             connection.retire()
@@ -136,14 +139,14 @@ class Listener:
 
 
 EVERY_ADDRESS = "::"
-"""The host that stands for all IPv6 and IPv4 addresses of the machine."""
+"""The host name that means all IPv6 and IPv4 addresses of the machine."""
 
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to `host` and `port`, or to a free port if `port` is 0.
 
-    With EVERY_ADDRESS, it accepts IPv6 and IPv4, or only IPv4 if the machine has no IPv6. Raise
-    OSError if the address is not available.
+    With EVERY_ADDRESS, the socket accepts IPv6 and IPv4, or only IPv4 if the machine has no IPv6.
+    Raise OSError if the address is not available.
     """
     if host == EVERY_ADDRESS and not socket.has_dualstack_ipv6():
         host = "0.0.0.0"  # noqa: S104 - a Service has to reach it

@@ -45,7 +45,7 @@ BUCKETS = (
 PREFIX = "grove_admission"
 
 _Counts = Mapping[Any, int]
-"""Counts by the values of labels."""
+"""The counts of a metric by the values of its labels."""
 
 Samples = Callable[[], Iterable[Sample]]
 """A function that returns the samples of one part of the server, for a scrape."""
@@ -53,7 +53,7 @@ Samples = Callable[[], Iterable[Sample]]
 
 @dataclass(slots=True)
 class _Series:
-    """The durations with one value of a histogram's label."""
+    """The durations of a histogram for one value of its label."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     """The number of durations in each bucket, not cumulative. The last bucket has no bound."""
@@ -112,7 +112,7 @@ class Metrics(Collector):
             self._requests,
         )
         yield _histogram("request", "reading the request to its answer", "path", self._durations)
-        text = "Requests whose handler raised an exception."
+        text = "Requests whose handler raised an unexpected exception."
         yield _counts(f"{PREFIX}_panics", text, ["path"], self._panics)
         text = "Steps of the reconcilers by result."
         yield _counts(f"{PREFIX}_reconcile", text, ["reconciler", "result"], self._steps)
@@ -149,7 +149,7 @@ def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
 def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
     """Return the histogram `<subject>_duration_seconds`, with `durations` by the value of `label`.
 
-    `span` completes its help text, `Time from ...`.
+    The help text is `Time from <span>.`
     """
     family = HistogramMetricFamily(
         f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label]

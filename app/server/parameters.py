@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 DRY_RUN_USER = "dry-run"
-"""The default user name."""
+"""The user name in dry runs without the parameter `user`."""
 
 
 class Parameters(BaseModel):

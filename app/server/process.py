@@ -11,21 +11,21 @@ FREED_CONNECTIONS = 256
 """The number of closed connections after which free memory is returned to the system."""
 
 RETURN_SECONDS = 10.0
-"""The minimum time between two returns of memory."""
+"""The minimum time between two returns of memory, in seconds."""
 
 _OTHER_FILES = 256
-"""The number of open files other than accepted connections.
+"""The number of files that may be open in addition to the accepted connections.
 
-They belong to the client, logs, certificates and libraries.
+The Kubernetes client, logs, certificates and libraries open them.
 """
 
 logger = logging.getLogger(__name__)
 
 
 def settle_garbage_collector() -> None:
-    """Exclude the existing objects from garbage collection.
+    """Exclude the existing objects from garbage collection, and make collections rarer.
 
-    The collector also runs less often, because requests leave no reference cycles.
+    Few collections are needed, because requests leave no reference cycles.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -76,7 +76,7 @@ def allow_files(connections: int) -> None:
 class MemoryReturn:
     """Returns memory to the system after many connections were closed.
 
-    `give_back` does it, and `clock` is monotonic, in seconds.
+    `give_back` is the function that returns the memory. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float], give_back: Callable[[], None]) -> None:

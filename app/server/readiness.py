@@ -13,7 +13,7 @@ class Readiness:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self.parts = list(parts)
-        """The parts that are asked. Further ones are added while the server starts."""
+        """The parts of the server. More parts are added while the server starts."""
         self.draining = False
         """Whether the server is shutting down, so that it is not ready."""
         self._failing: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they have changed, so that the log shows what probes got."""
+        """Log the failing checks if others fail than before, so that the log explains probes."""
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
         }

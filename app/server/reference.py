@@ -1,8 +1,8 @@
 """Document the HTTP API: in `/openapi.json`, and in `/docs`, where each path can be tried.
 
 The page loads nothing from other hosts, because a cluster may have no internet access. Its files
-are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form,
-without `managedFields`, and with the answers of this version.
+are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form.
+They have no `managedFields`, and the answers are those of this version.
 """
 
 from functools import cache
@@ -61,7 +61,7 @@ _RESPONSE = {
 
 
 def _whole(properties: JsonMap, *required: str) -> Object:
-    """Return the JSON Schema of a map with these properties, of which some are required."""
+    """Return the JSON Schema of a map with these properties, and the names of required ones."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
@@ -95,10 +95,7 @@ def _add_file(api: FastAPI, path: str, name: str, media_type: str) -> None:
 
 
 def webhook(route: Route) -> dict[str, Any]:
-    """Return the arguments that describe a webhook to FastAPI.
-
-    They include an example review and its answer.
-    """
+    """Return the arguments that describe a webhook to FastAPI, with an example and its answer."""
     operations = ", ".join(sorted(route.operations))
     example = recorded_review(route.path)
     content = {"schema": _ASKED, "example": example["asked"]}

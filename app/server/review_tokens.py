@@ -1,7 +1,7 @@
 """Write tokens into the paths of our webhooks, to distinguish API servers from other callers.
 
-All replicas run this. The token is only in the webhook configurations, so only users who may read
-them can learn it. While API servers use only paths with a token, a review without a token is
+All replicas write tokens. A token is only in the webhook configurations, so only users who may read
+these can learn it. While API servers use only paths with a token, a review without a token is
 refused. Otherwise it gets a verdict, but its writes are left to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
@@ -52,22 +52,23 @@ from app.webhooks.paths import (
 )
 
 REPLACED_SECONDS = 60.0
-"""The time for which a token stays valid after it was replaced."""
+"""The time, in seconds, for which a token stays valid after it was replaced."""
 
 BARE_SECONDS = 0.5
-"""The time for which paths without a token are accepted before they are written.
+"""The time, in seconds, for which paths without a token are accepted before they are written.
 
-In this time, the other replicas learn of the Pod that needs them.
+In this time, the other replicas learn of the Pod that needs such paths.
 """
 
 FRESH_SECONDS = 150.0
-"""The maximum age of our knowledge of the configurations: two bookmarks of their watches.
+"""The maximum seconds since the last event or bookmark of the configurations' watches.
 
-If it is older, API servers may already use a token that this replica doesn't know.
+After this time, API servers may use a token that this replica doesn't know. It is the time in which
+a watch gets two bookmarks.
 """
 
 LEAK_SECONDS = 300.0
-"""The minimum time between two replacements of leaked tokens."""
+"""The minimum time, in seconds, between two replacements of leaked tokens."""
 
 OUR_PODS = f"{APP_LABEL}={NAME}"
 
@@ -77,14 +78,17 @@ logger = logging.getLogger(__name__)
 def root_route(routes: Mapping[str, Route]) -> Route:
     """Return the route of `/`, which API servers call until the server has written the paths.
 
-    Each review on this route is for one of the webhooks whose paths the server writes.
+    The kind in a review on this route determines the webhook that judges it.
     """
     others = tuple(routes[path] for path in PATHS.values())
     return replace(others[0], path="/", others=others, parse=parse)
 
 
 def _token_after(configuration: Object) -> float:
-    """Return the time after which the token of `configuration` must be created, or 0."""
+    """Return the time in the annotation TOKEN_AFTER, in seconds since 1970, or 0 without one.
+
+    The token of `configuration` must have been created after this time.
+    """
     return seconds_since_1970(annotations_of(configuration).get(TOKEN_AFTER)) or 0.0
 
 
@@ -101,7 +105,7 @@ _NO_WRITES = "reviews cause no writes, unless server.clientCaFile is set"
 class ReviewTokens(Part):
     """Keeps the same token in the webhook configurations and in the routes of `exchange`.
 
-    `now` returns the seconds since 1970, and `clock` the monotonic time in seconds.
+    `now` returns the seconds since 1970, and `clock` returns the monotonic time in seconds.
     """
 
     name = "review-tokens"
@@ -162,9 +166,10 @@ class ReviewTokens(Part):
         return [("", self._settings.webhook_configurations)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write a valid token into the paths of both configurations, or none if a Pod needs that.
+        """Write a valid token into the paths of both configurations.
 
-        Return the seconds until the next step, or None to wait for a change.
+        If one of our Pods does not know tokens, write paths without a token instead. Return the
+        seconds until the next step, or None to wait for a change.
         """
         managed = self._managed()
         if not managed:
@@ -234,9 +239,9 @@ class ReviewTokens(Part):
     def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
         """Return the token that the paths should have.
 
-        It is the newest usable token in `stored`, or else a new one. It must be newer than the last
-        leak and than the times `after`, except times in the future. Return "" if a Pod doesn't know
-        tokens, and None if our Pods are not known yet.
+        It is the newest usable token in `stored`, or else a new token. A usable token was created
+        after the last leak and after the times in `after` that are not in the future. Return "" if
+        one of our Pods doesn't know tokens, or None if our Pods have not been listed yet.
         """
         if not self._pods.synced:
             return None
@@ -249,9 +254,9 @@ class ReviewTokens(Part):
         return max(usable, default="") or new_token(now)
 
     async def _write(self, resource: Resource, configuration: Object, token: str) -> bool:
-        """Write the paths of a configuration if they differ.
+        """Write the paths of a configuration if they differ, and return True.
 
-        Return False, and write nothing, if another writer keeps changing them.
+        Write nothing and return False if another writer keeps changing them.
         """
         webhooks = with_token(configuration, token)
         if webhooks == configuration.get("webhooks"):
@@ -281,7 +286,7 @@ class ReviewTokens(Part):
         return seconds
 
     def _accept(self, tokens: Collection[str]) -> None:
-        """Make the routes with `tokens` valid, in addition to those of recently replaced tokens."""
+        """Make the paths with `tokens` valid. Recently replaced tokens stay valid for a while."""
         at = self._clock()
         self._valid |= dict.fromkeys((*self._current, *tokens), at)
         self._current = frozenset(tokens)

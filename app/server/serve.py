@@ -1,7 +1,8 @@
 """Create the parts of the server, and start and stop them in order.
 
-Start: certificate, caches and listener, then the leader's work, because our own webhooks admit its
-writes. Stop: not ready, release of the Lease, drain, listener, log.
+The leader's work starts after the certificate, the caches and the listener, because our own
+webhooks admit the leader's writes. To stop, the server becomes unready, releases the Lease, drains,
+and closes the listener and then the log.
 """
 
 import asyncio
@@ -40,19 +41,19 @@ from app.stores import stores
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
-"""The interval at which lines of the verdict log are written."""
+"""The interval, in seconds, at which lines of the verdict log are written."""
 
 logger = logging.getLogger(__name__)
 
 Duties = Callable[[HttpClient, Recorder], Sequence[Duty]]
-"""A function that creates further duties of the leader, with its client and its event recorder."""
+"""A function that creates more duties of the leader from its client and its event recorder."""
 
 Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
 """The cluster that a server reads, and its client. `connected` returns one."""
 
 
 def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
-    """Return no further duties."""
+    """Return (), because there are no further duties."""
     return ()
 
 
@@ -62,7 +63,7 @@ class Extras(Value):
     readable: bool = False
     """Whether verdicts are logged as readable text instead of JSON."""
     duties: Duties = no_duties
-    """Creates further duties of the leader."""
+    """The function that creates further duties of the leader."""
 
 
 async def serve(
@@ -93,7 +94,7 @@ async def serve(
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """Raise an exception of `kind` instead of the exception groups that contain nothing else."""
+    """Unwrap exception groups: if their only exception is of `kind`, raise it alone."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -109,7 +110,7 @@ class Running(Value):
     """A running server."""
 
     cluster: Cluster
-    """The cluster that it reads."""
+    """The cluster whose facts decide verdicts."""
     listener: Listener
     """The port for API servers and probes."""
     tools: ToolsListener
@@ -147,7 +148,7 @@ class Server(Value):
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield the names and coroutines of all tasks except the listener and the leader.
 
-        The parts that these tasks run are added to the readiness checks.
+        Parts that are created for these tasks are added to the readiness checks.
         """
         yield "log", _flush(self.log)
         yield "tools", self.tools.run()
@@ -266,7 +267,7 @@ async def leading(
 ) -> AsyncIterator[Leader | None]:
     """Yield the candidate for leader election, or None without a client.
 
-    It has its own client, so that the calls of reconcilers don't delay verdicts.
+    The candidate has its own client, so that the calls of reconcilers don't delay verdicts.
     """
     if not client:
         yield None
@@ -287,8 +288,8 @@ async def connected(
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
     """Yield the cluster of `kubeconfig` and `context`, or of this Pod, and its client.
 
-    The client discovers `resources`, and closes its connections at the end. With `objects`, these
-    are the facts instead of a cluster, and there is no client.
+    The client discovers `resources`, and closes its connections at the end. With `objects`, yield a
+    cluster that consists of these objects, and None instead of a client.
     """
     if objects is not None:
         # this loads the readers of documents, which a server of a cluster doesn't need
@@ -305,7 +306,8 @@ def certificate_source(
 ) -> CertificateSource:
     """Return the source of the serving certificate.
 
-    Raise OSError if its files are not valid, or if it is self-managed and there is no cluster.
+    Raise OSError if the certificate files or the client CAs are unusable, or if the certificate is
+    self-managed and there is no cluster.
     """
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""

@@ -24,14 +24,14 @@ READ_BYTES = 2 * _RECORD
 """The maximum number of bytes that are read from a connection at once.
 
 uvloop reads that much up to 32 times in one turn of the event loop, unless reading is paused. With
-its own buffer of 256 KiB, it reads 8 MiB: while 100 clients sent 500 requests each, another client
-waited for 3 s.
+its own buffer of 256 KiB, it would read 8 MiB: while 100 clients sent 500 requests each, another
+client waited for 3 s.
 """
 
 _FRUITLESS = 2 * _RECORD
 """The maximum bytes of ciphertext without enough plaintext (_ENOUGH). A data record is shorter.
 
-Messages such as KeyUpdate have no plaintext: one connection that sent 48,000 of them in a second
+Messages such as KeyUpdate have no plaintext. One connection that sent 48,000 KeyUpdates in a second
 stopped a server.
 """
 
@@ -46,7 +46,7 @@ a KeyUpdate takes ten.
 """
 
 _LENGTHS = 9
-"""The number of first bytes that contain the lengths of the first record and of the ClientHello."""
+"""The number of first bytes in which the first record and the ClientHello state their lengths."""
 
 _LONGEST_HELLO = _RECORD + 1024
 """The maximum number of bytes before the ClientHello is answered.
@@ -70,9 +70,9 @@ _HELLO, _SHAKING, _OPEN, _CLOSING = State
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """The protocol of an accepted connection, and the transport of the protocol above it.
 
-    `make` returns the protocol above, once the handshake is complete. `seconds` is the time limit
-    for the handshake, and for closing TLS. `buffer` is for received bytes. Connections can share
-    it, because it is empty between two calls.
+    Once the handshake is complete, `make` is called and returns the protocol above. `seconds` is
+    the time limit for the handshake, and for closing TLS. `buffer` is for received bytes.
+    Connections can share a buffer, because it is empty between two calls.
     """
 
     # slots are read faster than a dict, as in `Connection`
@@ -120,11 +120,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._hello = b""
         """The received bytes of the ClientHello."""
         self._is_paused = False
-        """Whether the protocol above wants no data now."""
+        """Whether the protocol above has paused reading."""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
         """The bytes of ciphertext without enough plaintext.
 
-        It starts below zero, because a handshake may have more of them.
+        The number starts below zero, because a handshake may have _SHAKING_HANDS such bytes.
         """
 
     # methods that the socket calls
@@ -243,7 +243,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _say_hello(self) -> None:
         """Ask for a turn to answer the ClientHello, once its lengths are known.
 
-        Abort the connection if they are too large.
+        Abort the connection if a length is too large.
         """
         if self._tls is None and _is_too_long(self._hello):
             self.abort()
@@ -307,7 +307,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _is_too_long(first: bytes) -> bool:
-    """Return whether a connection begins with more bytes than a ClientHello has, or announces more.
+    """Return whether the first bytes of a connection are, or announce, too long a ClientHello.
 
     OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. A
     first record that is too short to contain the length is rejected too.
@@ -321,8 +321,8 @@ def _is_too_long(first: bytes) -> bool:
 
 
 def _has_expired(certificate: Mapping[str, Any]) -> bool:
-    """Return whether a certificate has expired since the client presented it.
+    """Return whether a certificate that a client has presented has expired since.
 
-    A client that resumes a session does not present it again.
+    A client that resumes a session does not present its certificate again.
     """
     return ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()

@@ -28,22 +28,28 @@ If there are more, the oldest one is closed.
 """
 
 CONNECTION_SECONDS = 120.0
-"""The maximum life of a connection after its handshake. Each connection is for one request."""
+"""The maximum life of a connection after its handshake, in seconds.
+
+Each connection is for one request.
+"""
 
 UNREAD = 4
-"""The maximum number of connections with an unread answer, which may have 8 MiB."""
+"""The maximum number of connections with an unread answer. An answer may have 8 MiB."""
 
 POSTS = 4
 """The maximum number of requests with a body in progress. Further requests get 503."""
 
 BODY_SECONDS = 10.0
-"""The time limit for a body, so that clients that don't send it don't take up all places."""
+"""The time limit for a body, in seconds.
+
+Otherwise, POSTS clients that never send their bodies would keep out all others.
+"""
 
 MOST_PARAMETERS = 16
 """The maximum number of query parameters. Splitting 31,000 of them (63 KB) takes 48 ms."""
 
 READ_SECONDS = 0.005
-"""The time in one turn of the event loop for reading requests.
+"""The maximum time, in seconds, for reading requests in one turn of the event loop.
 
 h11 takes 12 ms for 16 KiB of small chunks, and 30 ms for a head of 64 KiB with 15,000 lines.
 """
@@ -64,7 +70,8 @@ _FREE = frozenset({"/healthz", "/readyz", "/version"})
 class RequestLimits:
     """An ASGI app that limits how many requests `app` answers at the same time.
 
-    They are one request without a body, and POSTS requests with one. Paths in _FREE don't count.
+    It answers at most POSTS requests with the method POST, and one other request. Paths in _FREE
+    don't count.
     """
 
     def __init__(self, app: App) -> None:
@@ -136,11 +143,11 @@ class ToolsListener:
         self.unread = Backlog(UNREAD)
         """The connections whose client hasn't read the whole answer."""
         self.reading = TurnQueue[_Connection](lambda each: each.read(), READ_SECONDS, rest=REST)
-        """The connections with received data that is not read yet."""
+        """The connections whose received data has not been parsed yet."""
 
     @property
     def port(self) -> int:
-        """The port of the socket, also if the configured port is 0."""
+        """The port that the socket is bound to. The kernel chose it if the configured port is 0."""
         return int(self._sock.getsockname()[1])
 
     @property

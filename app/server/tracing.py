@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _EXPORT_SECONDS = 5
 _MISSING = (
-    "tracing.endpoint needs the packages of grove-admission[tracing]: install them, or build the"
-    " image with --build-arg EXTRAS=tracing"
+    "tracing.endpoint needs the packages of grove-admission[tracing]. Run: pip install"
+    " 'grove-admission[tracing]'. For the image, build it with --build-arg EXTRAS=tracing"
 )
 
 

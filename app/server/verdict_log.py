@@ -26,12 +26,12 @@ Any client can choose the names in a review.
 STRANGE_BYTES = 2**20
 """The maximum bytes that a burst of reviews from unknown callers may add to the log.
 
-They can cause lines of 10 KB at 2 MB/s. A log that is rotated by size would then lose the lines
-about API servers' reviews.
+Unknown callers can cause lines of 10 KB at 2 MB/s. A log that is rotated by size would then lose
+the lines about API servers' reviews.
 """
 
 STRANGE_RATE = 2**16
-"""The bytes per second of such lines after a burst."""
+"""The bytes per second that reviews from unknown callers may add to the log after a burst."""
 
 _FLUSH_LINES = 256
 """The number of lines after which they are formatted and written."""
@@ -43,7 +43,8 @@ _WAITING_CHUNKS = 200
 class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
     """A line of the log, with its keys in this order.
 
-    A review that could not be read has no user, operation and object.
+    In a line about an unreadable review, `user`, `operation`, `namespace`, `name` and `dry_run` are
+    unset.
     """
 
     time: str
@@ -74,7 +75,7 @@ class VerdictLog:
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.
 
-    Lines are formatted together. Formatting them one by one would take more than twice the
+    Lines are formatted in batches. Formatting them one by one would take more than twice the
     processor time, because the code and data would not be in the processor caches.
     """
 
@@ -89,7 +90,7 @@ class VerdictLog:
         self._stream = stream
         self._form = self._readable if readable else self._line
         self._records: list[tuple[bool, float, _Record]] = []
-        """(whether the caller is unknown, time of the verdict, record) of each next line."""
+        """The next lines, as (whether the caller is unknown, time of the verdict, record)."""
         self._clock = clock
         self._flushed_at = clock()
         self._strange_left: float = STRANGE_BYTES
@@ -108,7 +109,7 @@ class VerdictLog:
     def record(
         self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
     ) -> None:
-        """Add a line. It is written with the next ones, or at once if the verdict has failed."""
+        """Add a line. It is written with the next lines, or at once for a code of 500 or more."""
         is_strange = request is None or not request.trusted
         record = _record(path, uid, request, verdict, seconds)
         self._records.append((is_strange, time.time(), record))
@@ -126,7 +127,7 @@ class VerdictLog:
                 self.lost += len(records)
 
     def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
-        """Yield `records` as lines. Drop lines about unknown callers above their limit."""
+        """Yield `records` as lines. Drop lines about unknown callers if there are too many."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
@@ -189,7 +190,7 @@ class VerdictLog:
 
 
 UNKNOWN = "unknown"
-"""The caller in lines about reviews without a token or a certificate. It may be an API server."""
+"""The caller of a review without a token or a certificate. It may nevertheless be an API server."""
 
 
 def caller_of(request: Request | None) -> str:
@@ -200,7 +201,7 @@ def caller_of(request: Request | None) -> str:
 def _record(
     path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
 ) -> _Record:
-    """Return the line of a verdict without its time. Long texts are truncated."""
+    """Return the line about a verdict, still without the time. Long texts are truncated."""
     user = operation = namespace = name = dry_run = _UNREAD
     if request:
         user = request.username[:MOST_CHARACTERS]
