@@ -23,9 +23,9 @@ class ClusterTopologyWebhook(Value):
     managed_name: str
     """The name of the managed topology."""
     guarded: Collection[str]
-    """The kinds whose objects with this name are protected."""
+    """The kinds of which the object `managed_name` is protected."""
     authorized: Collection[str]
-    """The full names of the only users who may write it, even while it is being deleted."""
+    """The full names of the only users who may write the managed topology."""
     topology: ClusterView
     """The facts for the rules of the dialects."""
 

@@ -23,10 +23,10 @@ Tokens from before this time are replaced at once.
 """
 
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
-"""The annotation of Pods whose version accepts tokens in all paths: "all".
+"""The annotation of our Pods that says which paths with a token their version serves.
 
-Version 0.6 answers 404 to every path with a token. Version 0.8, whose Pods have "true", answers 404
-to all but two of them.
+"all" means all paths. Version 0.8, whose Pods have "true", answers 404 to all but two of them, and
+version 0.6 to all of them.
 """
 
 PATHS: Mapping[str, str] = {webhook.name: webhook.path for webhook in WEBHOOKS}
@@ -68,9 +68,9 @@ def path_of(client: JsonMap) -> str:
 
 
 def with_token(configuration: JsonMap, token: str) -> list[Object]:
-    """Return the webhooks of `configuration`, with `token` in the paths of the webhooks in PATHS.
+    """Return the webhooks of `configuration`, with `token` in the paths of our webhooks.
 
-    If `token` is "", the paths have no token.
+    If `token` is "", the paths have no token. Webhooks that are not in PATHS are unchanged.
     """
     prefix = f"/{token}" if token else ""
     return [

@@ -1,4 +1,4 @@
-"""Complete PodGangs when they are written, and save their MNNVL resources before they are deleted.
+"""Complete PodGangs when they are written, and keep their MNNVL resources when they are deleted.
 
 In the dialect `design`, the first webhook writes topology constraints for the scheduler and makes
 the PodGang the owner of its MNNVL resources. At CREATE, a PodGang has no uid for an owner reference
@@ -108,9 +108,9 @@ class PodGangWebhook(Value):
         warnings: list[str] = []
         if pcs is not None and pcs.is_cut:
             warnings.append(
-                f'PodCliqueSet "{pcs_name}" has more than {MOST_PARTS} cliques and scaling groups'
-                f" and is not read: the topology constraints of PodGang {gang.name} are left"
-                " unchanged"
+                f'PodCliqueSet "{pcs_name}" has more than {MOST_PARTS} cliques and scaling groups,'
+                " or cliqueNames, and is not read: the topology constraints of PodGang"
+                f" {gang.name} are left unchanged"
             )
         else:
             changes = dialect.podgang_changes(request.object, pcs, self.facts)

@@ -74,8 +74,8 @@ UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
         f"PodCliqueSets with more than {MOST_PARTS} cliques and scaling groups",
-        "this limit protects the server, and comparing more than 400 would exceed the cost limit of"
-        " the API server",
+        "this limit protects the server, and comparing more than 400 cliques and scaling groups"
+        " would exceed the cost limit of the API server",
     ),
     Uncovered(
         "/validate/podcliqueset",
@@ -139,15 +139,15 @@ UNCOVERED = (
         " on the request",
     ),
 )
-"""The tasks that only webhooks can do. All warnings of these rules come from webhooks, too."""
+"""The tasks that only webhooks can do. Warnings of these rules come only from webhooks, too."""
 
 
 def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
     """Return the policies about objects of Grove and KAI, each followed by its binding.
 
     The levels are parameters, which are objects of the cluster. Static policies, for a folder of
-    the API server, cannot have parameters: they contain the levels of `configuration`, and one more
-    policy protects our stored configurations.
+    the API server, cannot have parameters: they contain the levels of `configuration`. One more
+    static policy protects our webhook configurations and policies from deletion.
     """
     topology = configuration.cluster_topology
     values = {
@@ -202,8 +202,8 @@ def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: st
     """Return the policies that restrict the use of queues and warn about missing queues.
 
     The service accounts in `kai_namespaces`, where KAI and its queue assigners run, in our
-    namespace and in kube-system are exempt, because they only copy names of queues. So is Grove's
-    operator, one of `authorizedUsers`.
+    namespace and in kube-system are exempt, because they only copy names of queues. Grove's
+    operator, one of `authorizedUsers`, is exempt too.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
@@ -286,7 +286,10 @@ def _name(obj: Object) -> str:
 def _filled(
     objects: list[Object], values: Mapping[str, str], namespaces: Sequence[str]
 ) -> list[Object]:
-    """Replace the keys of `values` in expressions with their values, and the exempt namespaces."""
+    """Fill the `values` into the expressions of `objects`, and `namespaces` into their selectors.
+
+    Change and return `objects`. The keys of `values` are the texts to replace.
+    """
     for obj in objects:
         for item in _expressions(obj["spec"]):
             for key in {"expression", "messageExpression"} & item.keys():
@@ -298,7 +301,7 @@ def _filled(
 
 
 def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
-    """Replace the first text of each pair in `values` by the second.
+    """Return `expression` with the first text of each pair in `values` replaced by the second.
 
     Replacements are not searched again.
     """

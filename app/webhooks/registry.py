@@ -84,13 +84,13 @@ class Webhook(Value, eq=False, kw_only=True):
     needs_namespace: bool = False
     """Whether a request without a namespace is rejected."""
     guards_spec: bool = False
-    """Whether it also judges changes to the spec of an object that is being deleted."""
+    """Whether the webhook also judges changes to the spec of an object that is being deleted."""
     parse: Parse = parse
     """A function that reads a request."""
 
     @property
     def mutating(self) -> bool:
-        """Is it in the MutatingWebhookConfiguration?"""
+        """Whether the webhook is in the MutatingWebhookConfiguration."""
         return self.path.startswith("/mutate/")
 
     @property
@@ -183,7 +183,7 @@ _ASKS_FOR_MNNVL_ITSELF = {
 }
 """The condition for Pods that request MNNVL themselves. Pods of a PodClique get its claims.
 
-The API server sends no other Pods, so a cluster that does not use this annotation never waits for
+The API server sends no other Pods to this webhook, so a cluster without such Pods never waits for
 our server.
 """
 
