@@ -8,7 +8,21 @@ from sys import intern
 from typing import Any, ClassVar
 
 from app.base.value import Value
-from app.facts import labels
+from app.facts.labels import (
+    BASE_PODGANG,
+    CLIQUE_NAME,
+    GROVE_CLIQUE_NAME,
+    GROVE_PCS_NAME,
+    GROVE_PCS_REPLICA,
+    GROVE_PCSG_NAME,
+    GROVE_PCSG_REPLICA,
+    MNNVL_UNIT,
+    PCS_NAME,
+    PCS_REPLICA,
+    PCSG_NAME,
+    PCSG_REPLICA,
+    PODGANG,
+)
 from app.objects.names import MAX_LABEL
 from app.objects.shape import JsonMap, map_at, text_at, text_of
 
@@ -118,75 +132,60 @@ NOWHERE = Place()
 
 
 PLACE_LABELS = (
-    labels.PCS_NAME,
-    labels.GROVE_PCS_NAME,
-    labels.PCS_REPLICA,
-    labels.GROVE_PCS_REPLICA,
-    labels.PCSG_NAME,
-    labels.GROVE_PCSG_NAME,
-    labels.PCSG_REPLICA,
-    labels.GROVE_PCSG_REPLICA,
-    labels.PODGANG,
-    labels.GROVE_CLIQUE_NAME,
-    labels.CLIQUE_NAME,
-    labels.BASE_PODGANG,
-    labels.MNNVL_UNIT,
+    PCS_NAME,
+    GROVE_PCS_NAME,
+    PCS_REPLICA,
+    GROVE_PCS_REPLICA,
+    PCSG_NAME,
+    GROVE_PCSG_NAME,
+    PCSG_REPLICA,
+    GROVE_PCSG_REPLICA,
+    PODGANG,
+    GROVE_CLIQUE_NAME,
+    CLIQUE_NAME,
+    BASE_PODGANG,
+    MNNVL_UNIT,
 )
 
 
-def read_place(of: JsonMap) -> Place:
-    """Return the place according to the labels `of` an object.
+def read_place(labels: JsonMap) -> Place:
+    """Return the place of an object with these labels.
 
     Objects that are read one after the other share one result if it is equal, because there may be
     very many of them.
     """
-    values = tuple(map(of.get, PLACE_LABELS))
-    try:
-        return _shared_place(values)
-    except TypeError:  # a list or a map has no hash, a number no length, or a text is too long
-        return _place(values)
+    found = tuple([(key, labels[key]) for key in PLACE_LABELS if key in labels])
+    for _, value in found:
+        # anybody may send a review with megabytes of labels, which must not stay in the cache
+        if not isinstance(value, str) or len(value) > MAX_LABEL:
+            return _place.__wrapped__(found)
+    return _place(found)
 
 
 @lru_cache(maxsize=256)
-def _shared_place(values: tuple[Any, ...]) -> Place:
-    """Return the place for some values. Raise TypeError for a text that is too long for a label.
-
-    Anybody may send a review with megabytes of labels, which must not stay in this cache.
-    """
-    if max(map(len, filter(None, values)), default=0) > MAX_LABEL:
-        raise TypeError
-    return _place(values)
-
-
-def _place(values: tuple[Any, ...]) -> Place:
-    """Return the place for the values of PLACE_LABELS, which may be of any type.
+def _place(found: tuple[tuple[str, Any], ...]) -> Place:
+    """Return the place for the labels that were found, each with its key.
 
     The labels of the designs take precedence over Grove's, except for the name of the PodClique.
     The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
-    (
-        own_set,
-        grove_set,
-        own_replica,
-        grove_replica,
-        group,
-        grove_group,
-        own_index,
-        grove_index,
-        podgang,
-        grove_clique,
-        own_clique,
-        base_podgang,
-        unit,
-    ) = [value if isinstance(value, str) else "" for value in values]
+    texts = dict.fromkeys(PLACE_LABELS, "")
+    texts |= {key: intern(value) for key, value in found if isinstance(value, str)}
 
-    pcs = own_set or grove_set
-    replica = own_replica or grove_replica
+    pcs = texts[PCS_NAME] or texts[GROVE_PCS_NAME]
+    replica = texts[PCS_REPLICA] or texts[GROVE_PCS_REPLICA]
+    group = texts[PCSG_NAME]
     prefix = f"{pcs}-{replica}-"
-    if not group and pcs and replica and grove_group.startswith(prefix):
-        group = grove_group.removeprefix(prefix)
+    if not group and pcs and replica and texts[GROVE_PCSG_NAME].startswith(prefix):
+        group = intern(texts[GROVE_PCSG_NAME].removeprefix(prefix))
 
-    index = own_index or grove_index
-    clique = grove_clique or own_clique
-    place = (pcs, replica, group, index, podgang, clique, base_podgang, unit)
-    return Place(*map(intern, place))
+    return Place(
+        pcs=pcs,
+        replica=replica,
+        group=group,
+        group_replica=texts[PCSG_REPLICA] or texts[GROVE_PCSG_REPLICA],
+        podgang=texts[PODGANG],
+        clique=texts[GROVE_CLIQUE_NAME] or texts[CLIQUE_NAME],
+        base_podgang=texts[BASE_PODGANG],
+        unit=texts[MNNVL_UNIT],
+    )

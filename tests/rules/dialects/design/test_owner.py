@@ -187,6 +187,11 @@ def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> No
     assert read_place(mixed).group == ""
 
 
+def test_groves_name_of_a_podclique_comes_first_because_it_is_the_whole_one() -> None:
+    labels = {"grove.io/clique-name": "worker", "grove.io/podclique": "pcs-0-worker"}
+    assert read_place(labels) == Place(clique="pcs-0-worker")
+
+
 LEGACY_BASE = SlimPodGang(
     "ns", "pcs-0", "b", Place("pcs"), cliques=("pcs-0-router", "pcs-0-pool-0-leader")
 )
