@@ -137,27 +137,12 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     A value in its metadata that is missing or has the wrong type is "" in the result. Equal
     namespaces and uids share one string, because there may be very many PodCliques.
     """
-    metadata = map_of(obj.get("metadata"))
-    name = text_at(metadata, "name")
-    labels = map_of(metadata.get("labels"))
-    annotations = map_of(metadata.get("annotations"))
-    references = maps_of(metadata.get("ownerReferences"))
-    place = read_place(labels)
-    # it stays "" if the set owns the object only through a scaling group
-    set_uid = ""
-    for reference in references:
-        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
-            set_uid = str(reference.get("uid") or "")
-            break
-
     spec = CheckedMap(obj).child("spec")
     pod_spec = spec.child("podSpec") if named is None else spec
     pointer = "/spec/podSpec" if named is None else "/spec"
     containers: list[GpuContainer] = []
     for field in ("initContainers", "containers"):
         for container in pod_spec.children(field):
-            if not container.content:
-                continue
             resources = container.child("resources")
             if not resources.content:
                 continue
@@ -168,19 +153,34 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
                 at = f"{pointer}/{field}/{container.step}"
                 containers.append(GpuContainer(at, resources.content.get("claims")))
 
-    pod_spec.list_at("resourceClaims")
+    pod_spec.list_at("resourceClaims")  # as above
     claims = pod_spec.content.get("resourceClaims")
+    claim = claim_named(claims, CLAIM)
+    replicas = 1 if named is not None else int_of(spec.content.get("replicas"), 1)
+
+    metadata = map_of(obj.get("metadata"))
+    name = text_at(metadata, "name")
+    labels = map_of(metadata.get("labels"))
+    of_labels = [
+        wrong_type(_LABELS.key(key), labels[key], "a string")
+        for key in PLACE_LABELS
+        if key in labels and not isinstance(labels[key], str | None)
+    ]
+    place = read_place(labels)
+    # it stays "" if the set owns the object only through a scaling group
+    set_uid = ""
+    for reference in maps_of(metadata.get("ownerReferences")):
+        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
+            set_uid = str(reference.get("uid") or "")
+            break
+
+    annotations = map_of(metadata.get("annotations"))
     own = read_mnnvl(annotations)
     group = group_in(annotations)
     if group is None:  # the annotation may be inherited: then Grove has injected the group's claim
         injected = claim_named(claims, GROVE_CLAIM) or {}
         group = str(injected.get("resourceClaimTemplateName") or "")
 
-    of_labels = [
-        wrong_type(_LABELS.key(key), labels[key], "a string")
-        for key in PLACE_LABELS
-        if not isinstance(labels.get(key, ""), str | None)
-    ]
     return Carrier(
         namespace=intern(namespace),
         name=name,
@@ -192,9 +192,9 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
         named=named,
         controller=None if named is None else controller_of(obj),
         pointer=pointer,
-        replicas=1 if named is not None else int_of(spec.content.get("replicas"), 1),
+        replicas=replicas,
         claims=claims,
-        claim=claim_named(claims, CLAIM),
+        claim=claim,
         containers=containers,
         findings=[*of_labels, *spec.findings],
     )

@@ -205,6 +205,11 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
             id="limits is a list",
         ),
         pytest.param(
+            clique(containers=[{"resources": {"limits": {"nvidia.com/gpu": 1}, "claims": {}}}]),
+            ["spec.podSpec.containers[0].resources.claims"],
+            id="claims of a container are a map",
+        ),
+        pytest.param(
             clique(resourceClaims="mnnvl"),
             ["spec.podSpec.resourceClaims"],
             id="resourceClaims is text",
@@ -629,3 +634,11 @@ def test_a_label_that_is_a_number_is_called_so() -> None:
     assert list(map(str, injection_into(obj, "ns", "shared").findings)) == [
         "metadata.labels[grove.io/pcs-replica-index]: Invalid value: 0: must be a string"
     ]
+
+
+def test_a_label_that_is_null_counts_as_absent() -> None:
+    obj = clique()
+    obj["metadata"]["labels"]["grove.io/pcsg-name"] = None
+    injection = injection_into(obj, "ns", "shared")
+    assert injection.plan is not None
+    assert injection.findings == []
