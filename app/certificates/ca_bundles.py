@@ -69,8 +69,8 @@ class CaBundles:
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Write `bundle_pem` to the configurations that have another caBundle.
 
-        A write fails with a Conflict if the configuration has changed since it was read. Try both
-        configurations, and return the last error, or None.
+        A write fails with a Conflict if the configuration has changed since it was read. If one
+        write fails, still try the other one. Return the last error, or None.
         """
         self.problems = []
         failed = None
@@ -87,13 +87,16 @@ class CaBundles:
     ) -> Object:
         """Write `bundle_pem` to one configuration if it differs, and return the configuration.
 
-        If it must not be written, add the reason to `problems`.
+        If the configuration must not be written, add the reason to `problems`.
         """
         webhooks = with_ca_bundle(configuration, self._service, bundle_pem)
         if webhooks == (configuration.get("webhooks") or []):
             return configuration
         if (annotation := injector_annotation(configuration)) is not None:
-            advice = "remove the annotation, or set certificates.mode to files"
+            advice = (
+                f"run kubectl annotate {resource.plural} {self._name} {annotation}-, or set"
+                " certificates.mode to files"
+            )
             self.problems.append(
                 f"{resource.kind} {self._name} has the annotation {annotation}, so cert-manager"
                 f" manages its caBundles: {advice}"
@@ -130,7 +133,7 @@ class CaBundles:
 
 
 class Trust(Struct):
-    """The CAs that all webhooks trust, and for how long they have trusted each of them.
+    """The CAs that all webhooks trust, and for how long they have trusted each CA.
 
     API servers get a changed configuration with a delay. So it matters how long a CA has been in
     every caBundle without interruption. Without webhooks there are no clients, and every CA counts
@@ -138,9 +141,9 @@ class Trust(Struct):
     """
 
     _since: dict[bytes, float] = {}
-    """The time since which all webhooks trust a CA, by CA."""
+    """By CA, the time since which all webhooks have trusted the CA."""
     _has_clients: bool = True
-    """Whether there is a webhook."""
+    """Whether there is a webhook. If not, every CA counts as trusted."""
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
         """Record the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
@@ -171,7 +174,7 @@ def injector_annotation(configuration: JsonMap) -> str | None:
 def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[bytes]]:
     """Return the CAs that each of our webhooks in `configuration` trusts, as normalized PEM.
 
-    A webhook with an invalid caBundle trusts none.
+    A webhook with an invalid caBundle trusts no CA.
     """
     return [
         _cas(_client(webhook))
@@ -181,7 +184,7 @@ def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[byte
 
 
 def with_ca_bundle(configuration: JsonMap, service: Service, bundle_pem: bytes) -> list[Object]:
-    """Return the webhooks of `configuration`, with the caBundle `bundle_pem` in ours."""
+    """Return the webhooks of `configuration`, with `bundle_pem` as the caBundle of our webhooks."""
     encoded = base64.b64encode(bundle_pem).decode("ascii")
     return [
         (
@@ -204,7 +207,7 @@ def _client(webhook: JsonMap) -> JsonMap:
 
 
 def _cas(client: JsonMap) -> frozenset[bytes]:
-    """Return the CAs in the caBundle of a webhook's clientConfig, or none if it is invalid."""
+    """Return the CAs in the caBundle of a webhook's clientConfig, or no CA if it is invalid."""
     try:
         return frozenset(split_bundle(base64.b64decode(client.get("caBundle") or "")))
     except ValueError:

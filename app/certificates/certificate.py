@@ -1,6 +1,6 @@
 """Create certificates, read their fields, and check whether a server can use them.
 
-Names and times (with a time zone) are arguments. No clock and no files are read.
+No clock and no files are read: names and times are arguments. Times have a time zone.
 
 New keys are EC P-256. New certificates strictly conform to RFC 5280 (OpenSSL with
 X509_V_FLAG_X509_STRICT and Go's crypto/x509 accept them).
@@ -79,7 +79,7 @@ def split_bundle(pem: bytes) -> tuple[bytes, ...]:
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     """Return whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
 
-    Raise ValueError if one of them has no certificate.
+    Raise ValueError if `ca_pem` or `cert_pem` has no certificate.
     """
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
@@ -92,7 +92,8 @@ def renewal_time(info: CertificateInfo) -> datetime:
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
     """Return all certificates in `pem`.
 
-    Raise ValueError if there is none, or if one can't be parsed or has a key of an unknown type.
+    Raise ValueError if there is no certificate, or if one can't be parsed or has a key of an
+    unknown type.
     """
     try:
         # cryptography warns about the serial number 0, which the CAs of many operators have
@@ -123,7 +124,7 @@ def check_pair(
 ) -> list[str]:
     """Return all reasons why a server can't use `pair` for `names` at `now`.
 
-    In addition to `check_certificate`, the private key must be readable and belong to the
+    Besides the checks of `check_certificate`, the private key must be readable and belong to the
     certificate.
     """
     findings = check_certificate(pair.cert_pem, ca_bundle, names, now)
@@ -311,7 +312,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Return the key of a CA. Raise ValueError if it is not an elliptic-curve key."""
+    """Return the private key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
@@ -429,9 +430,9 @@ def _subject(common_name: str) -> x509.Name:
 
 
 def _fitting(names: Sequence[str]) -> str:
-    """Return the first name with at most 64 characters, the limit for a common name.
+    """Return the first name that fits into a common name, which has at most 64 characters.
 
-    If there is none, return a fixed text: clients check only the subject alternative names.
+    If every name is longer, return a fixed text: clients check only the subject alternative names.
     """
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 

@@ -16,8 +16,8 @@ from reverting each other's writes, even if a replica ends between any two calls
   is valid, the replica waits until they have had the CA for `settleSeconds`, because API servers
   get a changed configuration with a delay.
 
-A reconcile makes at most one step of a rotation (`certificates/rotation.py`), and the next
-reconcile publishes it.
+Each reconcile makes at most one step of a rotation (`certificates/rotation.py`). The next reconcile
+publishes its result.
 """
 
 import asyncio
@@ -54,11 +54,11 @@ from app.objects.resource import SECRET
 from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
-"""The labels of the Secret. A Secret with content but without them is never overwritten."""
+"""The labels of the Secret. A Secret with content but without these labels is not overwritten."""
 LOOK_SECONDS = 600.0
-"""The maximum time between two reconciles."""
+"""The maximum time between two reconciles, in seconds."""
 RETRY_SECONDS = 5.0
-"""The time until the next reconcile after a problem."""
+"""The time until the next reconcile after a problem, in seconds."""
 _PLACEHOLDER_LIFE = timedelta(days=365)
 """The validity of the certificate that is served before the Secret has been read."""
 
@@ -76,9 +76,9 @@ logger = logging.getLogger(__name__)
 class CertificateReconciler(CertificateSource):
     """A reconciler of the Secret, the caBundles and the serving `certificate`.
 
-    Watches of the Secret and of both webhook configurations trigger it. `names` are the names of
-    the certificate: the host name that API servers call, and loopback, for forwarded ports.
-    `observe` is called after each step, and `clock` returns the monotonic time in seconds.
+    Changes of the Secret and of both webhook configurations trigger a reconcile. `names` are the
+    names of the certificate: the host name that API servers call, and loopback names for forwarded
+    ports. `observe` is called after each step, and `clock` returns the monotonic time in seconds.
     """
 
     name = "certificates"
@@ -155,9 +155,9 @@ class CertificateReconciler(CertificateSource):
     async def reconcile(self, key: Key) -> float | None:
         """Read the Secret and the configurations, and bring them closer to the desired state.
 
-        This publishes the caBundles, serves the certificate if that is safe, and makes at most one
-        step of a rotation. Return the seconds until the next reconcile. Raise ClusterError if a
-        request fails.
+        Publish the caBundles, serve the certificate if clients trust it, and make at most one step
+        of a rotation. Return the seconds until the next reconcile. Raise ClusterError if a request
+        fails.
         """
         self._problems = []
         try:
@@ -171,7 +171,7 @@ class CertificateReconciler(CertificateSource):
             self._note("certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
-        """Do the work of `reconcile`, and return the seconds until the next one."""
+        """Do the work of `reconcile`, and return the seconds until the next reconcile."""
         await self._bundles.read()  # this must come before the Secret: see the module docstring
         secret = await find(self.client, self._secret)
         holdings = self._usable(secret)
@@ -191,7 +191,7 @@ class CertificateReconciler(CertificateSource):
         return self._next_look(holdings)
 
     def _usable(self, secret: Object | None) -> Holdings | None:
-        """Return the content of the Secret, or None, with a problem, if it can't be used."""
+        """Return the content of the Secret. If it can't be used, add a problem and return None."""
         if secret is None or not secret.get("data"):
             if self._holdings:
                 self._problems.append(f"Secret {self._place} is gone or empty")
@@ -224,8 +224,8 @@ class CertificateReconciler(CertificateSource):
     def _is_timely(self, holdings: Holdings) -> bool:
         """Return whether the certificate in `holdings` can be served at this time.
 
-        It can't be if it has expired. If it or its CA is not valid yet, because the replica that
-        created it has another clock, it is served only if there is no better certificate.
+        An expired certificate can't. A certificate that is not valid yet, or whose CA is not, was
+        created by a replica whose clock is ahead. It is served only without a better certificate.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
@@ -252,18 +252,18 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """Return the CA of the served certificate if the Secret's bundle lacks it, otherwise ().
+        """Return the CA of the served certificate if the Secret's bundle lacks this CA.
 
-        Return () also if the CA has expired, or if the Secret is not ours.
+        Return () if the bundle has the CA, the CA has expired, or the Secret is not ours.
         """
         if not self._shown or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)
 
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
-        """Return the step that is due for the Secret, or None if none is.
+        """Return the step that is due for the Secret, or None if no step is due.
 
-        `holdings` are its content, or None if it can't be used.
+        `holdings` is the content of the Secret, or None if it can't be used.
         """
         now = self._now()
         if not holdings:
@@ -294,10 +294,11 @@ class CertificateReconciler(CertificateSource):
         If the Secret must not be written, add the problem and return False.
         """
         if _is_foreign(secret):
-            label = f"{MANAGED_BY}={MANAGER}"
+            secret_name = f"{self.settings.secret_name} -n {self.settings.namespace}"
             self._problems.append(
                 f"Secret {self._place} was not created by grove-admission, so it is not changed:"
-                f" delete it, or label it {label}"
+                f" run kubectl delete secret {secret_name}, or"
+                f" kubectl label secret {secret_name} {MANAGED_BY}={MANAGER}"
             )
             return False
 
@@ -318,7 +319,7 @@ class CertificateReconciler(CertificateSource):
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
         """Create the Secret, or write it if it has not changed since it was read.
 
-        Raise Conflict if another replica was faster.
+        Raise Conflict if another replica has written it first.
         """
         data = written_holdings(holdings)
         if secret is None:
@@ -365,8 +366,8 @@ def self_managed_source(
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 
-    Until the Secret has been read, it serves a certificate that no API server trusts. Probes don't
-    verify certificates, so they can learn why the server is not ready.
+    Until the Secret has been read, the source serves a certificate that no API server trusts.
+    Probes don't verify certificates, so they can learn why the server is not ready.
     """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
     now = utc_now()

@@ -1,6 +1,6 @@
 """Decide which step of a rotation of certificates is due, and return its result.
 
-Times are arguments with a time zone. No clock is read.
+No clock is read: times are arguments, and have a time zone.
 
 A CA is replaced in two steps, so that clients trust it before they get a certificate that it
 signed:
@@ -41,8 +41,8 @@ class Terms(Value):
     """The validity periods of certificates.
 
     A certificate is replaced after two thirds of its period. The period of a CA must be at least
-    three times the period of a serving certificate. Otherwise, the end of the CA would shorten the
-    validity of a serving certificate.
+    three times the period of a serving certificate. Otherwise, a serving certificate could outlive
+    its CA, and would have to be valid for a shorter time.
     """
 
     ca_life: timedelta = timedelta(days=365)
@@ -52,9 +52,10 @@ class Terms(Value):
 
     @property
     def skew(self) -> timedelta:
-        """The tolerated difference between clocks.
+        """The tolerated difference between the clocks of machines.
 
-        Certificates become valid earlier by this time, and CAs stay in the bundle longer.
+        Certificates become valid this much before their creation, and CAs stay in the bundle this
+        much longer than they are valid.
         """
         return min(_MOST_SKEW, self.leaf_life / 10)
 
@@ -69,8 +70,8 @@ def due(
 ) -> Reason | None:
     """Return the step of the rotation that is due at `now`, or None.
 
-    `names` are the names that the serving certificate must have. `settled` says whether clients
-    trust the signing CA, so that it can sign a new serving certificate.
+    `names` are the names that the serving certificate must have. `settled` is whether clients trust
+    the signing CA, so that it can sign a new serving certificate.
     """
     if now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
@@ -161,7 +162,10 @@ def rotated(
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
-    """Return the CAs in `cas` (PEM) that expired at most `terms.skew` ago, without duplicates."""
+    """Return the CAs in `cas` (PEM) without duplicates and expired CAs.
+
+    CAs that expired less than `terms.skew` ago are included.
+    """
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
 
@@ -179,7 +183,7 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
     """Return a new serving certificate for `names`, signed by `ca`.
 
-    It expires with `ca`, or earlier if `terms` say so.
+    It expires after `terms.leaf_life`, or together with `ca` if that is earlier.
     """
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

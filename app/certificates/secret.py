@@ -25,11 +25,11 @@ from app.objects.shape import JsonMap
 
 
 class BrokenHoldingsError(ValueError):
-    """The content of a Secret can't be used, for the reasons in the message."""
+    """The content of the certificate Secret can't be used, for the reasons in the message."""
 
 
 class Holdings(Value):
-    """The content of the Secret, decoded."""
+    """The decoded content of the certificate Secret."""
 
     ca: Pair
     """The CA that signs the next serving certificate."""
@@ -51,7 +51,7 @@ class Holdings(Value):
     def issuer(self) -> bytes:
         """Return the CA in the bundle, as PEM, that signed the serving certificate.
 
-        Raise BrokenHoldingsError if none of them did.
+        Raise BrokenHoldingsError if no CA in the bundle signed it.
         """
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
@@ -60,9 +60,9 @@ class Holdings(Value):
 
 
 def read_holdings(data: JsonMap) -> Holdings:
-    """Return the decoded `data` (base64) of a Secret. Certificates may have expired.
+    """Return the decoded `data` (base64) of a Secret. Its certificates may have expired.
 
-    Raise BrokenHoldingsError if they can't be used.
+    Raise BrokenHoldingsError if a value is missing or can't be used for another reason.
     """
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:

@@ -1,8 +1,8 @@
 """Serve a certificate that can be replaced while the server runs, and load it from files.
 
-A source provides the certificate, and its readiness and metrics. The files are a mounted Secret, or
-a development certificate and its CA, which the first start creates in a directory. The client CAs
-are in the file `server.clientCaFile`. All files are loaded again after a change.
+A source provides the certificate, its readiness check and its metrics. The files are a mounted
+Secret, or a development certificate and its CA, which the first start creates in a directory. The
+client CAs are in the file `server.clientCaFile`. All files are loaded again after a change.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from app.objects.time import Now, utc_now
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0
-"""The time between two checks of the files."""
+"""The time between two checks of the files, in seconds."""
 _CA_NAME = "grove-admission development CA"
 _TERMS = Terms(timedelta(days=3650), timedelta(days=365))
 _SPARE = timedelta(days=7)
@@ -55,8 +55,9 @@ class ServingCertificate:
     several pairs were loaded into one context, it would have two certificates after a change of the
     key type, and a mismatched pair after an error.
 
-    With `client_cas` (PEM), a client may present a certificate that one of them signed. The
-    application decides whether it must. Raise ValueError or SSLError if `client_cas` are invalid.
+    With `client_cas` (PEM), a client may present a certificate that one of these CAs signed. The
+    application decides whether the client must. The constructor raises ValueError or SSLError if
+    `client_cas` are invalid.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
@@ -64,8 +65,8 @@ class ServingCertificate:
         self.context = self._first_context(client_cas)
         """The context with which a handshake begins.
 
-        It is replaced together with the client CAs. A client that resumes a session presents no
-        certificate, and it can resume only sessions of the same context.
+        The context is replaced together with the client CAs. A client that resumes a session
+        presents no certificate, but it can resume only sessions of the same context.
         """
         self.info: CertificateInfo | None = None
         """The fields of the loaded certificate, or None if none is loaded yet."""
@@ -75,7 +76,7 @@ class ServingCertificate:
     def load(self, pair: Pair) -> CertificateInfo:
         """Use `pair` from the next handshake on, and return the fields of its certificate.
 
-        If it can't be used, change nothing, and raise BrokenPairError.
+        If `pair` can't be used, change nothing, and raise BrokenPairError.
         """
         try:
             info = inspect(pair.cert_pem)
@@ -88,9 +89,9 @@ class ServingCertificate:
         return info
 
     def trust_clients(self, client_cas: bytes) -> None:
-        """Use `client_cas` (PEM) instead of the previous ones from the next handshake on.
+        """Use `client_cas` (PEM) instead of the previous client CAs from the next handshake on.
 
-        If they are invalid, change nothing, and raise ValueError or OSError.
+        If `client_cas` are invalid, change nothing, and raise ValueError or OSError.
         """
         context = self._first_context(client_cas)
         if self._pair:
@@ -162,8 +163,8 @@ def _reasons(pair: Pair) -> list[str]:
 def _as_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with `content`, because the ssl module reads keys only from files.
 
-    If the system supports it, the file is in memory. Then no key is written to a disk, and the root
-    file system can be read-only.
+    On Linux, the file is in memory. So no key is written to a disk, and the root file system can be
+    read-only.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:
@@ -210,13 +211,13 @@ class CertificateSource(Part, ABC):
     def healthy(self) -> bool:
         """Return whether a certificate of this source is loaded and has not expired.
 
-        Return True also if only a later check has failed.
+        A check that fails later does not change this: the loaded certificate stays in use.
         """
         return self.not_after is not None and self._now() <= self.not_after
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """The time at which the first CA of the bundle expires, or None if it is not known."""
+        """The time at which the first CA in the bundle expires, or None if it can't be read."""
         try:
             return inspect(self.ca_bundle() or b"").not_after
         except ValueError:
@@ -247,7 +248,7 @@ class CertificateSource(Part, ABC):
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, until)
 
     def _note(self, what: str, problem: str) -> None:
-        """Count `problem`, and log it if it is new. "" stands for no problem.
+        """Count `problem`, and log it if it is new. "" means that there is no problem.
 
         `what` begins the log message.
         """
@@ -261,7 +262,7 @@ class CertificateSource(Part, ABC):
         self.last_error = problem or None
 
     def _problem(self) -> str:
-        """Return why the readiness check fails."""
+        """Return the problem for the readiness check, because no valid certificate is loaded."""
         state = "is not loaded yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
 
@@ -269,7 +270,7 @@ class CertificateSource(Part, ABC):
 class FileSource(CertificateSource):
     """A source that loads `tls.crt` and `tls.key` in `directory` after each change.
 
-    It compares the content of the files, so that it does not matter how they are replaced. A pair
+    The content of the files is compared, so that it does not matter how they are replaced. A pair
     that is invalid, mismatched (because it was read during a change) or not valid now is not
     loaded, and is tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
     counts reloads, and `failures` counts checks that found no usable pair.
@@ -295,7 +296,7 @@ class FileSource(CertificateSource):
     def poll(self) -> bool:
         """Check the files once, and return whether a new pair was loaded.
 
-        If the files are unusable, log and count that, and return False.
+        If the files are unusable, count and log the problem, and return False.
         """
         try:
             is_new = self._load_changes()
@@ -315,9 +316,9 @@ class FileSource(CertificateSource):
             return None
 
     def _load_changes(self) -> bool:
-        """Load the files if they have changed, and return whether they have.
+        """Load the files if they have changed, and return whether they have changed.
 
-        Raise OSError or BrokenPairError if they are unusable.
+        Raise OSError or BrokenPairError if the changed files are unusable.
         """
         pair = Pair(
             read_mounted(self._directory / "tls.crt"), read_mounted(self._directory / "tls.key")
@@ -336,7 +337,7 @@ class FileSource(CertificateSource):
 
 
 def file_source(directory: Path, client_cas: bytes) -> FileSource:
-    """Return the source of the files in `directory`, which has loaded them.
+    """Return a source that has loaded the files in `directory`.
 
     If there is no `tls.crt`, create a development certificate first. If there is a development
     certificate, renew it if necessary. Raise OSError if there is no usable certificate.
@@ -374,9 +375,8 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 def is_development(directory: Path) -> bool:
     """Return whether the certificates in `directory` are development certificates of this program.
 
-    Return True also for a ca.key without a valid ca.crt, which a crash may leave. If both exist,
-    the subject of the CA decides, because the command `grove-admission certs make` creates these
-    files too.
+    They are if the CA has the subject of a development CA: `grove-admission certs make` creates
+    files with the same names. A ca.key without a valid ca.crt, which a crash may leave, counts too.
     """
     ca = _read(directory, "ca")
     if not ca:
@@ -392,13 +392,13 @@ def _refuse_foreign(directory: Path) -> None:
     for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
         if path.exists() and not (directory / "ca.key").exists():
             raise FileExistsError(
-                f"{path} was not created by this command (there is no ca.key next to it): move it"
-                " away, or use another directory"
+                f"{path} was not created by this command, because there is no ca.key next to it:"
+                " move it to another directory, or choose another directory with --certs DIR"
             )
 
 
 def _is_bad(pair: Pair, ca_bundle: bytes | None, names: Sequence[str], now: datetime) -> bool:
-    """Return whether `pair` can't serve `names` now, or can't in _SPARE."""
+    """Return whether `pair` can't serve `names` at `now`, or can't serve them _SPARE later."""
     return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
 
 
@@ -415,7 +415,7 @@ def _read(directory: Path, name: str) -> Pair | None:
 def write_pair(pair: Pair, directory: Path, name: str) -> None:
     """Write or replace the files `<name>.key` and `<name>.crt`, in this order.
 
-    If the process crashes between the two, the next start detects and corrects the mismatch.
+    If the process crashes between the two writes, the next start detects and corrects the mismatch.
     """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
@@ -457,7 +457,7 @@ def read_client_cas(path: Path) -> bytes:
 
 
 class ClientCas(Part):
-    """A part that keeps the client CAs of `certificate` equal to those in the file `path`.
+    """A part that loads the client CAs of `certificate` from the file `path` after each change.
 
     An unusable file never replaces usable CAs. `changed` is called after each change, because
     connections must end if the client presented a certificate of a removed CA.
@@ -481,7 +481,7 @@ class ClientCas(Part):
     def poll(self) -> bool:
         """Check the file once, and return whether other CAs were loaded.
 
-        If it is unusable, log that, and return False.
+        If the file is unusable, log the problem, and return False.
         """
         try:
             pem = read_client_cas(self._path)
@@ -510,7 +510,7 @@ class ClientCas(Part):
         yield gauge("client_ca_expiry_timestamp_seconds", text, min(ends))
 
     def _note_failure(self, problem: str) -> None:
-        """Record why the file is unusable, and log it if that is new."""
+        """Store the reason why the file is unusable, and log the reason if it is new."""
         if problem != self._problem:
             logger.error("client CAs not loaded, the previous ones stay in use: %s", problem)
         self._problem = problem

@@ -227,7 +227,7 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
     assert await settle(replica) == RETRY_SECONDS
     assert (
         replica.last_error
-        == "MutatingWebhookConfiguration grove-admission has the annotation cert-manager.io/inject-ca-from, so cert-manager manages its caBundles: remove the annotation, or set certificates.mode to files"
+        == "MutatingWebhookConfiguration grove-admission has the annotation cert-manager.io/inject-ca-from, so cert-manager manages its caBundles: run kubectl annotate mutatingwebhookconfigurations grove-admission cert-manager.io/inject-ca-from-, or set certificates.mode to files"
     )
     assert cluster.client.objects(MUTATING_WEBHOOKS) == before
     assert not replica.healthy()
