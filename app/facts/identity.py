@@ -48,7 +48,7 @@ class Ref(Value, order=True):
 
 
 class Named:
-    """A fact that has the kind and the name of its object."""
+    """A mixin for facts about one object: its kind, its name and its reference."""
 
     __slots__ = ()
     kind: ClassVar[str]

@@ -29,7 +29,7 @@ GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
 GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 
 SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
-"""The label selectors of a PodCliqueSet's objects: first the operator's, then the designs'."""
+"""The selectors of a PodCliqueSet's objects, by the operator's label and by the designs' label."""
 
 KAI_SCHEDULER = "kai-scheduler"
 """The default schedulerName of pods that KAI places."""

@@ -90,9 +90,10 @@ def _times_power_of_ten(value: int, power: int) -> int:
 def _overflown(amount: int, power: int, digits: str) -> int:
     """Return what schedulers read for `amount`, which is larger than an integer of 64 bits.
 
-    The API server accepts it. `power` is the power of ten that it is multiplied by. Kubernetes
-    ignores the overflow: for few digits, the result is 0, except for the powers of the suffixes.
-    Source: `Quantity.ScaledValue` in k8s.io/apimachinery/pkg/api/resource (357557a6).
+    The API server accepts such an amount. `digits` and `power` are the digits and the power of ten
+    of the quantity. Kubernetes ignores the overflow: for few digits, the result is 0, except for
+    the powers of the suffixes. Source: `Quantity.ScaledValue` in
+    k8s.io/apimachinery/pkg/api/resource (357557a6).
     """
     if len(digits.strip("+-").replace(".", "")) <= 18 and power not in (1, 2, 3, 6, 9):
         return 0

@@ -44,7 +44,7 @@ _WORKLOAD = "spec.workloadRef.name"
 _WORKLOAD_GROUP = "spec.workloadRef.podGroup"
 
 HasUnit = Callable[[JsonMap, JsonMap], bool]
-"""A function of the spec of an owner and the labels of a Pod. See `OwnerKind.has_unit`."""
+"""Returns whether an owner with this spec still has the unit of a Pod with these labels."""
 
 
 class UnitScope(Value):

@@ -19,9 +19,10 @@ _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
 _HASH = "pod-template-hash"
 _LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
-"""The end of the name of a Deployment's ReplicaSet, for Pods that lost the label, as in a file.
+"""The hash at the end of the name of a Deployment's ReplicaSet.
 
-See `SafeEncodeString` in Kubernetes. A hash without a digit is not recognized, because it may be a
+It is searched for Pods without the label `pod-template-hash`, such as in a file. See
+`SafeEncodeString` in Kubernetes. A hash without a digit is not recognized, because it may be a
 word.
 """
 

@@ -65,7 +65,7 @@ class ClusterTopologyReconciler(Struct):
     statuses: WatchStore[TopologyStatus]
     """The cached statuses of all ClusterTopologies."""
     topology: ClusterView
-    """The dialect in force, and the facts for its rules."""
+    """Returns the dialect in force, and the facts that its rules need."""
     _last: Dialect | None = None
     """The dialect of the last step, or None before the first step."""
     _left_over: frozenset[str] = frozenset()

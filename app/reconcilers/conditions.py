@@ -43,7 +43,7 @@ class ConstraintStatusReconciler(Value):
     topology: ClusterView
     """The managed topology and the dialect in force."""
     now: Now = utc_now
-    """Returns the wall clock's time in UTC."""
+    """Returns the current time in UTC."""
 
     def all_keys(self) -> list[Key]:
         return self.sets.known_keys()
@@ -84,7 +84,10 @@ class ConstraintStatusReconciler(Value):
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconcile a PodCliqueSet after it changes, and all after the managed topology changes."""
+    """Reconcile a PodCliqueSet after it changes, and all of them after the topology changes.
+
+    The topology is the managed ClusterTopology `topology_name`.
+    """
 
     managed = ("", topology_name)
     stores[SETS].subscribe(loop.add)
@@ -96,9 +99,9 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
 class LevelCoverageReconciler(Value):
     """A reconciler of the condition LevelsCovered of topologies.
 
-    Depending on the dialect, these are the managed ClusterTopology or the ClusterTopologyBindings
-    in use. Other writers' conditions are kept. If another writer keeps changing this condition, the
-    reconciler backs off.
+    Depending on the dialect, the topologies are the managed ClusterTopology or all
+    ClusterTopologyBindings. Other writers' conditions are kept. If another writer keeps changing
+    this condition, the reconciler backs off.
     """
 
     name = "level-coverage"
@@ -112,7 +115,7 @@ class LevelCoverageReconciler(Value):
     rewrites: Rewrites
     """Counts the writes of the condition of each topology."""
     now: Now = utc_now
-    """Returns the wall clock's time in UTC."""
+    """Returns the current time in UTC."""
 
     def all_keys(self) -> list[Key]:
         try:

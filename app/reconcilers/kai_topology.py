@@ -58,7 +58,7 @@ class KaiTopologyReconciler(Struct):
     dialect: Callable[[], Dialect]
     """Returns the dialect in force."""
     now: Now = utc_now
-    """Returns the wall clock's time in UTC."""
+    """Returns the current time in UTC."""
     statuses_lost: int = 0
     """The number of statuses that could not be written."""
     _reported: tuple[str, Condition, str] | None = None

@@ -79,7 +79,7 @@ REPAIR_SECONDS = 300.0
 
 
 class Work(Value, kw_only=True):
-    """A row of the table of loops."""
+    """One loop of the leader: a reconciler, and the changes that trigger it."""
 
     reconciler: Reconciler
     """Reconciles the keys of the loop."""
@@ -123,7 +123,7 @@ class Leader(Part):
         """The holder identity of this process in the Lease, different for every process."""
         self._elector = _elector(client, configuration.leader_election, self.identity)
         self.duties: list[Duty] = []
-        """More work, which other packages add before the start."""
+        """More work of the leader, which other packages add before `run` is called."""
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES, TOPOLOGY_STATUSES, BINDING_STATUSES))
@@ -356,7 +356,7 @@ class Leader(Part):
         )
 
     def _workloads(self) -> Work:
-        """Return the row that maps Workloads to PodGroups, and create its caches."""
+        """Return the loop that creates KAI PodGroups for Workloads, and create its caches."""
         settings = self._configuration.workloads
         client = self._client
         caches = WorkloadCaches(settings.scheduler_name, self._stores[KAI_TOPOLOGIES])

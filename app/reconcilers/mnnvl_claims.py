@@ -66,7 +66,7 @@ class PodsWithoutClaim(Struct):
     """The last result of listing Pods, by namespace."""
 
     def clear(self) -> None:
-        """Forget all PodCliqueSets and lists."""
+        """Forget all repaired PodCliques and all lists of Pods."""
         self._repaired.clear()
         self._listed.clear()
 
@@ -377,7 +377,7 @@ def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
-    """Reconcile a PodCliqueSet soon after a change of it or of a PodClique without our claim."""
+    """Reconcile a PodCliqueSet soon after it or one of its PodCliques without our claim changes."""
 
     def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
         for clique in unclaimed_in((before, after)):

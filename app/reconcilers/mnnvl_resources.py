@@ -50,9 +50,9 @@ A ComputeDomain, a claim and a PodClique are written together, and arrive throug
 """
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next attempt if another object has the name.
+"""The time until the next attempt if an object of another writer has the name of a resource.
 
-No watch reports changes of that object.
+Such objects are not watched.
 """
 
 IN_USE_SECONDS = 30.0
@@ -174,9 +174,9 @@ class MnnvlResourcesReconciler(Struct):
     async def _restore(self, key: Key, demands: list[ClaimedMember]) -> float | None:
         """Create the resources of `key` that `demands` need and that the caches lack.
 
-        Existing ones are not changed. If one is being deleted, its deletion adds the key again.
-        Return the seconds until the next attempt, or None if none is needed. Raise ClusterError if
-        a request fails.
+        Existing resources are not changed. If a resource is being deleted, the key is added again
+        once it is gone. Return the seconds until the next attempt, or None if none is needed. Raise
+        ClusterError if a request fails.
         """
         plan = self._planned(key, demands) or await self._planned_unit(key, demands)
         if plan is None:

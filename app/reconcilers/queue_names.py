@@ -55,7 +55,7 @@ class QueueNamesReconciler(Struct):
     queues: WatchStore[str]
     """The names of the cached Queues."""
     listed: WatchStore[frozenset[str]]
-    """The cached object with the names that it lists."""
+    """The cache of the object that lists the names."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _next_write: float = 0.0

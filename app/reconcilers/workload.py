@@ -130,7 +130,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """The time since when a cached PodGroup has had no Pods, by uid."""
+        """Since when each cached PodGroup without Pods has had none, by the uid of the PodGroup."""
         caches.pod_groups.subscribe(self._forget_deleted)
 
     def all_keys(self) -> list[Key]:

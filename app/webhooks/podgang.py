@@ -37,7 +37,7 @@ class PodGangWebhook(Value):
     facts: ClusterView
     """The facts about the cluster."""
     owners: MnnvlOwners
-    """The writer of the owners of MNNVL resources."""
+    """The writer of the owner references of MNNVL resources."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         findings = self.facts.dialect().validate_podgang(request.object)
@@ -79,7 +79,7 @@ class PodGangWebhook(Value):
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
         If a call fails or takes too long, the reconciler completes the PodGang later. Until then,
-        it has only preferred constraints, and its annotation is "false".
+        it may have only preferred constraints, and the value "false" of the annotation.
         """
         pcs = None
         effects = list[Effect]()
@@ -169,7 +169,7 @@ class PodGangDeletionWebhook(Value):
     """
 
     owners: MnnvlOwners
-    """The writer of the owners of MNNVL resources."""
+    """The writer of the owner references of MNNVL resources."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         if request.dry_run:

@@ -58,7 +58,10 @@ SPEC_MAY_CHANGE = {
         " || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
     )
 }
-"""The matchCondition that skips updates of objects that are being deleted if the spec stays."""
+"""The matchCondition that skips updates of objects that are being deleted.
+
+Updates that change the spec are not skipped.
+"""
 
 
 class Webhook(Value, eq=False, kw_only=True):
@@ -95,7 +98,7 @@ class Webhook(Value, eq=False, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The fully qualified name, which kubectl shows with a rejection."""
+        """The fully qualified name, as in the messages and audit logs of API servers."""
         verb, _, subject = self.path.strip("/").partition("/")
         return f"{subject}.{verb}.grove-admission.grove.io"
 

@@ -34,7 +34,7 @@ class Share(Value):
     allocated: int = 0
     """The amount that the pods of the queue use, from the status of the queue."""
     allocated_fixed: int = 0
-    """The part of `allocated` that pods use that can't be preempted."""
+    """The part of `allocated` that belongs to non-preemptible pods."""
     weight: float = 1.0
     """The weight by which capacity beyond all quotas is divided."""
     unset: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Queue(ClusterScoped):
     allocated: int = 0
     """The GPUs that pods of the queue use, from the status of the queue."""
     allocated_fixed: int = 0
-    """The part of `allocated` that pods use that can't be preempted."""
+    """The part of `allocated` that belongs to non-preemptible pods."""
     cpu: Share = NO_SHARE
     """The bounds and the usage of CPUs."""
     memory: Share = NO_SHARE

@@ -63,7 +63,7 @@ class Shard(ClusterScoped):
     pool: str = ""
     """The node pool of the shard, or "" for the nodes without a pool."""
     has_background: bool = True
-    """Whether the scheduler treats pods with KAI's default label as background pods?"""
+    """Whether the scheduler treats pods with KAI's default label as background pods."""
     sets: tuple[str, ...] = ()
     """The settings that may change the order of gangs or their nodes, such as `plugins (ray)`.
 

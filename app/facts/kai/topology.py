@@ -14,7 +14,7 @@ class KaiTopology(ClusterScoped):
     owners: tuple[OwnerRef, ...] = ()
     """The owner references of the Topology."""
     aliases: tuple[tuple[str, str], ...] = ()
-    """The second names of levels, with their node labels."""
+    """The aliases of levels, each with the node label of its level."""
     deleting: bool = False
     """Whether the deletion of the Topology was requested."""
 
@@ -24,7 +24,7 @@ class KaiTopology(ClusterScoped):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:
-        """Return whether the object `ref` with this uid is one of its owners."""
+        """Return whether the object `ref` with this uid owns the Topology."""
         owner = (ref.kind, ref.name, uid)
         return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 

@@ -19,7 +19,10 @@ GPU_GROUP = "runai-gpu-group"
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
-"""The memory that KAI assumes for a GPU if its node has no label. Amounts are then percentages."""
+"""The memory that KAI assumes for each GPU of a node without MEMORY_LABEL, in MiB.
+
+Requested amounts of memory are then percentages.
+"""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _MEBIBYTES = 1024 * 1024

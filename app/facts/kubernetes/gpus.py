@@ -73,7 +73,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
-    """Return whether the limits or requests of a container contain a GPU."""
+    """Return whether the limits or requests of a container contain at least one GPU."""
     for amounts in (limits, requests):
         for name in filter(is_gpu, amounts):
             if gpu_count(amounts[name]) > 0:

@@ -106,7 +106,7 @@ class KueueQueue(Namespaced):
 
 
 class ClusterQueue(ClusterScoped):
-    """A ClusterQueue of Kueue, which has the quota of LocalQueues."""
+    """A ClusterQueue of Kueue, which has the quota for LocalQueues."""
 
     kind = "ClusterQueue"
     cohort: str = ""

@@ -22,7 +22,7 @@ Grouping = frozenset[str]
 """The keys of the labels by which nodes are grouped."""
 
 Pairs = tuple[tuple[str, str], ...]
-"""Label keys with their values."""
+"""Pairs of a label key and a value."""
 
 GPUS = "allocatable nvidia.com/gpu"
 """The key of a node's GPUs among its labels. No label has it, because it is not a valid key."""

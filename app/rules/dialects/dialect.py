@@ -149,7 +149,7 @@ class TopologyFacts(Protocol):
         """
 
     def nodes(self) -> Nodes:
-        """Return the nodes, grouped by all levels in use, by GPUs and by NVLink domain.
+        """Return the nodes, grouped by their labels for levels in use, GPUs and NVLink domains.
 
         The result is empty if the nodes are not known.
         """

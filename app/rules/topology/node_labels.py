@@ -7,7 +7,7 @@ from app.objects.edits import ABSENT, Edit
 from app.objects.shape import JsonMap, labels_of
 
 RESERVED = "topology.kubernetes.io/"
-"""Kubernetes' prefix for topology labels of nodes. A caller cannot set any of them."""
+"""The prefix of Kubernetes' topology labels. A Binding cannot set them to other values."""
 
 STANDARD = (f"{RESERVED}region", f"{RESERVED}zone", HOSTNAME_KEY)
 """The labels that KEP-4742 gives every Pod."""
@@ -19,7 +19,7 @@ def binding_changes(
     """Yield the changes that give the Binding the node's value of each label in `keys`.
 
     The standard labels are always included. Labels with the reserved prefix get the node's value if
-    the caller sent them. A label that the node lacks is removed. Other labels stay.
+    the Binding has them. A label that the node lacks is removed. Other labels stay.
     """
     present = labels_of(binding)
     reserved = (key for key in present if key.startswith(RESERVED))

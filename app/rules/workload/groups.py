@@ -163,7 +163,10 @@ def named_group(pod: JsonMap) -> GroupRef | None:
 
 
 def layer_of(obj: JsonMap) -> MetadataLayer:
-    """Return the labels and annotations of `obj`, except those that tools like kubectl write."""
+    """Return the labels and annotations of `obj` that a PodGroup may get.
+
+    Entries that kubectl, Deployments and Jobs write, and the opt-out of Workloads, are left out.
+    """
     return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 

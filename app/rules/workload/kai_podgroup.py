@@ -198,9 +198,10 @@ def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
 def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
     """Return the queue that the first layer in `chain` names, or None.
 
-    Without a queue, the project (in its node pool) determines it. As in KAI, an empty queue label
-    names no queue and disables the project. Only a Workload may name its queue in an annotation:
-    KAI reads labels of owners and Pods, and the queue guard can only select labels.
+    If no layer names a queue, the result is the project, followed by the node pool of the Pod. As
+    in KAI, an empty queue label names no queue and disables the project. Only a Workload may name
+    its queue in an annotation: KAI reads labels of owners and Pods, and the queue guard can only
+    select labels.
     """
     workload = chain[0]
     pod = chain[-1]
@@ -385,7 +386,7 @@ def _spec_difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Obje
 def _value(spec: JsonMap, field: str) -> Any:
     """Return the value of `field`, or None if it is missing or empty.
 
-    A `minMember` of 0 is not empty. Of a topologyConstraint, only the fields that we write count.
+    A `minMember` of 0 is not empty. Only the fields of a topologyConstraint that we write count.
     """
     value = spec.get(field)
     if field == "topologyConstraint" and isinstance(value, dict):

@@ -20,10 +20,10 @@ NOT_ENABLED = "topology support is not enabled in the operator"
 
 
 class Constraint(Value):
-    """The packDomain of a part of a PodCliqueSet."""
+    """The packDomain of a PodCliqueSet, or of one of its scaling groups or cliques."""
 
     part: SetPart
-    """The part that has the packDomain."""
+    """The set, scaling group or clique that has the packDomain."""
     domain: str
     """The value of packDomain, which may be invalid."""
 
