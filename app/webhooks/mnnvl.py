@@ -107,45 +107,44 @@ class PodCliqueWebhook(Value):
     """The configured form of new claims."""
 
     def __call__(self, request: Request) -> Verdict | Later:
-        clique = read_carrier(request.object, request.namespace)
-        if clique.annotations.refuses:
+        carrier = read_carrier(request.object, request.namespace)
+        if carrier.annotations.refuses:
             return ALLOWED
 
-        name = clique.place.pcs
-        facts = self.facts.about_clique(request.namespace, name, clique.owner_uid)
-        if facts.pcs is None and name and not clique.annotations.are_complete:
-            return Later(lambda: self._with_set(request, clique, facts))
+        name = carrier.place.pcs
+        facts = self.facts.about_clique(request.namespace, name, carrier.owner_uid)
+        if facts.pcs is None and name and not carrier.annotations.are_complete:
+            return Later(lambda: self._with_set(request, carrier, facts))
 
-        return self._judge(request, clique, facts)
+        return self._judge(request, carrier, facts)
 
     async def _with_set(
-        self, request: Request, clique: Carrier, facts: CliqueFacts
+        self, request: Request, carrier: Carrier, facts: CliqueFacts
     ) -> Verdict | Later:
         """Judge the request after reading its PodCliqueSet, whose annotations may apply."""
-        name = clique.place.pcs
-        unread: tuple[str, ...] = ()
+        name = carrier.place.pcs
+        warnings: tuple[str, ...] = ()
         try:
             async with patience(PATIENCE_SECONDS):
-                uid = clique.owner_uid
+                uid = carrier.owner_uid
                 facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name, uid))
         except ClusterError as problem:
-            unread = (
+            warnings = (
                 f'PodCliqueSet "{name}" could not be read ({problem.message}): its MNNVL'
                 " annotations take effect with the next update",
             )
-        return self._judge(request, clique, facts, unread)
+        return self._judge(request, carrier, facts, warnings)
 
     def _judge(
-        self, request: Request, clique: Carrier, facts: CliqueFacts, unread: tuple[str, ...] = ()
+        self, request: Request, carrier: Carrier, facts: CliqueFacts, warnings: tuple[str, ...] = ()
     ) -> Verdict | Later:
         old = None if request.old is None else read_carrier(request.old, request.namespace)
-        injection = inject(clique, old, facts, self.configured_mode)
-        warnings = [*unread, *injection.warnings]
+        injection = inject(carrier, old, facts, self.configured_mode)
+        injection = replace(injection, warnings=[*warnings, *injection.warnings])
         plan = injection.plan
         if plan is None or self.resources.is_ensured(plan):
-            return judged(injection.findings, warnings, injection.patch)
+            return judged(injection.findings, injection.warnings, injection.patch)
 
-        injection = replace(injection, warnings=warnings)
         return Later(lambda: verdict_with_resources(self.resources, request, plan, injection))
 
 

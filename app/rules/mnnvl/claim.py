@@ -6,7 +6,7 @@ Grove's `grove.io/mnnvl-group`, and a PodClique cannot use both.
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 from msgspec import field
@@ -15,10 +15,8 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.facts.grove.podcliqueset import (
     NO_ANNOTATIONS,
-    Clique,
     MnnvlAnnotations,
     PodCliqueSet,
-    ScalingGroup,
 )
 from app.facts.grove.unit_member import CLAIM, Carrier, Entry, claim_named
 from app.facts.kinds import POD_CLIQUE
@@ -84,7 +82,7 @@ class Injection(Value):
 
 
 def claim_mode(
-    configured: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
+    configured_mode: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
@@ -92,8 +90,8 @@ def claim_mode(
     `auto`, the form is `template` if its DeviceClass does not exist, but one of NVIDIA's driver for
     ComputeDomains does.
     """
-    if configured != "auto":
-        return configured
+    if configured_mode != "auto":
+        return configured_mode
     device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
     if device_class in classes or _DRIVER_CLASSES.isdisjoint(classes):
         return "shared"
@@ -101,14 +99,14 @@ def claim_mode(
 
 
 def inject(
-    carrier: Carrier, old: Carrier | None, facts: CliqueFacts, configured: ConfiguredMode
+    carrier: Carrier, old: Carrier | None, facts: CliqueFacts, configured_mode: ConfiguredMode
 ) -> Injection:
     """Return the resources that `carrier` needs, and the patch that injects the claim.
 
     Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the object is not
     being deleted. `old` is the object that an UPDATE replaces, or None.
 
-    `configured` is the form of new claims. A stored claim keeps its form and scope, see
+    `configured_mode` is the form of new claims. A stored claim keeps its form and scope, see
     `rules/README.md`. If no container requests a GPU, but the own annotation of `carrier` enables
     MNNVL, there is a warning.
     """
@@ -141,7 +139,7 @@ def inject(
     if findings:
         return Injection(findings=findings)
 
-    new_mode = claim_mode(configured, annotations, facts.classes)
+    new_mode = claim_mode(configured_mode, annotations, facts.classes)
     plan = _with_claim(plan, new_mode, carrier, stored)
     if carrier.claim is not None and carrier.claim != plan.entry:
         position = (carrier.claims or []).index(carrier.claim)
@@ -217,22 +215,23 @@ def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
 
     An entry that exists already is not added again.
     """
-    added: list[Operation] = []
-    if carrier.claim is None:
-        pointer = f"{carrier.pointer}/resourceClaims"
-        added.append(_append(pointer, carrier.claims, plan.entry))
+    operations = _added(f"{carrier.pointer}/resourceClaims", carrier.claims, plan.entry)
     for container in carrier.containers:
-        if claim_named(container.claims, CLAIM) is None:
-            pointer = f"{container.pointer}/resources/claims"
-            added.append(_append(pointer, container.claims, {"name": CLAIM}))
-    return added
+        path = f"{container.pointer}/resources/claims"
+        operations += _added(path, container.claims, {"name": CLAIM})
+    return operations
 
 
-def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Return the operation that appends `item` to the list at `path`, which may not exist yet."""
-    if current is None:
-        return {"op": "add", "path": path, "value": [item]}
-    return {"op": "add", "path": f"{path}/-", "value": item}
+def _added(path: str, claims: list[Any] | None, entry: Entry) -> list[Operation]:
+    """Return the operation that appends `entry` to `claims`, the list at `path`, if there is one.
+
+    There is none if the list has an entry with the name of our claim.
+    """
+    if claims is None:
+        return [{"op": "add", "path": path, "value": [entry]}]
+    if claim_named(claims, CLAIM) is None:
+        return [{"op": "add", "path": f"{path}/-", "value": entry}]
+    return []
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
@@ -281,33 +280,22 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     if plan.scope == "clique":
         return replicas
 
-    own_group = plan.member.place.group
-    replicas_of = {
-        clique.name: clique.replicas for clique in pcs.cliques if _may_share(clique, plan.scope)
+    pods_of = {
+        clique.name: clique.replicas
+        for clique in pcs.cliques
+        if clique.has_gpus and not clique.mnnvl.refuses and clique.mnnvl.scope in (None, plan.scope)
     }
+    # each scaling group, with the pods in one replica of it
+    groups = [(group, sum(pods_of.get(name, 0) for name in group.cliques)) for group in pcs.groups]
+    own_group = plan.member.place.group
     if plan.scope == "scalingGroupReplica":
-        group = pcs.group_of(own_group)
-        return 0 if group is None else _pods_in(group, replicas_of)
+        return next((pods for group, pods in groups if group.name == own_group), 0)
 
-    in_no_group = dict(replicas_of)
-    pods = 0
-    for group in pcs.groups:
-        for name in group.cliques:
-            in_no_group.pop(name, None)
+    in_groups = {name for group in pcs.groups for name in group.cliques}
+    total = sum(pods for name, pods in pods_of.items() if name not in in_groups)
+    for group, pods in groups:
         annotations = group.mnnvl.over(pcs.mnnvl)
         inherits = annotations.enables and (annotations.scope or "replica") == "replica"
         if group.name == own_group or inherits:
-            pods += _pods_in(group, replicas_of) * group.replicas
-
-    return pods + sum(in_no_group.values())
-
-
-def _may_share(clique: Clique, scope: str) -> bool:
-    """Return whether a clique requests GPUs, and its own annotations allow a claim of `scope`."""
-    own = clique.mnnvl
-    return clique.has_gpus and not own.refuses and own.scope in (None, scope)
-
-
-def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:
-    """Return the number of pods in one replica of `group`."""
-    return sum(replicas_of.get(name, 0) for name in group.cliques)
+            total += pods * group.replicas
+    return total
