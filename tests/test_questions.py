@@ -74,7 +74,7 @@ QUESTIONS = (
     Question(
         "x509: unknown authority on each write",
         (SYMPTOMS, "certificates.md"),
-        "which bundle differs",
+        "which caBundle differs",
     ),
     Question(
         "valid sets are refused since an upgrade: go back",
