@@ -27,8 +27,9 @@ AGAIN_SECONDS = 2.0
 """The time until the next attempt if the KAI Topology is being deleted."""
 
 _NO_STATUS = (
-    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply the CRD in manifests/crds. Until"
-    " then, KAI Topologies are still synced, but only events show the result"
+    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource. Install the CRD of grove-admission:"
+    " kubectl apply -k manifests/crds. Until then, KAI Topologies are still synced, but only events"
+    " show the result"
 )
 
 

@@ -315,7 +315,7 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
 
         (note,) = {note for note in await eventually(notes) if "status" in note}
         assert note.startswith(
-            f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply the CRD in manifests/crds"
+            f"the CRD {CLUSTER_TOPOLOGY} has no status subresource. Install the CRD of grove-admission"
         )
 
 

@@ -121,7 +121,7 @@ async def test_one_of_a_former_cluster_topology_is_left_to_the_garbage_collector
     assert [call.resource for call in client.writes()] == [CLUSTER_TOPOLOGY]
 
 
-NO_STATUS = "the CRD clustertopologies.grove.io has no status subresource: apply the CRD in manifests/crds. Until then, KAI Topologies are still synced, but only events show the result. The status would be: "
+NO_STATUS = "the CRD clustertopologies.grove.io has no status subresource. Install the CRD of grove-admission: kubectl apply -k manifests/crds. Until then, KAI Topologies are still synced, but only events show the result. The status would be: "
 
 
 async def notes(
