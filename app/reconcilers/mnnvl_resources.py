@@ -164,7 +164,10 @@ class MnnvlResourcesReconciler(Struct):
             changed = await self.owners.give_back(resource, pcs)
             if changed is not None:
                 previous = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
-                note = f"now owns {names_of([changed])} (previous owner: {previous or 'none'})"
+                note = (
+                    f"this PodCliqueSet now owns {names_of([changed])} (previous owner:"
+                    f" {previous or 'none'})"
+                )
                 self.writing.events.record(
                     regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note
                 )

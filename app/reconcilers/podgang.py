@@ -134,7 +134,7 @@ class PodGangReconciler(Struct):
         """Make `gang` the owner of adoptable resources. Return whether it has adopted any."""
         adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
-            note = f"now owns {names_of(adopted)}"
+            note = f"this PodGang now owns {names_of(adopted)}"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
         return bool(adopted)
 
@@ -146,7 +146,7 @@ class PodGangReconciler(Struct):
         """
         changed = await self.owners.give_back_all_of(gang)
         if changed:
-            note = f"gave {names_of(changed)} to its PodCliqueSet, which now owns them"
+            note = f"the PodCliqueSet now owns {names_of(changed)}, which this PodGang owned"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
