@@ -29,7 +29,7 @@ Handler = Callable[[Request], Verdict | Later]
 """The function of a webhook. It returns a Verdict if all facts are cached, otherwise a Later."""
 
 Failure = Callable[[Exception], Verdict | None]
-"""A function that returns the verdict for an exception of a webhook, or None if it is a bug."""
+"""A function that returns the verdict for a webhook's exception, or None if a bug caused it."""
 
 log = logging.getLogger(__name__)
 

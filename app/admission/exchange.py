@@ -25,8 +25,8 @@ The limit of an API server is 3 MiB for an object, and a review of an UPDATE con
 MAX_VALUES = 500_000
 """The maximum number of values in one review. Values are maps, lists and their members.
 
-Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist only of short
-fields. Each value may take 100 bytes of memory.
+Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 values if they consist only of
+short fields. A value may take 100 bytes of memory.
 """
 
 FEW_BYTES = 256 * 1024
@@ -290,7 +290,7 @@ def check_values(body: bytes) -> None:
 def values_in(body: bytes) -> int:
     """Return an upper bound for the number of maps, lists and members in JSON.
 
-    It is the number of the characters `{`, `[` and `,`, including those in strings.
+    The bound is the number of the characters `{`, `[` and `,`, including those in strings.
     """
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 

@@ -81,7 +81,7 @@ class Later(Value):
 MOST_FINDINGS = 100
 """The maximum number of findings in an answer.
 
-Without it, a body of 1 MiB can cause an answer of 60 MiB.
+Without this limit, a body of 1 MiB could cause an answer of 60 MiB.
 """
 
 

@@ -41,7 +41,7 @@ class ReadableFormatter(logging.Formatter):
     """Formats each record as a short line, such as `12:00:01  warning  message`.
 
     Below warning, the word for the level is omitted and a long message is cut. A traceback follows
-    on separate lines. They are indented, so that the text of an exception can't look like a record.
+    on indented lines, so that the text of an exception can't look like a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:

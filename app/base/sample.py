@@ -32,7 +32,7 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
 
 
 Checks = Mapping[str, str | None]
-"""By the name of each readiness check, the problem that it found, or None if it passes."""
+"""The problem that each readiness check found, by the check's name. None: the check passes."""
 
 
 class Part(Protocol):

@@ -38,9 +38,9 @@ def alike(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names for which `name` is probably a typo, the most similar first.
 
     A name may have one mistake, or two from _LONG characters on: a missing, additional or wrong
-    character, or two characters in the wrong order. Case is ignored. Names with other numbers, or
-    with a part that has nothing in common with the other one's, are names of something else:
-    `team-b` is not a typo for `team-a`.
+    character, or two characters in the wrong order. Case is ignored. A known name is skipped if it
+    has other numbers, or if one of its parts has no character in common with the same part of
+    `name`: `team-b` is not a typo for `team-a`. Return [] if `name` is longer than MOST_ALIKE.
     """
     if len(name) > MOST_ALIKE:
         return []
@@ -65,7 +65,7 @@ def _means_another(name: str, other: str) -> bool:
 
 
 def _differ_by(name: str, other: str, mistakes: int) -> bool:
-    """Return whether at most this number of mistakes turns one name into the other."""
+    """Return whether at most `mistakes` mistakes turn one name into the other."""
     same = sum(
         1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))
     )

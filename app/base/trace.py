@@ -6,7 +6,10 @@ The trace context is defined in https://www.w3.org/TR/trace-context/.
 from contextvars import ContextVar
 
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
-"""The `traceparent` header of the request, which our own calls repeat. It is "" without tracing."""
+"""The `traceparent` header of the request, or "" without tracing.
+
+API calls for the request have the same header.
+"""
 
 IS_STRANGE: ContextVar[bool] = ContextVar("is_strange", default=False)
 """Whether the request's sender is unknown, so that our calls for it must not delay other calls."""

@@ -27,9 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class CaBundles:
-    """The caBundles of the webhooks that call `service`, in both configurations `name`.
+    """The caBundles of our webhooks in the two webhook configurations with the name `name`.
 
-    Webhooks that call a URL are ours too. `clock` returns the monotonic time in seconds.
+    Our webhooks are those that call `service` or a URL. `clock` returns the monotonic time in
+    seconds.
     """
 
     def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
@@ -44,7 +45,7 @@ class CaBundles:
         self._read: dict[Resource, Object] = {}
 
     async def read(self) -> None:
-        """Read both configurations. One of them may be missing."""
+        """Read both webhook configurations. Skip configurations that don't exist."""
         configurations = {}
         for resource in CONFIGURATIONS:
             try:
@@ -57,8 +58,8 @@ class CaBundles:
     def seconds_trusted(self, ca: bytes) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if one of them
-        does not trust it.
+        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if a webhook does
+        not trust `ca`.
         """
         return self._trust.seconds(ca, self._clock())
 
@@ -141,7 +142,7 @@ class Trust(Struct):
     """
 
     _since: dict[bytes, float] = {}
-    """By CA, the time since which all webhooks have trusted the CA."""
+    """The time since which all webhooks have trusted a CA, by CA."""
     _has_clients: bool = True
     """Whether there is a webhook. If not, every CA counts as trusted."""
 
@@ -154,8 +155,8 @@ class Trust(Struct):
     def seconds(self, ca: bytes, at: float) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if one of them
-        does not trust it.
+        `ca` is normalized PEM. Return infinity if there are no webhooks, and None if a webhook does
+        not trust `ca`.
         """
         if not self._has_clients:
             return math.inf

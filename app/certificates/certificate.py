@@ -335,9 +335,9 @@ _COMMON_NAME_LIMIT = 64
 
 
 def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
-    """Return a new self-signed CA that can sign serving certificates, but no other CAs.
+    """Return a new self-signed CA, valid from `begin` to `end`.
 
-    It is valid from `begin` to `end`.
+    The CA can sign serving certificates, but no other CAs.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(common_name)
@@ -356,11 +356,10 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
-    """Return a new serving certificate for `names`, signed by `ca`.
+    """Return a new serving certificate for `names`, signed by `ca`, valid from `begin` to `end`.
 
-    It is valid from `begin` to `end`. Names are DNS names and IP addresses. Raise ValueError if
-    there is no name, if a name is not allowed in a certificate, or if `end` is after the end of the
-    CA.
+    Names are DNS names and IP addresses. Raise ValueError if there is no name, if a name is not
+    allowed in a certificate, or if `end` is after the end of the CA.
     """
     dns_names = [name for name in names if address_of(name) is None]
     addresses = [address for name in names if (address := address_of(name)) is not None]

@@ -224,8 +224,9 @@ class CertificateReconciler(CertificateSource):
     def _is_timely(self, holdings: Holdings) -> bool:
         """Return whether the certificate in `holdings` can be served at this time.
 
-        An expired certificate can't. A certificate that is not valid yet, or whose CA is not, was
-        created by a replica whose clock is ahead. It is served only without a better certificate.
+        An expired certificate can't be served. If a certificate or its CA is not valid yet, a
+        replica whose clock is ahead has created it. Such a certificate is served only if there is
+        no better one.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]

@@ -183,7 +183,7 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
     """Return a new serving certificate for `names`, signed by `ca`.
 
-    It expires after `terms.leaf_life`, or together with `ca` if that is earlier.
+    The certificate expires after `terms.leaf_life`, or together with `ca` if that is earlier.
     """
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

@@ -122,7 +122,7 @@ def with_topology(configuration: Configuration) -> Configuration:
 
 
 def _finding(error: Any) -> str:
-    """Return the message for an error of Pydantic. It begins with the path of the field."""
+    """Return the message for an error of Pydantic, which begins with the path of the field."""
     path = FieldPath("")
     for step in error["loc"]:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))

@@ -79,7 +79,7 @@ class ClusterTopology(_Section):
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """The levels of the managed ClusterTopology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for creating the ClusterTopology at startup. After it, the process ends."""
+    """The time limit for creating the ClusterTopology at startup. On failure, the server exits."""
 
     @field_validator("name", mode="before")
     @classmethod
@@ -113,7 +113,7 @@ class Authorization(_Section):
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
-    """The names of these users, by default our own service account and that of Grove's operator."""
+    """The users' names, by default those of our own service account and of Grove's operator."""
 
 
 Mode = Literal["refuse", "warn"]
@@ -155,7 +155,7 @@ class Mnnvl(_Section):
       claims, otherwise `shared`.
     """
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
-    """The kind of the owner of MNNVL resources. With `auto`, it depends on the release of Grove."""
+    """The kind that owns MNNVL resources. With `auto`, the release of Grove determines the kind."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
     """The time after which MNNVL resources that nothing needs are deleted, or 0 for never."""
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
@@ -171,7 +171,7 @@ class PodBinding(_Section):
     """The labels that Pods get at binding."""
 
     enabled: bool = True
-    """Whether Pods get these labels."""
+    """Whether Pods get labels at binding."""
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
     """The keys of node labels that are copied to Pods.
 
@@ -275,11 +275,11 @@ class Workloads(_Section):
 class Waiting(_Section):
     """The conditions and events with which the leader reports why gangs are pending.
 
-    They need more memory and permissions: see app/waiting/README.md.
+    To write them, the leader needs more memory and permissions: see app/waiting/README.md.
     """
 
     enabled: bool = False
-    """Whether the leader writes these conditions and events."""
+    """Whether the leader reports why gangs are pending."""
     after_seconds: Seconds = 300
     """The time after which a pending gang is reported."""
     max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30

@@ -220,9 +220,9 @@ class Discovery:
     ) -> dict[GroupVersion, ClusterError]:
         """Read the lists of group versions that the API server has just named.
 
-        Return the errors of the lists that cannot be read. Their last lists are kept. A 404 is such
-        an error too, because proxies return it while an API server restarts. Before the first
-        refresh has succeeded, there are no last lists, so the ClusterError is raised.
+        If a list cannot be read, keep the last list of this group version, and return the error. A
+        404 is an error too, because proxies return it while an API server restarts. Before the
+        first refresh has succeeded, there are no last lists, so raise the ClusterError.
         """
         lists: Lists = {}
         unread: dict[GroupVersion, ClusterError] = {}

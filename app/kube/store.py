@@ -52,22 +52,20 @@ class WatchStore(Generic[T]):
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
 
-    Tenants decide on the size of their objects, so sizes are limited. Until it changes or is listed
-    again, an object that exceeds a limit is listed in `too_large`, and its projection is not
-    stored:
+    Tenants decide on the size of their objects, so there are limits:
 
     - An object has at most `most_decoded` bytes of JSON.
     - A projection has at most `most` bytes.
     - The projections of a namespace have at most `most_of_namespace` bytes together. The first FREE
       bytes of each projection don't count.
 
-    An object for whose projection `is_cut` returns True is in `too_large` too, but the projection
-    is stored.
+    An object that exceeds a limit is in `too_large` until it changes or is listed again. Instead of
+    its projection, the smaller projection that `rest` returns is stored, such as how much of a node
+    a Pod uses, if it has at most MOST_OF_REST bytes. These bytes don't count toward the limit of
+    the namespace, so `rest` must return None for objects of which tenants can have any number.
 
-    For an object that exceeds a limit, the smaller projection that `rest` returns is stored, for
-    example how much of a node a Pod uses. It is not stored if it has more than MOST_OF_REST bytes.
-    It does not count toward the limit of the namespace, so `rest` must return None for objects of
-    which tenants can have any number.
+    An object is also in `too_large` if `is_cut` returns True for its projection, but then this
+    projection is stored.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class WatchStore(Generic[T]):
         rest: Projection[T] = lambda obj: None,
     ) -> None:
         self.too_large: dict[Key, str] = {}
-        """By key, the uids of the objects that are too large to be stored in full."""
+        """The uids of the objects that are too large to be stored in full, by key."""
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.
 
@@ -94,7 +92,7 @@ class WatchStore(Generic[T]):
         self.error: ClusterError | None = None
         """The error that caused `problem`, or None without a problem."""
         self.total: int | None = None
-        """The number of objects in the last list that reported it, or None.
+        """The number of objects that the last list reported, or None if no list has reported it.
 
         A list that is streamed, or that fits into one page, reports no number.
         """
@@ -105,7 +103,7 @@ class WatchStore(Generic[T]):
         self._most_decoded = most_decoded
         self._most_of_namespace = most_of_namespace
         self._excess: dict[Key, int] = {}
-        """The bytes of JSON beyond FREE, of each stored projection that has more."""
+        """The bytes of JSON beyond FREE, by the key of each stored projection that exceeds FREE."""
         self._excess_in: Counter[str] = Counter()
         """The sum of `_excess` by namespace."""
         self._is_cut = is_cut

@@ -80,7 +80,7 @@ class Pace(Value):
     retry_most: float = 30.0
     """The longest pause before another attempt."""
     steady_after: float = 10.0
-    """A watch that breaks after more than this time is retried without a long pause.
+    """The age of a watch from which a break resets the pauses between attempts.
 
     Some proxies end connections after half a minute of silence, before a bookmark comes.
     """

@@ -83,8 +83,8 @@ def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:
 class _Builder:
     """A list of JSON Patch operations that grows with each change of an object.
 
-    `_fresh` has, by path, the maps and lists that these operations add. A later change inside one
-    of them is made in the added value itself and needs no operation of its own.
+    `_fresh` has the maps and lists that these operations add, by path. A later change inside such a
+    value is made in the value itself, and needs no operation of its own.
     """
 
     def __init__(self, obj: Object) -> None:

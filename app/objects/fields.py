@@ -57,7 +57,7 @@ Findings = list[FieldError]
 
 
 class FieldPath(Value):
-    """A path such as `spec.template.cliques[0].name`. Its text is built only for a finding."""
+    """A path such as `spec.template.cliques[0].name`, which becomes text only for a finding."""
 
     step: str | int
     """The last step: a field's name with its dot, a key in brackets, or a list position."""
@@ -65,7 +65,7 @@ class FieldPath(Value):
     """The path before the last step."""
 
     def child(self, name: str) -> "FieldPath":
-        """Return the path of the field `name`. It may be several fields, such as `spec.levels`."""
+        """Return the path of the field `name`, which may also be a path, such as `spec.levels`."""
         return FieldPath(f".{name}", self)
 
     def index(self, position: int) -> "FieldPath":

@@ -92,7 +92,7 @@ class DryRuns:
             self._waiting -= 1
 
     async def _judged(self, documents: Sequence[Object], asker: Asker, output: str) -> Response:
-        """Return the verdicts on `documents`. Other requests are answered between two of them."""
+        """Return the verdicts on `documents`. Other requests are answered between documents."""
         shown = []
         size = 0
         is_allowed = True

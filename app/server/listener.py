@@ -18,9 +18,9 @@ from app.server.tls import READ_BYTES, TlsTransport
 _BACKLOG = 2048
 """The maximum number of connections that the kernel keeps until they are accepted."""
 _FINISH_SECONDS = 10.0
-"""The seconds that open requests have to finish when the server stops. Then they are aborted."""
+"""The seconds for open requests when the server stops. Then their connections are aborted."""
 _ABORT_SECONDS = 1.0
-"""The seconds that aborted connections have to end."""
+"""The maximum seconds to wait for aborted connections to end."""
 
 
 class Listener:

@@ -61,10 +61,10 @@ In this time, the other replicas learn of the Pod that needs such paths.
 """
 
 FRESH_SECONDS = 150.0
-"""The maximum seconds since the last event or bookmark of the configurations' watches.
+"""The maximum time, in seconds, since the last event or bookmark of the configurations' watches.
 
-After this time, API servers may use a token that this replica doesn't know. It is the time in which
-a watch gets two bookmarks.
+In this time, a healthy watch gets two bookmarks. If a watch is silent for longer, API servers may
+already use a token that this replica doesn't know.
 """
 
 LEAK_SECONDS = 300.0

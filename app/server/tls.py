@@ -1,7 +1,7 @@
 """Speak TLS on an accepted connection, between its socket and the protocol that reads requests.
 
 The TLS of asyncio and uvloop does not report a connection before its handshake is complete, takes
-50 KiB for a silent client, and reads messages without data, such as KeyUpdates, without end. With
+50 KiB for a silent client, and reads any number of messages without data, such as KeyUpdates. With
 this transport, unfinished handshakes can be counted and closed, a silent client takes 2 KiB, and
 ciphertext with little data ends its connection. A verdict takes as much processor time as with
 uvloop (`./scripts/bench verdicts`).

@@ -167,7 +167,7 @@ class VerdictLog:
         self._thread.join(timeout=5)
 
     def _timestamp(self, at: float) -> str:
-        """Return `timestamp(at)`. It is cached, because many lines share it under load."""
+        """Return `timestamp(at)`, cached, because many lines have the same timestamp under load."""
         millisecond = int(at * 1000)
         if millisecond != self._millisecond:
             self._millisecond = millisecond

@@ -15,7 +15,7 @@ from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
 OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
-"""By resource, the name of the facts that need the objects of all namespaces.
+"""The names of facts that need the objects of all namespaces, by resource.
 
 If only one namespace can be read, these facts are recorded as unseen.
 """
