@@ -1,8 +1,8 @@
 """Read the objects of a cluster, and judge them.
 
-Objects are read in pages, and each is judged like a CREATE, as a dry run. Findings are yielded one
-by one, and only the facts that verdicts depend on are kept in memory. The owners of ComputeDomains
-and ResourceClaims are checked too.
+Objects are read in pages, and each is judged in a dry run as if it were created now. Findings are
+yielded one by one, and only the facts that verdicts depend on are kept in memory. The owners of
+ComputeDomains and ResourceClaims are checked too.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
-"""The resources whose objects must be readable to judge a resource."""
+"""By resource to judge: the other resources whose objects must be readable for that."""
 
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
@@ -89,25 +89,25 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age of an object from which a problem that may resolve by itself is reported.
+"""The minimum age of an object for reports of problems that may resolve by themselves.
 
-It is longer than a problem takes to resolve, because clocks differ.
+Such a problem resolves sooner, but the clocks of this machine and of the API server may differ.
 """
 
 MOST_PROBLEM = 2_000
 """The maximum length of a message of a webhook in a finding, in characters."""
 
 _ASKER = Asker("audit")
-"""The user as whom all objects are judged. The webhooks treat it as authorized."""
+"""The user in whose name all objects are judged. The webhooks treat this user as authorized."""
 
 
 class Auditor:
     """An audit of the cluster of `client`, except for the namespaces that webhooks exclude.
 
-    `show` is called with a kind, the number of objects so far, and the number of remaining objects
-    if it is known. `now` is the start of the audit in UTC. Objects are judged as if a user who may
-    write the managed ClusterTopology had written them, because the audit is not about their
-    authors.
+    `show` is called with a kind, the number of its objects so far, and the number of its remaining
+    objects (None if not known). `now` is the start of the audit in UTC. Objects are judged as if a
+    user who may write the managed ClusterTopology had written them, because the audit is not about
+    their authors.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Auditor:
             )
 
     async def _all(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """Yield all findings without counting them."""
+        """Yield all findings without adding them to the tally."""
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):
                 yield finding
@@ -160,7 +160,8 @@ class Auditor:
     async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
         """Return the findings about NVLink channels.
 
-        Return none if a required API is not served, or if it can't be read, which is then counted.
+        Return () if a required API is not served. Return () also if a request fails, and add the
+        reason to the tally.
         """
         try:
             return await self._claims.held_channels(namespace, self._exempt)
@@ -171,9 +172,9 @@ class Auditor:
             return ()
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
-        """Return the result of `reading`, or None if it fails because Pods can't be read.
+        """Return the result of `reading`, which reads Pods, or None if it raises ClusterError.
 
-        The reason is added to the tally.
+        The error is added to the tally, as the reason why Pods could not be judged.
         """
         try:
             return await reading
@@ -184,10 +185,7 @@ class Auditor:
     # Objects that would be rejected.
 
     def _resources(self) -> list[Resource]:
-        """Return the resources to judge.
-
-        They include the topology API that Grove uses, and other topology APIs that are served.
-        """
+        """Return JUDGED without topology APIs that Grove does not use and the cluster lacks."""
         optional = {dialect.resource for dialect in DIALECTS} - {
             self._cluster.facts.dialect().resource
         }
@@ -201,7 +199,7 @@ class Auditor:
     async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
         """Yield the findings about the objects of a resource.
 
-        If they can't be read, the reason is added to the tally.
+        If the objects can't be read or judged, add the reason to the tally.
         """
         if self._is_out_of_reach(resource):
             return
@@ -216,7 +214,7 @@ class Auditor:
             self.tally.unread[str(resource)] = error.message
 
     async def _objects(self, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
-        """Yield and count the objects to judge: all of them, or the Pods that request a claim."""
+        """Yield and count the objects to judge. Pods that do not request a claim are skipped."""
         async for page in pages(self._client, Selection(resource, namespace)):
             count = self.tally.count(resource.kind)
             for obj in page.items:
@@ -228,7 +226,11 @@ class Auditor:
         self.tally.count(resource.kind)  # lists the kind even if it has no objects
 
     async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
-        """Return the finding about an object, or None if it has no problem or is not judged."""
+        """Return the finding about an object, or None if it has no problem.
+
+        Return None also if it is being deleted, if its namespace is excluded, or if no webhook
+        judges it.
+        """
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
             return None
@@ -248,7 +250,10 @@ class Auditor:
     def _finding_of_allowed(
         self, resource: Resource, obj: Object, warnings: Sequence[str]
     ) -> Finding | None:
-        """Return the finding about an object that would be allowed, with its `warnings`, if any."""
+        """Return the finding about an object that would be allowed, or None if it has no problem.
+
+        `warnings` are those of its verdict.
+        """
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)
         if resource is POD and runs_without_claim(obj):
@@ -257,7 +262,7 @@ class Auditor:
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
-        """Return problems of an allowed object that its webhook does not report."""
+        """Return the problems of an allowed object that its webhook does not report."""
         metadata = obj["metadata"]
         facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
@@ -273,7 +278,10 @@ class Auditor:
     # Owners of MNNVL resources.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
-        """Yield findings about MNNVL resources with a wrong owner or without their DeviceClass."""
+        """Yield the findings about ComputeDomains or claims, whichever `resource` is.
+
+        The owner may be missing or wrong, or the DeviceClass may not exist.
+        """
         store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
         if self._is_out_of_reach(resource):
             return
@@ -288,7 +296,10 @@ class Auditor:
                 yield finding
 
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
-        """Return the finding about an MNNVL resource whose owner is missing or wrong."""
+        """Return the finding about an MNNVL resource if its owner is missing or wrong.
+
+        Return None otherwise, and if a new resource may still get its owner.
+        """
         if stored.place.unit:
             return None
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
@@ -299,7 +310,7 @@ class Auditor:
         return warning(stored.kind, stored.key, problem.message, problem.remedy)
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:
-        """Return the finding about a claim whose DeviceClass does not exist."""
+        """Return the finding about a claim if its DeviceClass does not exist, otherwise None."""
         name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
         if not name:
             return None
@@ -319,7 +330,7 @@ class Auditor:
         """The PodGangs that may have to own stored resources, by namespace and base name.
 
         The index is built once, because a set may have very many PodGangs and resources. A PodGang
-        may have 10,000 base names, of which only those of stored resources are kept.
+        may have 10,000 base names, so the index has only base names of stored resources.
         """
         stores = self._cluster.stores
         stored = chain(stores[DOMAINS].values(), stores[CLAIMS].values())
@@ -336,7 +347,7 @@ class Auditor:
     def _is_out_of_reach(self, resource: Resource) -> bool:
         """Return whether a fact that is needed to judge `resource` is missing.
 
-        The reason is added to the tally.
+        If so, add the reason to the tally.
         """
         reason = self._missing_fact(resource)
         if reason is not None:

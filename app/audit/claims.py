@@ -42,12 +42,12 @@ class ClaimAudit(Struct):
     facts: ClusterView
     """The facts about PodCliqueSets and nodes."""
     stores: Stores
-    """The caches."""
+    """The caches, which must be filled."""
     _pods: dict[Key, list[str]] = {}
-    """The names of the Pods without a claim, by the key of their PodClique."""
+    """The names of the Pods that lack a claim, by the key of their PodClique, once they're read."""
 
     async def read_pods(self) -> None:
-        """Read the Pods of all namespaces that have our ComputeDomains.
+        """Find the Pods that lack a claim, in all namespaces that have our ComputeDomains.
 
         Raise ClusterError if a request fails.
         """
@@ -55,9 +55,9 @@ class ClaimAudit(Struct):
         self._pods = await pods_without_claim(self.client, namespaces)
 
     def of_clique(self, obj: Object) -> Finding | None:
-        """Return the finding about a PodClique that lacks its claim, or whose Pods lack it.
+        """Return the finding about a PodClique that lacks its claim, or whose Pods lack that claim.
 
-        Return None if all of them have it, or need none.
+        Return None if neither is the case. `read_pods` must have been called.
         """
         clique = read_clique(obj)
         if not isinstance(clique, ClaimedMember):
@@ -72,7 +72,7 @@ class ClaimAudit(Struct):
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:
-        """Return the finding about a PodClique without a claim, if it must have one."""
+        """Return the finding about a PodClique without a claim, or None if it needs none."""
         if not clique:
             return None
 
@@ -144,7 +144,7 @@ def _has_channel(claim: ResourceClaim) -> bool:
 
 
 def _read_user(obj: Object) -> Pod:
-    """Read what `held_channels` needs of a Pod. The rest may be large, and there may be many."""
+    """Return a Pod with only the fields that `held_channels` needs, to save memory."""
     pod = read_pod(obj)
     gpus = tuple((name, amount) for name, amount in pod.shape.requests if is_gpu(name))
     return Pod(

@@ -36,15 +36,15 @@ class Finding(Value):
     namespace: str
     name: str
     code: int
-    """The code of the rejection, 5xx without a verdict, 0 for a problem that no webhook rejects."""
+    """The HTTP code of the rejection, 5xx if there is no verdict, or 0 if no webhook rejects it."""
     problems: tuple[str, ...]
-    """The messages of the findings or warnings."""
+    """The messages of the rejection, or the warnings."""
     remedy: str
-    """The remedies of all problems, one after the other."""
+    """The remedies of all problems, as one text."""
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict of the webhooks, or `warning` for a problem that no webhook rejects."""
+        """`refused`, `undecided` if there is no verdict, or `warning` if no webhook rejects it."""
         if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"
@@ -68,7 +68,7 @@ class Finding(Value):
 
 
 def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
-    """Return a finding about a problem of a stored object that no webhook rejects."""
+    """Return a finding with the code 0, about a stored object that no webhook rejects."""
     return Finding(kind, *key, 0, (problem,), remedy)
 
 
@@ -76,13 +76,13 @@ class AuditCounts(Struct, rename="camel"):
     """Numbers of objects of one kind. In JSON, the fields have the same names in camelCase."""
 
     looked_at: int
-    """All objects that were checked."""
+    """The number of objects that were checked."""
     found: int
-    """Objects with a finding, including rejected ones, but not those without a verdict."""
+    """The number of objects that would be rejected or that have warnings."""
     refused: int
-    """Objects that would be rejected."""
+    """The number of objects that would be rejected."""
     undecided: int
-    """Objects without a verdict."""
+    """The number of objects without a verdict."""
 
 
 class Tally(Struct):
@@ -91,11 +91,11 @@ class Tally(Struct):
     counts: dict[str, AuditCounts] = {}
     """The counts by kind."""
     unread: dict[str, str] = {}
-    """The resources that could not be judged, each with the reason."""
+    """The resources that could not be judged completely, each with the reason."""
     absent: list[str] = []
     """The resources that are not installed."""
     notes: list[str] = []
-    """Remarks about the whole audit."""
+    """Sentences about the whole audit, for the summary."""
 
     @property
     def looked_at(self) -> int:
@@ -103,11 +103,11 @@ class Tally(Struct):
         return sum(count.looked_at for count in self.counts.values())
 
     def count(self, kind: str) -> AuditCounts:
-        """Return the counts of a kind, which are added if they don't exist."""
+        """Return the counts of a kind. If it has none yet, add counts of 0."""
         return self.counts.setdefault(kind, AuditCounts(0, 0, 0, 0))
 
     def add(self, finding: Finding) -> None:
-        """Count a finding."""
+        """Add a finding to the counts of its kind."""
         count = self.count(finding.kind)
         if finding.outcome == "undecided":
             count.undecided += 1
@@ -158,35 +158,37 @@ class Tally(Struct):
         }
 
 
-OLD_API = "belongs to an old topology API of Grove that nothing reads any more"
+OLD_API = "belongs to an old topology API of Grove that no component reads any more"
 """The problem of a ClusterTopology if Grove uses another topology API."""
 
-UNDECIDED = "Correct the problem, and run the audit again."
+UNDECIDED = "Correct the problem that the message names, and run the audit again."
 """The remedy for an object without a verdict."""
 
 NEVER_ALLOCATED = (
-    "Create the DeviceClass. Or set claimMode: auto and delete the PodClique: the new one gets a"
-    " claim that the driver can allocate."
+    "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodClique of the claim:"
+    " Grove creates it again, with a claim that the driver can allocate."
 )
 
-_NAME_LEVEL = "Use an existing level. Until then, it cannot be created again."
-_NAME_DOMAIN = "Use one of the allowed domains. Until then, it cannot be created again."
+_NAME_LEVEL = "Use an existing level. Until then, the object cannot be created again."
+_NAME_DOMAIN = "Use one of the allowed domains. Until then, the object cannot be created again."
 _RENAME = (
-    "Create it with lowercase, unique SubGroup names. Until then, every change to it is rejected."
+    "Create the PodGroup with lowercase, unique SubGroup names. Until then, every change to it is"
+    " rejected."
 )
-_PARENT = "Use an existing parent. Until then, every change to it is rejected."
+_PARENT = "Use an existing parent. Until then, every change to the PodGroup is rejected."
 
 _DELETE_CRD = (
-    "Delete the CRD clustertopologies.grove.io. The KAI Topology is deleted with it, and a binding"
-    " of that name can then be created."
+    "Delete the CRD: kubectl delete crd clustertopologies.grove.io. All ClusterTopologies and their"
+    " KAI Topologies are deleted with the CRD, and a ClusterTopologyBinding with the same name can then"
+    " be created."
 )
 """The remedy of OLD_API."""
 
 BY_PROBLEM = (
     (
         "topology support is not enabled",
-        "Set clusterTopology.enabled: true, or remove the constraint. Until then, it cannot be"
-        " created again.",
+        "Set clusterTopology.enabled: true, or remove the constraint. Until then, the PodCliqueSet"
+        " cannot be created again.",
     ),
     ("topology level not found", _NAME_LEVEL),
     ("not a level of", _NAME_LEVEL),
@@ -194,29 +196,35 @@ BY_PROBLEM = (
     ("; allowed: ", _NAME_DOMAIN),
     (
         "KAI never places",
-        "Remove the preferred domain, or use a narrower one. Until then, its pods stay pending.",
+        "Remove the preferred domain, or use a narrower one. Until then, the pods stay pending.",
     ),
     (
         "set the name of a ClusterTopologyBinding",
-        "Add topologyName. Until then, every update of it is rejected.",
+        "Add topologyName. Until then, every update of the PodCliqueSet is rejected.",
     ),
     ("ClusterTopologyBinding not found", "Use an existing ClusterTopologyBinding."),
     ("all topologyName values", "Give all constraints the same topologyName."),
     (
         "packDomain is allowed only in",
-        "Move packDomain to pack.required. Until then, it cannot be created again.",
+        "Move packDomain to pack.required. Until then, the PodCliqueSet cannot be created again.",
     ),
-    ("packDomain is deprecated", "Move packDomain to pack.required when you next create it."),
+    (
+        "packDomain is deprecated",
+        "Move packDomain to pack.required when you next create the PodCliqueSet.",
+    ),
     ("exclude each other", "Keep one of the two annotations."),
     ("invalid subgroup name", _RENAME),
     ("duplicate subgroup name", _RENAME),
     ("invalid parent name", _PARENT),
     ("was not found", _PARENT),
-    ("cycle detected", "Break the cycle of parents. Until then, every change to it is rejected."),
+    (
+        "cycle detected",
+        "Break the cycle of parents. Until then, every change to the PodGroup is rejected.",
+    ),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
     (
         "never placed on the others",
-        "Label the nodes that lack the label of the level. grove-admission topology lists them.",
+        "Label the nodes that lack the label of the level. List them: grove-admission topology",
     ),
     ("are not a tree", "Give each domain its own label value."),
     ("is listed above", "List the broadest level first."),
@@ -225,24 +233,26 @@ BY_PROBLEM = (
     ("has no effect", "Remove the setting that has no effect, or correct it as the message says."),
     (
         "is not an API of this cluster",
-        "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then,"
-        " it cannot be created again.",
+        "Install NVIDIA's DRA driver, or remove the MNNVL annotations at their source, such as the"
+        " PodCliqueSet. Until then, the object cannot be created again.",
     ),
 )
-"""The remedy of each problem, by a part of its message."""
+"""The remedies of problems: (a part of the message, the remedy). The first match applies."""
 
 _LARGER_PODS = "Use fewer, larger pods, one per node."
 
 BY_WARNING = (
     (
         "add pack.preferred",
-        "Delete it, and create it with a preferred domain: Grove allows no later correction.",
+        "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow"
+        " you to add one later.",
     ),
     (
         "which the enclosing group requires",
-        "Require that level or a narrower one. Until then, its pods stay pending.",
+        "Require the level of the enclosing group or a narrower one. Until then, the pods stay"
+        " pending.",
     ),
-    ("not a level of", "Use an existing level. Until then, its pods stay pending."),
+    ("not a level of", "Use an existing level. Until then, the pods stay pending."),
     (
         "GPUs under one topology constraint",
         "Give each scaling group or clique its own constraint, or give all pods the same number of"
@@ -254,44 +264,55 @@ BY_WARNING = (
     ("of a node's", _LARGER_PODS),
     ("requests one GPU", _LARGER_PODS),
     ("pods need", "Use fewer pods, or a narrower scope."),
-    ("API is not installed", "Install NVIDIA's DRA driver, or remove the annotations."),
-    ("characters long", "Create it again with shorter names before Grove is upgraded."),
+    ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
+    (
+        "characters long",
+        "Create the PodCliqueSet again with shorter names before you upgrade Grove.",
+    ),
     ("neither pack.required nor", "Remove the constraint, or set a domain."),
-    ("is broader than the preferred domain", "Require that domain or a narrower one."),
+    ("is broader than the preferred domain", "Require the preferred domain or a narrower one."),
 )
-"""The remedy of each warning about an allowed object, by a part of its message.
+"""The remedies of warnings about allowed objects: (a part of the message, the remedy).
 
-For warnings, this table is searched before BY_PROBLEM.
+The first match applies. For warnings, this table is searched before BY_PROBLEM.
 """
 
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: (
-        "Correct its levels. Until then, every change to its spec is rejected."
+        "Correct the levels of the ClusterTopologyBinding. Until then, every change to its spec is"
+        " rejected."
     ),
-    CLUSTER_TOPOLOGY.kind: "Correct its levels. Until then, every change to it is rejected.",
+    CLUSTER_TOPOLOGY.kind: (
+        "Correct the levels of the ClusterTopology. Until then, every change to it is rejected."
+    ),
     POD_CLIQUE_SET.kind: "Correct the PodCliqueSet. Until then, it cannot be created again.",
     POD_GROUP.kind: (
-        "Create it with lowercase, unique SubGroup names and existing parents. Until then, every"
-        " change to it is rejected."
+        "Create the PodGroup with lowercase, unique SubGroup names and existing parents. Until"
+        " then, every change to it is rejected."
     ),
     POD_CLIQUE.kind: (
-        "Correct the template of its PodCliqueSet. Until then, every change to it is rejected."
+        "Correct the template in the PodCliqueSet. Until then, every change to the PodClique is"
+        " rejected."
     ),
     POD_GANG.kind: (
-        "Correct the program that creates it. Until then, every change to it is rejected."
+        "Correct the program that creates the PodGang. Until then, every change to it is rejected."
     ),
-    POD.kind: "Correct the pod template of its workload. Until then, it cannot be replaced.",
+    POD.kind: "Correct the pod template of the workload. Until then, the Pod cannot be replaced.",
 }
 
 _BY_KIND_IF_ALLOWED = {
-    CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels, or the labels of the nodes.",
-    CLUSTER_TOPOLOGY.kind: "Correct its levels, or the labels of the nodes.",
-    POD_CLIQUE_SET.kind: "Check its constraints and annotations, which may have no effect.",
-    POD_GROUP.kind: "Correct the levels at their source: its PodCliqueSet or its workload.",
-    QUEUE.kind: "Set the limit: -1 means unlimited, 0 means none.",
+    CLUSTER_TOPOLOGY_BINDING.kind: (
+        "Correct the levels of the ClusterTopologyBinding, or the labels of the nodes."
+    ),
+    CLUSTER_TOPOLOGY.kind: "Correct the levels of the ClusterTopology, or the labels of the nodes.",
+    POD_CLIQUE_SET.kind: (
+        "Check the constraints and annotations of the PodCliqueSet, which may have no effect."
+    ),
+    POD_GROUP.kind: "Correct the levels in the PodCliqueSet or workload of the PodGroup.",
+    QUEUE.kind: "Set the limit in the Queue: -1 means unlimited, 0 means none.",
     POD_GANG.kind: (
-        "Set the constraint in the PodCliqueSet. The next change to its template resets the"
-        " PodGang."
+        "Set the constraint in the PodCliqueSet. The next change to the template of the"
+        " PodCliqueSet resets the PodGang."
     ),
 }
 
@@ -299,8 +320,8 @@ _BY_KIND_IF_ALLOWED = {
 def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
     """Return the remedies for the `problems` of an object, as one text.
 
-    `code` is the code of its rejection, or 0 if the object is allowed and the problems are
-    warnings.
+    `code` is the HTTP code of the rejection, or 0 if the object is allowed and the problems are
+    warnings. Each remedy is included once, in the order of the problems.
     """
     if code >= 500:
         return UNDECIDED
@@ -315,7 +336,7 @@ def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
 
 
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*+"?')
-"""A quoted value in a message, or the rest after a quote that nothing ends."""
+"""A quoted value in a message, or the rest of the message after an unpaired quote."""
 
 
 def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:

@@ -1,6 +1,6 @@
 """Show the progress of an audit on standard error.
 
-On a terminal, it is a bar. Elsewhere, it is a line every few seconds.
+On a terminal, the progress is a bar. Elsewhere, it is one line every few seconds.
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import TextIO
 from app.objects.time import Clock
 
 LINE_SECONDS = 5.0
-"""The minimum time between two lines, if `stream` is not a terminal."""
+"""The minimum number of seconds between two lines, if standard error is not a terminal."""
 _WIDTH = 76
 """The width of the line with the bar, in characters."""
 _BAR = 30
@@ -17,7 +17,7 @@ _BAR = 30
 
 
 class Progress:
-    """Writes the progress to `stream`. `clock` is monotonic, in seconds."""
+    """The progress of an audit, written to `stream`. `clock` is monotonic, in seconds."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._stream = stream
@@ -27,9 +27,9 @@ class Progress:
         self._is_shown = False
 
     def show(self, kind: str, done: int, remaining: int | None) -> None:
-        """Show that `done` objects of `kind` are checked, and `remaining` ones are not.
+        """Show that `done` objects of `kind` are checked, and `remaining` objects are not yet.
 
-        `remaining` is None if the API server does not report the number.
+        `remaining` is None if the API server does not report that number.
         """
         total = "" if remaining is None else f" of {done + remaining:,}"
         if self._terminal:

@@ -1,7 +1,7 @@
-"""List the commands. Each has a module with its options, its exit codes and its output.
+"""List the commands of the program. Each has a module with its options, exit codes and output.
 
-`app.commands.NAME` has the command `NAME` as COMMAND. Only the module of the command that runs is
-imported, because most commands need only some of the libraries.
+The module `app.commands.NAME` defines the command `NAME` as COMMAND. Only the module of the command
+that runs is imported, because most commands need only some of the libraries.
 """
 
 COMMANDS = {
@@ -13,11 +13,11 @@ COMMANDS = {
     "explain": "say why a workload is pending, and how to fix it",
     "topology": "show topology levels, free capacity, and inconsistent labels",
     "queues": "show quota, limit and usage of each KAI queue, and its pending gangs",
-    "console": "show all of these in a local, read-only web page",
+    "console": "show workloads, topology, queues and findings in a local web page",
     "schema": "print the JSON Schema of a command's JSON output",
     "mcp": "answer AI assistants over the Model Context Protocol",
     "webhooks": "print the two webhook configurations",
-    "policies": "print the rules that API servers can evaluate themselves",
+    "policies": "print the webhooks' rules as admission policies",
     "completion": "print a script that completes commands and options in your shell",
     "certs": "create or check certificates",
 }

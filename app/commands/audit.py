@@ -55,7 +55,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raise NotFound if the namespace doesn't exist: a misspelt name would have no findings.
+    """Raise NotFound if the namespace doesn't exist: an audit of a misspelt one would find nothing.
 
     Without permission to read namespaces, any name is accepted.
     """
@@ -86,9 +86,9 @@ async def audit(
 
 COMMAND = Command(
     description=(
-        "List live objects that would be rejected if they were created today, and MNNVL resources"
-        " that have lost their owner. Nothing is written. Exit code: 0 nothing found, 1 something"
-        " would be rejected, 2 not everything was readable, 3 only warnings."
+        "List live objects that would be rejected if they were created today, MNNVL resources with"
+        " a wrong owner or none, and other problems. Nothing is written. Exit code: 0 no findings,"
+        " 1 an object would be rejected, 2 something could not be read or judged, 3 only warnings."
     ),
     add_options=add_options,
     run=run,

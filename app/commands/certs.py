@@ -62,7 +62,10 @@ def _name(text: str) -> str:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    """Create a CA and a certificate. Raise UnusableInput if the directory already has some."""
+    """Create a CA and a certificate in a directory. Return the exit code.
+
+    Raise UnusableInput if one of FILES exists there, or if they can't be written.
+    """
     directory: Path = arguments.directory
     existing = [name for name in FILES if (directory / name).exists()]
     if existing:

@@ -35,7 +35,7 @@ from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
 
 _MOST_ALIKE = 3
-"""The number of consecutive documents with the same output above which they share one line."""
+"""The maximum number of consecutive documents with the same output that have a line each."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -116,9 +116,9 @@ async def check(
     asker: Asker,
     around: Sequence[Object] = (),
 ) -> list[Judgement]:
-    """Return verdicts on `objects` without a cluster.
+    """Return the verdicts on `objects` without a cluster.
 
-    The objects can refer to each other, and to the objects `around` them, which are not judged.
+    The objects can refer to each other, and to the objects `around`, which are not judged.
     """
     cluster = cluster_of(configuration, [*around, *objects], is_whole=False)
     return await _judged(cluster, configuration, objects, asker)
@@ -130,9 +130,9 @@ async def _check_with_cluster(
     asker: Asker,
     arguments: argparse.Namespace,
 ) -> tuple[list[Judgement], list[str]]:
-    """Return the verdicts on `objects`, judged as if they were stored in the cluster.
+    """Return the verdicts on `objects`, which can refer to each other and to the cluster's objects.
 
-    Also return the kinds of objects that could not be read.
+    Also return the kinds of objects that could not be read from the cluster.
     """
     # these load aiohttp, which a check without a cluster doesn't need
     from app.cluster.command_clients import looking_client
@@ -167,7 +167,7 @@ def _document(
 def _lines(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield the verdicts by file, and their number, as lines that are safe to print."""
+    """Yield the verdicts by file, then the totals, as lines that are safe to print."""
     for name, of_file in groupby(zip(names, judged, strict=True), key=itemgetter(0)):
         yield visible(name)
         for _, alike in groupby(map(itemgetter(1), of_file), key=_alike):
@@ -204,11 +204,11 @@ def _described(judged: Sequence[Judgement]) -> Iterable[str]:
 
 COMMAND = Command(
     description=(
-        "Print the webhooks' verdicts on the documents in FILES. Documents can refer to each"
-        " other; nothing is stored. --cluster adds the objects of a cluster, and --offline those of"
-        " files, which are not judged. Topology support counts as enabled unless --config says"
-        " otherwise. Schemas are not checked. Exit code: 0 all allowed, 1 at least one rejected, 2"
-        " unusable input, or a verdict needs facts that are missing."
+        "Print the webhooks' verdicts on the documents in FILES. Nothing is stored. Documents can"
+        " refer to each other, with --cluster also to the objects of a cluster, and with --offline"
+        " to those in files that are not judged. Topology support counts as enabled unless --config"
+        " says otherwise. Schemas are not checked. Exit code: 0 all allowed, 1 at least one"
+        " rejected, 2 unusable input, or a verdict needs facts that are missing."
     ),
     add_options=add_options,
     run=run,

@@ -9,9 +9,9 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print completions of the shell's command line, and raise SystemExit.
+    """Print completions of the shell's command line, and exit.
 
-    Without argcomplete, print none.
+    If argcomplete is not installed, print nothing and raise SystemExit.
     """
     try:
         import argcomplete

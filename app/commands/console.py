@@ -83,7 +83,7 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 @contextlib.asynccontextmanager
 async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
-    """Run a console while the block runs, and print its address.
+    """Serve a console while the block runs, and print its address.
 
     Raise UnusableInput if the extra `console` is not installed.
     """
@@ -96,10 +96,9 @@ async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:
-    """Return the line to print: the address on a terminal, and otherwise the file that leads there.
+    """Return the line to print: `url` on a terminal, otherwise the `file` that redirects to it.
 
-    The address has a token, and output that does not go to a terminal may be stored and read by
-    others.
+    The URL has a token, and output that does not go to a terminal may be stored and read by others.
     """
     return f"console ready: {url}" if terminal else f"console ready: open {file}"
 

@@ -32,11 +32,14 @@ from app.kube.api import ClusterError
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = warning(
-    "not given: doctor looks for an installation with the default configuration",
-    "Give the server's configuration: grove-admission doctor --config FILE.",
+    "no --config was given, so doctor assumes the default configuration of the server",
+    "Pass the configuration of the server: grove-admission doctor --config FILE",
 )
 _NOT_GIVEN = {"cluster_topology": {"enabled"}}
-"""The field to leave out of recorded defaults: its value, true, is invalid without levels."""
+"""The field to leave out of a recorded default configuration.
+
+Its value, true, is invalid without levels.
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
-    """Examine a cluster, or a record if one was given, and record the answers if requested."""
+    """Return the checks of a cluster, or of the record in `heard` if it has answers.
+
+    Add the cluster's answers to `heard` if a record was requested.
+    """
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
     recorded = None
     if arguments.offline or heard.answers:
@@ -114,8 +120,8 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
 COMMAND = Command(
     description=(
         "Check the webhook configurations, their CA bundles, the Service, the installed APIs, the"
-        " server's permissions and the topology objects, and say what would be rejected while the"
-        " server is down. Nothing is written. Exit code: 0 no problems, 1 problems, 2 not"
+        " server's permissions and the topology objects, and say which requests are rejected while"
+        " the server is down. Nothing is written. Exit code: 0 no problems, 1 problems, 2 not"
         " everything was readable."
     ),
     add_options=add_options,

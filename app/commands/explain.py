@@ -55,7 +55,7 @@ from app.stores.related_lists import ASKED
 
 
 MOST_NEIGHBOURS = 500
-"""How many objects of a namespace are searched for a similar name (one page)."""
+"""The maximum number of objects of a namespace that are searched for similar names (one page)."""
 
 _SHORT = {
     "PodCliqueSet": "pcs",
@@ -81,10 +81,10 @@ _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 
 
 def one_word(words: Sequence[str]) -> str:
-    """Return the words that name an object as KIND/NAME, or as a name without a kind.
+    """Return the object that `words` name, as KIND/NAME or as a name without a kind.
 
-    `podcliqueset llm` becomes `podcliqueset/llm`. Without words, return "". Raise UnusableInput for
-    more than one object.
+    `podcliqueset llm` becomes `podcliqueset/llm`. Without words, return "". Raise UnusableInput if
+    they name more than one object.
     """
     if len(words) > 2 or (len(words) == 2 and "/" in words[0] + words[1]):
         raise UnusableInput(f"{' '.join(words)!r} does not name exactly one object: {_FORMS}")
@@ -108,7 +108,7 @@ def reference(text: str, namespace: str) -> Ref:
 
 
 async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
-    """Return objects of the same kind that the user may have meant.
+    """Return objects of the kind of `ref` that the user may have meant.
 
     They have the same name in any readable namespace, or are in the same namespace.
     """
@@ -119,9 +119,10 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 async def _listed(
     client: Reader, kind: str, namespace: str | None, selector: str = ""
 ) -> list[Ref]:
-    """Return the first page of a list. Return [] if it can't be read, because a hint must not fail.
+    """Return the objects of a kind in the first page of a list.
 
-    `namespace` is None for all namespaces, and `selector` selects by fields.
+    Return [] if the list can't be read, because it is only used for hints. `namespace` is None for
+    all namespaces, and `selector` is a field selector.
     """
     selection = Selection(OF_KIND[kind], namespace, fields=selector, metadata_only=True)
     try:
@@ -135,13 +136,13 @@ async def _listed(
 
 
 _PATIENCE_SECONDS = 3.0
-"""Seconds after which the completion of names gives up."""
+"""The time after which the completion of names gives up."""
 
 
 def complete_object(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Return completions of `prefix` for argcomplete: kinds, then names.
+    """Return completions of `prefix` for argcomplete: kinds, or the names of a kind after a slash.
 
-    Return none if the cluster doesn't answer in time, because a shell shows no error.
+    Return [] if the cluster doesn't answer in time, because a shell shows no error.
     """
     kind, slash, _name = prefix.rpartition("/")
     if not slash:
@@ -160,7 +161,10 @@ async def _names(kind: str, arguments: argparse.Namespace) -> list[str]:
 
 
 async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
-    """Return the names of the objects of a kind. `kind` is any name that kubectl has for it."""
+    """Return the names of the objects of a kind in a namespace, or [] if the kind is not known.
+
+    `kind` is any name that kubectl accepts for it.
+    """
     full = KINDS.get(kind.partition(".")[0].lower())
     return sorted(ref.name for ref in await _listed(client, full, namespace)) if full else []
 
@@ -171,14 +175,14 @@ async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
 _READ = (*RESOURCES, *WORKLOAD_KINDS)
 """The resources that the command may read.
 
-From objects of WORKLOAD_KINDS, it reads only names: to suggest similar ones, and to see whether an
-object still exists.
+Of objects of WORKLOAD_KINDS, it reads only the names: to suggest similar ones, and to see whether
+an object still exists.
 """
 
 _ROOM_SECONDS = 30.0
-"""Seconds between two reads of --watch, each of which reads all nodes and pods."""
+"""The time between two reads of the cluster with --watch. Each reads all nodes and pods."""
 _SECONDS = 5.0
-"""Seconds between two reads of --watch with --no-room."""
+"""The time between two reads of the cluster with --watch and --no-room."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -186,8 +190,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "object",
         nargs="*",
         metavar="KIND/NAME",
-        help="the workload, such as lws/vllm; a name without a kind means a PodCliqueSet; without"
-        " it, pending workloads are listed",
+        help="the workload, such as lws/vllm; a name without a kind means a PodCliqueSet (default:"
+        " list pending workloads)",
     )
     named.completer = complete_object  # type: ignore[attr-defined] # argcomplete looks for it
     where = parser.add_mutually_exclusive_group()
@@ -216,7 +220,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--watch",
         action="store_true",
-        help="keep running, and print a line when the answer changes, until Ctrl-C",
+        help="keep running until Ctrl-C, and print a line whenever the answer changes",
     )
     how.add_argument(
         "--offline",
@@ -251,7 +255,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _require_files(names: Sequence[str]) -> None:
     """Raise UnusableInput if a path does not exist.
 
-    It may be the name of an object, which must precede --offline.
+    Such a word may be the name of an object, which must precede --offline.
     """
     for name in names:
         if name != "-" and not Path(name).exists():
@@ -261,7 +265,10 @@ def _require_files(names: Sequence[str]) -> None:
 
 
 def _offline(name: str, arguments: argparse.Namespace) -> int:
-    """Explain one workload, or list all pending ones, from files. Return the exit code."""
+    """Explain the workload `name`, or list all pending ones if it is "", from files.
+
+    Return the exit code.
+    """
     if not name:
         _require_files(arguments.offline)
     facts = facts_in(arguments.offline)
@@ -297,9 +304,9 @@ def _refs(index: Index, kind: str) -> list[Ref]:
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
-    """Return the namespace in which `others` have an object with the name of `ref`.
+    """Return the namespace of the object in `others` that has the name of `ref`.
 
-    Return `default` if there is no such namespace, or several.
+    Return `default` if there is no such object, or if there are some in several namespaces.
     """
     namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
@@ -337,13 +344,13 @@ async def _list(namespace: str, arguments: argparse.Namespace) -> int:
 
 
 _MOST_WITHOUT_PODS = 20
-"""How many workloads without pods are looked up. Each takes a request."""
+"""The maximum number of workloads without pods that are looked up, each with a request."""
 
 
 async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
     """Return the facts without events about workloads that have no pods and no longer exist.
 
-    At most _MOST_WITHOUT_PODS workloads are looked up; events about others stay.
+    At most _MOST_WITHOUT_PODS workloads are looked up. Events about the rest are kept.
     """
     found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
     gone = [
@@ -390,7 +397,10 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 
 
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
-    """Print that an object doesn't exist or can't be read, and the remedy. Return the exit code."""
+    """Print that `ref` doesn't exist, can't be read or has no pods, and a remedy.
+
+    `others` are existing objects of its kind. Return the exit code.
+    """
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
     if ref in others:  # a workload that is known only by its pods

@@ -43,7 +43,7 @@ def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-) one by one.
 
-    The files may have any size. Raise UnusableInput if one can't be read, or if there is no
+    The files may have any size. Raise UnusableInput if a file can't be read, or if there is no
     document at all.
     """
     is_empty = True
@@ -61,8 +61,8 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
 def _named(path: str, without: list[str]) -> Iterator[None]:
     """Put the name of the file before the message of an UnusableInput that the block raises.
 
-    A file that has text but no document, such as an empty List, raises nothing: its message is
-    added to `without`.
+    If the file has text but no document, such as an empty List, raise nothing, and add the message
+    to `without` instead.
     """
     try:
         yield

@@ -29,20 +29,20 @@ UNUSABLE = 2
 
 
 COMPLETING = "_ARGCOMPLETE"
-"""The variable that a shell sets to ask for completions. The line so far is in COMP_LINE."""
+"""The environment variable that a shell sets to ask for completions of the line in COMP_LINE."""
 
 
 class Command(Value):
     """One command of the program."""
 
     description: str
-    """The paragraph of the help text."""
+    """What the command does, and its exit codes, for the help text."""
     add_options: Callable[[argparse.ArgumentParser], None]
-    """Adds the command's options to its parser."""
+    """A function that adds the command's options to its parser."""
     run: Callable[[argparse.Namespace], int]
-    """Runs the command, and returns the exit code."""
+    """A function that runs the command, and returns the exit code."""
     examples: tuple[str, ...] = ()
-    """Command lines, each with a comment if it needs one. The help text begins with them."""
+    """Command lines with comments, with which the help text begins."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,13 +77,13 @@ def add_config(
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a cluster that is only read, and for the output format."""
+    """Add the options that name a cluster to read, and the option for the output format."""
     add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 
 
 def add_offline(parser: argparse.ArgumentParser) -> None:
-    """Add the option for facts from files instead of a cluster."""
+    """Add the option --offline, which names files to read instead of a cluster."""
     parser.add_argument(
         "--offline",
         nargs="+",
@@ -148,9 +148,9 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
 
 @contextlib.contextmanager
 def needs_extra(name: str) -> Iterator[None]:
-    """Raise UnusableInput that names the extra to install if the block can't import a package.
+    """Raise UnusableInput if the block can't import a package.
 
-    The container image has no extras.
+    The error names the extra to install. The container image has no extras.
     """
     try:
         yield
@@ -172,7 +172,7 @@ def columns(stream: TextIO) -> int:
 
 
 def show(text: str) -> None:
-    """Print a text wrapped to the width of the terminal. Commands in it are not wrapped."""
+    """Print `text` wrapped to the width of the terminal. Commands in the text are not wrapped."""
     print(fitted(text, columns(sys.stdout)))
 
 
@@ -191,8 +191,8 @@ def show_answer(
 def complain(problem: object, kept: str = "") -> None:
     """Print a problem on standard error, wrapped to the width of the terminal.
 
-    Commands in it are not wrapped. Characters in `kept`, such as line breaks, are printed as they
-    are, and other invisible characters are replaced.
+    Commands in the text are not wrapped. Invisible characters are replaced, except those in `kept`,
+    such as line breaks.
     """
     print(fitted(visible(str(problem), kept), columns(sys.stderr)), file=sys.stderr)
 

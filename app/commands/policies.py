@@ -1,4 +1,4 @@
-"""The command `policies`: print the rules that API servers can evaluate themselves."""
+"""The command `policies`: print the webhooks' rules as admission policies."""
 
 import argparse
 from pathlib import Path
@@ -23,7 +23,7 @@ PLUGINS = {
     "validating": "ValidatingAdmissionPolicy",
     "mutating": "MutatingAdmissionPolicy",
 }
-"""The admission plugin that reads each folder of static manifests, by the name of the folder."""
+"""By the name of a folder of static manifests: the admission plugin that reads this folder."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,15 +40,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--queues",
         choices=("refuse", "warn"),
-        help="print policies that reject, or warn about, queues that don't exist or that the user"
-        " may not use",
+        help="print policies that reject (refuse) or warn about writes that name a queue which the"
+        " user may not use, and warn about queues that don't exist",
     )
     parser.add_argument(
         "--kai-namespace",
         metavar="NAMESPACE",
         action="append",
         help="with --queues: namespace of KAI, or of the component that assigns its queues, such as"
-        " KAI Resource Management; give it once for each (default: kai-scheduler)",
+        " KAI Resource Management; repeat it for more (default: kai-scheduler)",
     )
 
 
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def uncovered() -> str:
-    """Return YAML comments that list what only the webhooks do."""
+    """Return YAML comments that list what the webhooks do but no policy can do."""
     lines = ["# Made by `grove-admission policies`. Only the webhooks do the following:"]
     lines += [f"# - {row.path}, {row.what}: {row.why}" for row in UNCOVERED]
     return "\n".join([*lines, ""])
@@ -98,9 +98,9 @@ def documents(objects: Objects, width: int = 100) -> str:
 
 
 def _write_static(folder: Path, configuration: Configuration) -> None:
-    """Write a folder for each admission plugin, and the AdmissionConfiguration that names them.
+    """Write a folder for each admission plugin, and an AdmissionConfiguration with these folders.
 
-    Raise UnusableInput if they can't be written.
+    Raise UnusableInput if a file can't be written.
     """
     contents = {
         "validating": uncovered() + documents(admission_policies(configuration, is_static=True))
@@ -145,9 +145,9 @@ def _plugins(folder: Path, names: list[str]) -> Object:
 
 COMMAND = Command(
     description=(
-        "Print ValidatingAdmissionPolicies and their bindings for kubectl apply: the webhooks'"
-        " rules that API servers can evaluate themselves, so that they also hold while no server"
-        " answers."
+        "Print ValidatingAdmissionPolicies and their bindings for kubectl apply. They contain the"
+        " rules of the webhooks that API servers can evaluate themselves, so these rules also hold"
+        " while no webhook answers."
     ),
     add_options=add_options,
     run=run,

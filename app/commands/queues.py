@@ -54,9 +54,9 @@ async def _read(arguments: argparse.Namespace) -> Snapshot:
 COMMAND = Command(
     description=(
         "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what"
-        " happens next to the first of them. Nothing is written. Exit code: 0 KAI can use every"
-        " queue, 1 KAI can't use at least one or its bounds are unset, 2 not everything was"
-        " readable."
+        " happens next to the first of these gangs. Nothing is written. Exit code: 0 KAI can use"
+        " every queue, 1 KAI can't use a queue, a queue lacks a quota or limit, or a PodGroup"
+        " names a missing queue, 2 not everything was readable."
     ),
     add_options=add_options,
     run=run,

@@ -22,8 +22,8 @@ T = TypeVar("T")
 KIND = "ExplainRecord"
 """The kind of a record of explain.
 
-A record has the facts that are read from objects, not the objects. It has no environment variables,
-arguments, images, Secrets, or annotations without effect.
+A record has the facts that are read from objects, not the objects themselves. It has no environment
+variables, arguments, images, Secrets, or annotations that no rule reads.
 """
 
 HAS_NAMES = (
@@ -32,7 +32,7 @@ HAS_NAMES = (
 )
 
 _PREFIX = 64
-"""How many bytes of a file are read to tell whether it is a record."""
+"""The number of bytes of a file that are read to tell whether it is a record."""
 
 
 def add_record_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
         f"-n {asked.namespace}" if asked.namespace else "",
         f"--offline {arguments.record}",
     )
-    complain(f"recorded: grove-admission explain {' '.join(filter(None, words))}")
+    complain(f"repeat this answer: grove-admission explain {' '.join(filter(None, words))}")
     complain(HAS_NAMES)
 
 
@@ -73,7 +73,7 @@ def facts_in(names: Sequence[str]) -> Snapshot:
     if not records:
         return facts_of(stream_of(names), time.time())
     if len(names) > 1:
-        raise UnusableInput(f"{records[0]} is a record: name no other files")
+        raise UnusableInput(f"{records[0]} is a record, so it must be the only file")
 
     return read_record(KIND, Snapshot, Path(records[0]))
 
@@ -104,9 +104,10 @@ def _as_document(topology: ClusterTopology) -> Object:
 
 
 def read_record(kind: str, of: type[T], path: Path) -> T:
-    """Return the facts in a record, which have the type `of`. `kind` names the record in errors.
+    """Return the facts in the record `path`, as a value of type `of`.
 
-    Raise UnusableInput if it is not a valid record, and OSError if the file can't be read.
+    `kind` names the kind of record in errors. Raise UnusableInput if the file is not a valid
+    record, and OSError if it can't be read.
     """
     try:
         return recorded_facts(of, path.read_bytes())

@@ -1,7 +1,7 @@
 """The command `schema`: print the JSON Schema of a command's output with --output json.
 
-Each schema has a version. It grows when a field is removed or changes its type, but not when a
-field is added, so readers must ignore fields that they don't know.
+Each schema has a version, which grows when a field is removed or changes its type. It does not grow
+when a field is added, so readers must ignore fields that they don't know.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class FirstReason(TypedDict):
 
 
 class Totals(TypedDict):
-    """Numbers of workloads, also by state and by the id of the first reason.
+    """The number of workloads: all, by their state, and by the id of their first reason.
 
     `otherPendingPods` is the number of pending pods without GPUs and claims that are not listed.
     """
@@ -97,7 +97,11 @@ class WorkloadList(TypedDict):
 
 
 class ReportedLevel(TypedDict):
-    """A level: its name (`domain`), its label (`key`), and the nodes that have this label."""
+    """A topology level: its name (`domain`) and its node label (`key`).
+
+    `nodes` is the number of nodes with this label, and `domains` the number of domains. Null means
+    not known.
+    """
 
     domain: str
     key: str
@@ -123,7 +127,7 @@ class TopologyDomain(TypedDict):
 class RoomByPath(TypedDict):
     """How many of the requested pods fit into a domain.
 
-    `withLabels` would fit if unlabelled nodes had the labels of their neighbours.
+    `withLabels` is how many would fit if unlabelled nodes had the labels of their neighbours.
     """
 
     path: list[str]
@@ -141,10 +145,10 @@ class RoomAtLevel(TypedDict):
 
 
 class FoundRoom(RoomAtLevel):
-    """The room at the requested level, and at the next `wider` one that has enough.
+    """The room at the requested level, and at the next `wider` level that has enough, or null.
 
     `fits` says whether one domain has room for all pods. `withSpare` is how many pods fit if
-    `mnnvl.spareNodes` stay free, or null if none have to.
+    `mnnvl.spareNodes` nodes stay free, or null if that is not configured.
     """
 
     fits: bool
@@ -155,7 +159,7 @@ class FoundRoom(RoomAtLevel):
 
 
 class PreviewOfLevels(TypedDict):
-    """The effects that other levels would have."""
+    """The effects that the levels of --levels would have on stored PodCliqueSets."""
 
     levels: list[Level]
     keysOnNoNode: list[str]
@@ -178,7 +182,7 @@ class HeldChannel(TypedDict):
 
 
 class HeldChannelsReport(TypedDict):
-    """Claims that hold NVLink channels unnecessarily, and how many pods wait for one."""
+    """Claims that hold NVLink channels unnecessarily, and how many pods wait for a channel."""
 
     claims: list[HeldChannel]
     waitingPods: int
@@ -203,6 +207,11 @@ class TopologyReport(TypedDict):
 
 
 class PodsNotLookedAt(TypedDict):
+    """The numbers of pods without a gang that were not examined: `moving` must move, others wait.
+
+    Only the first 500 of each sort are examined.
+    """
+
     moving: int
     waiting: int
 
@@ -324,7 +333,7 @@ class UserCounts(Counts):
 
 
 class CountedMessage(ReportedMessage):
-    """A message with which `count` writes were or would be rejected, and the first of them."""
+    """A message with which `count` writes were or would be rejected. `example` is the first one."""
 
     outcome: str
     count: int
@@ -332,6 +341,8 @@ class CountedMessage(ReportedMessage):
 
 
 class TrialReport(TypedDict):
+    """The writes that a server in warn-only mode rejected or would have rejected, from its logs."""
+
     events: int
     judged: int
     unknownCallers: int
@@ -359,7 +370,7 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the output that a name in SCHEMAS stands for."""
+    """Return the JSON Schema (2020-12) with the name `name` in SCHEMAS."""
     version, printed = SCHEMAS[name]
     (schema,), components = schema_components([printed], ref_template="#/$defs/{name}")
     return {

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Duties]:
-    """Return the resources that the server reads, and what the leader does besides reconciling."""
+    """Return the resources that the server reads, and the leader's duties besides reconciling."""
     if not configuration.waiting.enabled:
         return ALL, no_duties
 
@@ -116,11 +116,12 @@ def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Du
 
 COMMAND = Command(
     description=(
-        "Serve the admission webhooks, and reconcile while it is the leader, until SIGTERM. Give"
-        " --config to serve a cluster, --objects to serve without one. GROVE_ADMISSION_HOST,"
-        " GROVE_ADMISSION_PORT, GROVE_ADMISSION_TOOLS_PORT and GROVE_ADMISSION_CERTIFICATES_MODE"
-        " override the configuration, and options override them. Exit code: 0 after SIGTERM, 1 if"
-        " it can't serve or the configuration is invalid, 2 unusable input."
+        "Serve the admission webhooks until SIGTERM, and reconcile while this replica is the"
+        " leader. Give --config to serve a cluster, --objects to serve without one."
+        " GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT, GROVE_ADMISSION_TOOLS_PORT and"
+        " GROVE_ADMISSION_CERTIFICATES_MODE override the configuration, and options override these"
+        " variables. Exit code: 0 after SIGTERM, 1 if it can't serve or the configuration is"
+        " invalid, 2 unusable input."
     ),
     add_options=add_options,
     run=run,

@@ -104,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--levels",
         metavar="FILE",
-        help="show which PodCliqueSets new levels, in FILE, would affect",
+        help="show which stored PodCliqueSets the levels in FILE would affect",
     )
     parser.add_argument(
         "--if",
@@ -113,7 +113,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="EDIT",
         help="show the effects of an edit: 'drain rack=r7', 'cordon n1', 'add 4 like n12',"
-        " 'label n1 rack=r2', or a file to apply; repeat it for several edits, in order",
+        " 'label n1 rack=r2', or a file to apply; repeat it for more edits, in order",
     )
     parser.add_argument(
         "--all", action="store_true", help="show all domains, and all gangs of --if"
@@ -148,10 +148,10 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """Return the levels in a file.
+    """Return the levels in the file `path`, as a topology called `name`.
 
-    The file has a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with
-    levels. Raise UnusableInput for a file without levels, and for levels that would be rejected.
+    The file must have a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with
+    levels. Raise UnusableInput if it has no levels, or if they would be rejected.
     """
     for document in objects_in(path):
         section = document.get("clusterTopology")
@@ -244,7 +244,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
 
 
 def _require_topology(topology: Topology, name: str) -> None:
-    """Raise UnusableInput if the topology that was named does not exist."""
+    """Raise UnusableInput if there is no topology `name`. Accept "" and topologies not readable."""
     if not name or topology.cluster or topology.kai or survey(topology.index, name).unknown:
         return
     facts = topology.index.facts
@@ -264,8 +264,8 @@ def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse
 def _inside(topology: Topology, text: str) -> list[DomainReport]:
     """Return the domains that `text` (LEVEL=VALUE) names.
 
-    They are several if domains with this value have different parents. Raise UnusableInput if there
-    is none.
+    There are several if domains with this value have different parents. Raise UnusableInput if
+    there is none.
     """
     level, _, value = text.partition("=")
     if not level or not value:
@@ -351,7 +351,7 @@ def _report_effects(
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,
 ) -> int:
-    """Print the effects of edits, and the requested room and domain as they would be afterwards.
+    """Print the effects of edits, and the requested room and domain after these edits.
 
     Return the exit code.
     """
@@ -406,7 +406,7 @@ def _edit_of(text: str) -> Supposition:
 
 
 def _print_unknown(facts: Snapshot) -> int:
-    """Print that not everything could be read. Return the exit code."""
+    """Print which kinds could not be read, and how to get permission. Return the exit code."""
     for line in (*not_seen(facts.unseen, ()), *how_to_get(facts.unseen)):
         complain(line)
     return UNUSABLE

@@ -27,11 +27,11 @@ class Counts(Struct):
     """
 
     judged: int = 0
-    """Writes with a verdict that did not fail."""
+    """The number of writes with a verdict. Those whose verdict failed don't count."""
     rejected: int = 0
-    """Writes that were rejected, or would have been without warn-only mode."""
+    """The number of writes that were rejected, or would have been without warn-only mode."""
     changed: int = 0
-    """Writes that were allowed with a patch."""
+    """The number of writes that were allowed with a patch."""
     warned: int = 0
     """Always 0, because the log does not say which allowed writes had warnings."""
 
@@ -45,31 +45,31 @@ class ReportedMessage(Value):
     kind: str
     """The last part of the webhook's path, such as `podcliqueset`."""
     message: str
-    """The message of the finding."""
+    """The message of the rejection."""
 
 
 class Report(Struct):
     """The result of reading one or several logs."""
 
     events: int = 0
-    """The number of verdicts in the logs."""
+    """The number of verdicts in the report, including failed ones."""
     unknown_callers: int = 0
     """The number of omitted verdicts: those on reviews without a token or certificate.
 
-    If no review had one, all verdicts are in the report, and this is 0.
+    If no review in the logs had a token or certificate, nothing is omitted, and the number is 0.
     """
     places: dict[tuple[str, str], Counts] = {}
-    """Counts by user and namespace."""
+    """The counts by (user, namespace)."""
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
-    """How often each message would have rejected a write."""
+    """The number of writes that were or would have been rejected, by message."""
     examples: dict[ReportedMessage, str] = {}
-    """The first write with each message."""
+    """The first such write in words, by message."""
     not_judged: Counter[str] = field(default_factory=Counter)
-    """How many verdicts failed for each reason."""
+    """The number of failed verdicts, by message."""
 
     @property
     def judged(self) -> int:
-        """The number of verdicts, without those that failed."""
+        """The number of verdicts that did not fail."""
         return sum(counts.judged for counts in self.places.values())
 
     def json(self) -> Object:
@@ -99,10 +99,10 @@ class Report(Struct):
         return map(visible, self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.events:,} verdicts in the logs, {self.judged:,} of them judged"
+        yield f"{self.events:,} reviews in the logs, {self.judged:,} of them with a verdict"
         if self.unknown_callers:
             yield (
-                f"{self.unknown_callers:,} more are omitted: their reviews have no token or"
+                f"{self.unknown_callers:,} more reviews are omitted: they have no token or"
                 " certificate of an API server, so anyone may have sent them"
             )
         if self.places:
@@ -146,9 +146,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def report_on(names: Sequence[str]) -> Report:
-    """Return the report on the verdicts in the logs `names`. Other lines are ignored.
+    """Return the report on the verdicts in the logs `names`.
 
-    Raise UnusableInput if a log can't be read to its end.
+    Dry runs and all other lines are ignored. Raise UnusableInput if a log can't be read to its end.
     """
     known, unknown = Report(), Report()
     for name in names:
@@ -204,10 +204,10 @@ def _count(entry: Object, report: Report) -> None:
 
 COMMAND = Command(
     description=(
-        "Count, for each user and namespace, the writes that a server in warn-only mode"
-        " (enforcement.mode: warn) let through and would otherwise have rejected, and list the"
-        " reasons, each with an example. Exit code: 0 nothing would have been rejected, 1"
-        " something would have been, 2 unusable input."
+        "Count the writes that a server in warn-only mode (enforcement.mode: warn) would otherwise"
+        " have rejected, for each user and namespace, and list the reasons, each with an example."
+        " Exit code: 0 nothing would have been rejected, 1 something would have been, 2 unusable"
+        " input or a log without verdicts."
     ),
     add_options=add_options,
     run=run,

@@ -392,7 +392,7 @@ async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
     (undecided,) = [finding async for finding in auditor.findings(None)]
     assert (undecided.code, undecided.remedy) == (
         500,
-        "Correct the problem, and run the audit again.",
+        "Correct the problem that the message names, and run the audit again.",
     )
     assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (
         AuditCounts(1, 0, 0, 1),
@@ -444,7 +444,7 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
         "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, but Grove would write {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
     ]
     assert problems["ClusterTopology grove-topology"] == [
-        "belongs to an old topology API of Grove that nothing reads any more"
+        "belongs to an old topology API of Grove that no component reads any more"
     ]
     assert len(problems["PodCliqueSet legacy"]) == 8
 
@@ -516,7 +516,7 @@ async def test_a_level_that_a_tenant_made_up_chooses_no_remedy_and_is_truncated(
     assert await audit(MemoryClient([group]), Configuration(), None, "json") == 3
     found = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (found["remedy"], len(found["problems"])) == (
-        "Correct the levels at their source: its PodCliqueSet or its workload.",
+        "Correct the levels in the PodCliqueSet or workload of the PodGroup.",
         1,
     )
     assert len(found["problems"][0]) <= MOST_PROBLEM + 1

@@ -132,7 +132,7 @@ async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_a
     listed = [pods.pod("mpijob-launcher"), alone, with_claim, unasked, of_clique, ended]
     auditor = auditing(MemoryClient([*pods.owners(), *listed]))
     found = [finding async for finding in auditor.findings(None)]
-    replaced = "Correct the pod template of its workload. Until then, it cannot be replaced."
+    replaced = "Correct the pod template of the workload. Until then, the Pod cannot be replaced."
     assert [(one.name, one.code, one.remedy) for one in found] == [
         ("job", 422, replaced),
         ("mpijob-launcher", 0, REPLACE_POD),

@@ -41,7 +41,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
-            "Use an existing level. Until then, it cannot be created again. Correct the PodCliqueSet. Until then, it cannot be created again.",
+            "Use an existing level. Until then, the object cannot be created again. Correct the PodCliqueSet. Until then, it cannot be created again.",
         ),
         (
             "ClusterTopology",
@@ -49,14 +49,19 @@ def test_a_finding_as_text() -> None:
             ['level "rack": no node has the label r'],
             "Correct the key of the level, or label the nodes.",
         ),
-        ("ClusterTopology", 0, ["odd"], "Correct its levels, or the labels of the nodes."),
+        (
+            "ClusterTopology",
+            0,
+            ["odd"],
+            "Correct the levels of the ClusterTopology, or the labels of the nodes.",
+        ),
         (
             "PodCliqueSet",
             0,
             [
                 'a "rack": all nodes are in one "host", and KAI then places the pods only if a level is also preferred: add pack.preferred: host'
             ],
-            "Delete it, and create it with a preferred domain: Grove allows no later correction.",
+            "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow you to add one later.",
         ),
         (
             "PodGroup",
@@ -64,7 +69,7 @@ def test_a_finding_as_text() -> None:
             [
                 'a "k/zone" is not a level of KAI Topology "t", so KAI never places these pods; its levels: k/rack'
             ],
-            "Use an existing level. Until then, its pods stay pending.",
+            "Use an existing level. Until then, the pods stay pending.",
         ),
         (
             "PodCliqueSet",
@@ -78,7 +83,7 @@ def test_a_finding_as_text() -> None:
             "PodClique",
             403,
             ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
-            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then, it cannot be created again.",
+            "Install NVIDIA's DRA driver, or remove the MNNVL annotations at their source, such as the PodCliqueSet. Until then, the object cannot be created again.",
         ),
     ],
 )

@@ -78,7 +78,7 @@ async def test_reviews_that_anybody_may_have_sent_are_told_apart(
     assert [row["user"] for row in printed["users"]] == ["alice"]
     assert (printed["judged"], printed["unknownCallers"], printed["findings"]) == (1, 1, [])
     assert report(str(log)) == 0
-    assert "1 more are omitted" in capsys.readouterr().out
+    assert "1 more reviews are omitted" in capsys.readouterr().out
 
     log.write_bytes(forged)  # where no review has a token, all count
     assert report(str(log), "--output", "json") == 1
@@ -92,7 +92,7 @@ async def test_other_lines_and_dry_runs_do_not_count(tmp_path: Path, capsys: Any
     line = b"[pod/grove-admission-0/server] " + await logged("podgroup.valid")
     log.write_bytes(dry + others + line)
     assert report(str(log)) == 0
-    assert "1 of them judged" in capsys.readouterr().out
+    assert "1 of them with a verdict" in capsys.readouterr().out
 
     log.write_bytes(dry + others)
     assert report(str(log)) == 2

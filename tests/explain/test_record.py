@@ -62,7 +62,7 @@ def test_the_command_that_reads_a_record_is_printed_with_what_the_record_contain
     command, contains = said.splitlines()
     assert contains == HAS_NAMES
 
-    assert main(command.removeprefix("recorded: grove-admission ").split()) == code
+    assert main(command.removeprefix("repeat this answer: grove-admission ").split()) == code
     assert capsys.readouterr().out == printed
 
 
@@ -156,7 +156,7 @@ def test_options_of_records_that_can_not_be_followed(tmp_path: Path, capsys: Any
     record = tmp_path / "record"
     record.write_bytes(record_of(KIND, facts()))
     assert main(["explain", "llm", "--offline", str(record), str(record)]) == 2
-    assert "name no other files" in capsys.readouterr().err
+    assert "must be the only file" in capsys.readouterr().err
     missing = tmp_path / "missing" / "record"
     assert main(["explain", "llm", "--offline", str(record), "--record", str(missing)]) == 2
     assert "No such file or directory" in capsys.readouterr().err
