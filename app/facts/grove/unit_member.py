@@ -32,6 +32,9 @@ CLAIM = "mnnvl"
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""
 
+SCOPES = ("replica", "clique", "scalingGroupReplica")
+"""The scopes of the units of PodCliques, the default first."""
+
 Entry = JsonMap
 """An item of `resourceClaims` of a pod spec."""
 
@@ -66,6 +69,13 @@ class UnitMember(Value):
     def owner_name(self) -> str:
         """The name of the owner of its unit's resources, or "" if its labels name none."""
         return self.place.pcs if self.named is None else self.named.name
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that its unit can have, the default first."""
+        if self.named is None:
+            return SCOPES
+        return tuple(scope.name for scope in self.named.kind.scopes)
 
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether this PodClique belongs to `pcs`, and neither is being deleted.

@@ -12,13 +12,13 @@ from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.unit_member import CLAIM, Entry, UnitMember
 from app.facts.identity import Place
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.facts.labels import MNNVL_DEVICE_CLASS, PCSG_REPLICA
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_SCOPE, PCSG_REPLICA
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.objects.fields import FieldPath, Findings, invalid
+from app.objects.fields import FieldPath, Findings, invalid, not_supported
 from app.objects.names import is_index, is_subdomain
 from app.objects.resource import Resource
 from app.objects.shape import Object
-from app.rules.mnnvl.unit import NvlinkUnit, scope_of, scopes_of
+from app.rules.mnnvl.unit import NvlinkUnit, unit_problems
 
 ClaimMode = Literal["shared", "template"]
 """The form of a claim: one claim for all pods of a unit, or one for each pod from a template."""
@@ -28,6 +28,8 @@ DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
 NO_DEVICE_CLASS = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
 
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
+
+_ANNOTATIONS = FieldPath("metadata.annotations")
 
 
 class Plan(NvlinkUnit):
@@ -95,12 +97,22 @@ class Plan(NvlinkUnit):
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
     """Return the plan of `member` according to `annotations`, and findings about it.
 
-    With findings, the plan is not valid.
+    There is a finding if the kind of its owner does not have the scope, if a label that the scope
+    needs is missing or invalid, or if no DeviceClass can have the name. With findings, the plan is
+    not valid.
     """
-    scope, findings = scope_of(member, annotations)
+    findings: Findings = []
+    scopes = member.scopes
+    scope = annotations.scope or scopes[0]
+    if scope not in scopes and any(scopes):
+        more = member.named.more_scopes if member.named is not None else ()
+        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, (*scopes, *more)))
+        scope = scopes[0]
+    findings += unit_problems(member, scope)
+
     device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
     if not is_device_class(device_class):
-        path = FieldPath("metadata.annotations").key(MNNVL_DEVICE_CLASS)
+        path = _ANNOTATIONS.key(MNNVL_DEVICE_CLASS)
         findings.append(invalid(path, device_class, NO_DEVICE_CLASS))
     return Plan(member, scope, str(device_class)), findings
 
@@ -113,7 +125,7 @@ def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Pl
     if entry is None:
         return None
 
-    for scope in scopes_of(member):
+    for scope in member.scopes:
         for mode in _MODES:
             plan = Plan(member, scope, device_class, mode)
             if plan.base_name and entry == plan.entry:

@@ -21,13 +21,12 @@ from app.facts.grove.template import (
     Template,
     owner_text,
 )
-from app.facts.grove.unit_member import GROVE_CLAIM
+from app.facts.grove.unit_member import GROVE_CLAIM, SCOPES
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
 from app.rules.mnnvl.claim import both_vocabularies
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
-from app.rules.mnnvl.unit import SCOPES
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only when it deletes them itself."""

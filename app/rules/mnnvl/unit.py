@@ -6,7 +6,6 @@ A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`
 from collections.abc import Iterable, Iterator
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.labels import (
@@ -34,7 +33,6 @@ from app.objects.fields import (
     Findings,
     forbidden,
     invalid,
-    not_supported,
     required,
 )
 from app.objects.names import MAX_LABEL, is_subdomain
@@ -47,7 +45,6 @@ Scope = str
 
 _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
-_ANNOTATIONS = FieldPath("metadata.annotations")
 
 
 class NvlinkUnit(Value):
@@ -121,32 +118,11 @@ class NvlinkUnit(Value):
         return not names or self.member.owner_name in names
 
 
-def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, Findings]:
-    """Return the scope of a member according to `annotations`, and findings about it.
-
-    There is a finding if the kind of its owner does not have the scope, or if a label that the
-    scope needs is missing or invalid.
-    """
-    findings: Findings = []
-    scopes = scopes_of(member)
-    scope = annotations.scope or scopes[0]
-    if scope not in scopes and any(scopes):
-        more = member.named.more_scopes if member.named is not None else ()
-        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, (*scopes, *more)))
-        scope = scopes[0]
-
+def unit_problems(member: UnitMember, scope: Scope) -> Findings:
+    """Return findings about labels that `scope` needs, and about names that are not valid."""
     if member.named is None:
-        findings += _clique_problems(member, scope)
-    else:
-        findings += _owner_problems(member.named, scope)
-    return scope, findings
-
-
-def scopes_of(member: UnitMember) -> tuple[Scope, ...]:
-    """Return the scopes that a member can have, the default first."""
-    if member.named is None:
-        return SCOPES
-    return tuple(scope.name for scope in member.named.kind.scopes)
+        return _clique_problems(member, scope)
+    return list(_owner_problems(member.named, scope))
 
 
 def _as_label(value: str) -> str:
@@ -155,8 +131,6 @@ def _as_label(value: str) -> str:
 
 
 # Units of PodCliques: one for each replica of the set or of a scaling group, or each PodClique.
-
-SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 _PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, MNNVL_UNIT)
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place, read_place
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
-from app.rules.mnnvl.unit import Scope, scope_of
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, read_plan
+from app.rules.mnnvl.unit import Scope
 from tests.said import Said
 
 ALONE = Place("set", "0")
@@ -78,6 +78,6 @@ def test_labels_and_the_name_of_a_podclique_fit_its_unit(
     place: Place, name: str, scope: Scope, findings: list[str], said: Said
 ) -> None:
     annotations = MnnvlAnnotations(scope=scope)
-    found = scope_of(UnitMember("ns", name, place), annotations)
-    assert (found[0], [finding.field for finding in found[1]]) == (scope, findings)
-    said(found[1])
+    plan, found = read_plan(UnitMember("ns", name, place), annotations)
+    assert (plan.scope, [finding.field for finding in found]) == (scope, findings)
+    said(found)

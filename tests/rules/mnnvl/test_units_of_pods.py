@@ -118,6 +118,9 @@ REPLICA = 'metadata.annotations[grove.io/mnnvl-scope]: Unsupported value: "repli
         ),
         pytest.param(pod("lws-worker", scope="replica"), REPLICA, id="a scope of another kind"),
         pytest.param(
+            pod("disagg-slice", scope="replica"), REPLICA, id="the scopes of two kinds are named"
+        ),
+        pytest.param(
             pod("job", {"batch.kubernetes.io/job-name": None}),
             "metadata.labels: Required value: the Pod names no workload",
             id="no owner",
