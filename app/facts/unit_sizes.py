@@ -147,7 +147,7 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return the number of units in the workload that are copies of the Pod's unit, with itself.
+    """Return the number of copies of the unit in the workload, including the unit itself.
 
     In the scope `job` of a JobSet, these are the units of the same replicatedJob.
     """

@@ -47,7 +47,7 @@ class Outcome(Value):
 class KaiTopologyReconciler(Struct):
     """A reconciler with one key, the managed ClusterTopology.
 
-    It does nothing in dialects in which Grove itself creates the KAI Topology.
+    It works only in the dialect `design`, because later releases of Grove create the KAI Topology.
     """
 
     name = "kai-topology"

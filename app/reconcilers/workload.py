@@ -130,7 +130,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """Since when each cached PodGroup without Pods has had none, by the uid of the PodGroup."""
+        """The time since which a PodGroup has had no Pods, by the uid of the PodGroup."""
         caches.pod_groups.subscribe(self._forget_deleted)
 
     def all_keys(self) -> list[Key]:
@@ -290,7 +290,7 @@ class WorkloadReconciler:
         return True
 
     async def _top_owners(self, pods: Iterable[StoredPod], fresh_seconds: float) -> TopOwners:
-        """Return the top owners of `pods`. A cached one is at most `fresh_seconds` old.
+        """Return the top owners of `pods`. A cached top owner is at most `fresh_seconds` old.
 
         The top owner of each controller is read once. Raise ClusterError if a request fails.
         """

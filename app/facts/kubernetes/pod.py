@@ -251,7 +251,10 @@ class Pod(Namespaced):
     phase: str = "Pending"
     """The phase: Pending, Running, Succeeded, Failed or Unknown."""
     unscheduled: str = ""
-    """The scheduler's message in the condition PodScheduled if that is False, otherwise ""."""
+    """The scheduler's message or else reason in the condition PodScheduled if it is False.
+
+    It is "" otherwise, and while the pod has scheduling gates.
+    """
     waiting: tuple[str, ...] = ()
     """The reasons why containers, except init containers, are waiting."""
     claims: tuple[PodClaim, ...] = ()
@@ -344,7 +347,7 @@ class Pod(Namespaced):
 
     @property
     def has_started(self) -> bool:
-        """Whether any container has run, so that there is a log."""
+        """Whether the phase is not Pending or a container was restarted, so that there may be a log."""
         return self.phase != "Pending" or any(container.restarts for container in self.stalled)
 
     @property

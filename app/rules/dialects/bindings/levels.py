@@ -98,7 +98,7 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding if an existing KAI Topology keeps Grove from creating the one of this binding.
+    """Add a finding if Grove can't create the KAI Topology of the binding, because `kai` exists.
 
     With `may_stay`, add a warning instead.
     """
