@@ -179,8 +179,8 @@ _PARENT = "Use an existing parent. Until then, every change to the PodGroup is r
 
 _DELETE_CRD = (
     "Delete the CRD: kubectl delete crd clustertopologies.grove.io. All ClusterTopologies and their"
-    " KAI Topologies are deleted with the CRD, and a ClusterTopologyBinding with the same name can then"
-    " be created."
+    " KAI Topologies are deleted with the CRD, and a ClusterTopologyBinding with the same name can"
+    " then be created."
 )
 """The remedy of OLD_API."""
 
