@@ -347,7 +347,7 @@ class Pod(Namespaced):
 
     @property
     def has_started(self) -> bool:
-        """Whether the phase is not Pending or a container was restarted, so that there may be a log."""
+        """Whether the phase is not Pending or a container was restarted, so there may be a log."""
         return self.phase != "Pending" or any(container.restarts for container in self.stalled)
 
     @property
