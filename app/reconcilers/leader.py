@@ -230,7 +230,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield the stores that every replica fills, then the leader's, each with its row."""
+        """Yield all stores as pairs of a row and its store, the stores of every replica first."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores

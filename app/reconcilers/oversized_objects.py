@@ -1,4 +1,4 @@
-"""Record events on objects that are too large for the caches, so that users learn about it."""
+"""Record events on objects that are too large for the caches, so that users learn about them."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ class TooLargeReconciler(Struct):
     events: Recorder
     """Records the events."""
     stores: Callable[[], Iterable[AnyStore]]
-    """Returns the stores to check, each with its row."""
+    """Returns the stores to check, as pairs of a row and its store."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _reported_at: dict[tuple[Resource, Key, str], float] = {}

@@ -29,7 +29,7 @@ MOST_BYTES = 1_300_000
 
 _KEY = ("", NAME)
 _QUOTES = 6
-"""The number of characters that each name adds to the JSON, such as its quotes."""
+"""The number of characters of JSON for each name, besides the name itself."""
 
 
 def listable(names: Iterable[str]) -> frozenset[str]:

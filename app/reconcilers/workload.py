@@ -388,7 +388,7 @@ class _Changes(Value):
         self._add(self.caches.pods.values())
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
-        """Add the groups that the Pod names now and before, and those of the PodGroup it left."""
+        """Add the old and new group of the Pod, and the groups of the KAI PodGroup that it left."""
         self._add(filter(None, (before, after)))
         if (
             before is not None

@@ -130,8 +130,8 @@ class PodGroupWriter(Value):
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
         """Record an event with `remark` on the PodGroup `stored`, unless it was already recorded.
 
-        A remark replaces the last one with the same `subject`. None means that the last one no
-        longer holds.
+        A remark replaces the last one with the same `subject`. If `remark` is None, the last remark
+        no longer holds.
         """
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")

@@ -116,7 +116,7 @@ def levels_of_cluster_topology(obj: JsonMap) -> tuple[Level, ...]:
 def read_cluster_topology_binding(obj: JsonMap) -> ClusterTopology:
     """Read a ClusterTopologyBinding.
 
-    Without a reference to a KAI Topology, Grove manages the one with the same name.
+    If the binding refers to no KAI Topology, Grove manages the KAI Topology with its name.
     """
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")

@@ -94,7 +94,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
 def read_rest_of_claim(obj: JsonMap) -> ResourceClaim | None:
     """Read only which devices a ResourceClaim has. Return None if none are allocated.
 
-    This is kept of a claim that is too large: otherwise, its devices would count as free.
+    Only this is kept of a claim that is too large: without it, its devices would count as free.
     """
     devices = _devices(map_at(obj, "status", "allocation"))
     if not devices:
@@ -150,8 +150,8 @@ def _consumers(status: JsonMap) -> tuple[Consumer, ...]:
 def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
     """Return the DeviceClasses that a stored ResourceClaim requests.
 
-    The result is empty if it is allocated, and for objects of other kinds. Equal results are one
-    object, because most claims request the same classes.
+    The result is empty if the claim is allocated, and for objects of other kinds. Equal results are
+    one object, because most claims request the same classes.
     """
     if map_at(obj, "status").get("allocation"):
         return ()

@@ -94,7 +94,8 @@ def read_domain_clique(obj: JsonMap) -> DomainClique:
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
     """Return the nodes of a ComputeDomain or of a ComputeDomainClique.
 
-    A ComputeDomain has them with `name`, a ComputeDomainClique with `nodeName`.
+    The name of a node is in the field `name` of a ComputeDomain, and in `nodeName` of a
+    ComputeDomainClique.
     """
     return tuple(
         DomainNode(

@@ -1,1 +1,1 @@
-"""Check topology levels and constraints, also against the labels and GPUs of nodes."""
+"""Check topology levels and constraints, alone and against the labels and GPUs of nodes."""

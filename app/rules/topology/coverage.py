@@ -48,7 +48,7 @@ def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
 
 
 class Nodes:
-    """All nodes of the cluster, in groups with equal labels, each with the number of its nodes.
+    """All nodes of the cluster, as groups with equal labels and the number of nodes in each.
 
     `kubernetes.io/hostname` is left out of the labels, because it differs for each node.
     """
@@ -112,7 +112,7 @@ class Nodes:
     def shared_levels(self, keys: tuple[str, ...]) -> int:
         """Count the levels, from the broadest one down, at which all nodes are in the same domain.
 
-        `keys` are the labels of all levels, broadest first. Only nodes with all of them count.
+        `keys` are the labels of all levels, broadest first. Only nodes with all these labels count.
         """
         labelled = self.with_labels([key for key in keys if key != HOSTNAME_KEY])
         for depth, key in enumerate(keys):

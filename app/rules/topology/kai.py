@@ -40,7 +40,7 @@ def is_owned(kai: JsonMap, uid: str) -> bool:
 def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
     """Return whether a deleted ClusterTopology of the same name owns the stored KAI Topology.
 
-    The garbage collector will then delete it. `uid` is the current ClusterTopology's.
+    The garbage collector will then delete it. `uid` is the uid of the current ClusterTopology.
     """
     return any(
         (owner.kind, owner.name) == (CLUSTER_TOPOLOGY.kind, name) and owner.uid != uid

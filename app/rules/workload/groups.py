@@ -44,7 +44,10 @@ class GroupRef(Value):
 
     @property
     def key(self) -> str:
-        """A string that is unique for each group of a namespace. (Names contain no slash.)"""
+        """A string that is different for each replica of each group of a namespace.
+
+        Names contain no slash.
+        """
         if self.pod_group:
             return instance_key(self.pod_group)
         return f"w/{self.workload}/{self.group}/{self.replica_key}"
@@ -107,7 +110,7 @@ class DefinedGroup(Value):
 
     @property
     def identity(self) -> str:
-        """A string that is unique for each group of a namespace.
+        """A string that is different for each replica of each gang of a namespace.
 
         All replicas of a group with the basic policy have the same identity.
         """

@@ -155,7 +155,7 @@ def _group_configs(
 
 
 def _without_packs(entries: Sequence[Object]) -> list[Object]:
-    """Return the `entries` with fields that this rule doesn't write, without those that it does."""
+    """Return the `entries` that have fields of other writers, without the fields of this rule."""
     kept = [entry for entry in entries if _has_more(entry)]
     return [
         {**entry, **_merged(entry, {})}
@@ -211,8 +211,8 @@ _NO_DEVICES = ("cpu", "memory", "pods")
 def are_counted_exactly(requests: Iterable[Requests]) -> bool:
     """Return whether KAI looks for no more room than pods with `requests` need.
 
-    Under any constraint, KAI looks for a domain with room for the number of pods times the largest
-    of them, resource by resource. It adds up their requests only if some pods request a device that
+    Under any constraint, KAI looks for a domain with room for all pods as if each were the largest
+    one, resource by resource. KAI adds up their requests only if some pods request a device that
     others do not. Source: `useRepresentorPodsAccounting` in
     https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/scheduler/plugins/topology/job_filtering.go
 
