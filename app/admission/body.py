@@ -3,7 +3,7 @@
 from app.admission.exchange import MAX_BODY, SALVAGED
 
 _BLOCK = 64 * 1024
-"""The size from which a block of a body is full, in bytes."""
+"""The size, in bytes, from which a block of a body is full and the next block begins."""
 
 
 class Body:

@@ -103,7 +103,7 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token, so that others get 401."""
+        """Returns whether API servers use only paths with a token: other paths then get 401."""
         self.on_leak: Callable[[], None] = lambda: None
         """Called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0

@@ -12,5 +12,5 @@ class NoDocument(UnusableInput):
     """A text has no document. If `has_text` is true, the text has only comments or empty Lists."""
 
     def __init__(self, *, has_text: bool) -> None:
-        super().__init__("there is no document in it")
+        super().__init__("no document found")
         self.has_text = has_text

@@ -176,7 +176,7 @@ def with_overrides(
             continue
         number = integer_in(port)
         if number is None or not 0 <= number <= 65535:
-            raise ConfigurationError(name, [f"must be a port number, not {port!r}"])
+            raise ConfigurationError(name, [f"must be a port number from 0 to 65535, not {port!r}"])
         server[key] = number
 
     server |= {name: value for name, value in flags.items() if value is not None}

@@ -176,7 +176,9 @@ def _require_context(merged: Any, context: str | None) -> None:
     contexts = _entries(merged, "context")
     names = ", ".join(contexts)
     if context and contexts and context not in contexts:
-        raise ConfigException(f"the kubeconfig has no context {context}. It has: {names}")
+        raise ConfigException(
+            f"the kubeconfig has no context {context}. Add --context NAME, one of: {names}"
+        )
     if contexts and not context and _current(merged) not in contexts:
         raise ConfigException(
             f"the kubeconfig has no current context. Add --context NAME, one of: {names}"
@@ -235,7 +237,8 @@ def _merged(path: Path | None) -> Any:
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
-        raise ConfigException(f"{path or usual_files()} is empty")
+        advice = "" if path else ". Add --kubeconfig FILE"
+        raise ConfigException(f"the kubeconfig {path or usual_files()} is empty{advice}")
     try:
         merger = reader.KubeConfigMerger(os.pathsep.join(names))
     except (AttributeError, LookupError, TypeError):

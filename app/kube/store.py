@@ -225,9 +225,9 @@ class WatchStore(Generic[T]):
     def take_streamed(self, event: WatchEvent) -> None:
         """Store or remove the object of an event that comes before the end of a streaming list.
 
-        The existing objects come first, in no particular order, and changes of them follow, which
-        are newer. The version of the list so far is the newest of these events: `note` accepts only
-        responses that are newer.
+        The existing objects come first, in no particular order. Newer events about changes follow.
+        The version of the newest event so far counts as the list's version: `note` accepts only
+        newer responses.
         """
         if event.type == "BOOKMARK":
             return

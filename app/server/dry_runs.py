@@ -129,7 +129,10 @@ async def _body(request: Request) -> str:
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_DRY_RUN:
-            raise BodyTooLarge(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
+            raise BodyTooLarge(
+                f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB: send fewer"
+                " documents"
+            )
         chunks.append(chunk)
     try:
         return b"".join(chunks).decode("utf-8-sig")

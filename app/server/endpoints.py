@@ -156,7 +156,7 @@ def _add_health(api: FastAPI, reports: Reports) -> None:
     failing: dict[int | str, dict[str, Any]] = {503: _NOT_READY}
     as_text: dict[str, Any] = {"response_class": PlainTextResponse, "responses": failing}
     add("/healthz", "Is the process alive?", **as_text)
-    add("/readyz", "Can it give verdicts? Add ?verbose to list every check", **as_text)
+    add("/readyz", "Can the process give verdicts? Add ?verbose to list the checks", **as_text)
     add("/version", "The version of this server")
 
 

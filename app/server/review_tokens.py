@@ -191,7 +191,12 @@ class ReviewTokens(Part):
 
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
-                self._note = "another writer keeps changing the paths of a webhook configuration"
+                name = configuration["metadata"]["name"]
+                self._note = (
+                    f"another writer keeps changing the paths of {resource.kind} {name}: find it"
+                    f" with kubectl get {resource.plural} {name}"
+                    " -o jsonpath='{.metadata.managedFields[*].manager}'"
+                )
                 return REPLACED_SECONDS
         if token and self._bare_until is None and len(managed) == len(self._configurations):
             self._bare_until = self._clock() + REPLACED_SECONDS

@@ -103,7 +103,7 @@ def test_a_terminal_without_utf_8_gets_codes_of_characters_that_it_does_not_have
         (["topology", "--kubeconfig", "nowhere"], "the file nowhere does not exist"),
         (
             ["doctor", "--kubeconfig", "CONFIG", "--context", "c"],
-            "the kubeconfig has no context c. It has: a, b",
+            "the kubeconfig has no context c. Add --context NAME, one of: a, b",
         ),
         (
             ["audit", "--kubeconfig", "UNCHOSEN"],

@@ -52,7 +52,7 @@ def test_a_kind_of_which_there_is_none_is_passed_over(
 ) -> None:
     empty = tmp_path / name
     empty.write_text(NO_OBJECTS[name])
-    missing = f"{empty}: there is no document in it\n"
+    missing = f"{empty}: no document found\n"
     assert main(["explain", "llm", "--offline", str(empty)]) == 2
     assert capsys.readouterr().err == missing
     assert main(["check", str(empty)]) == 2

@@ -287,7 +287,7 @@ def test_flags_stand_above_the_environment_above_the_file(
 
 @pytest.mark.parametrize("port", ["http", "-1", "70000", "", "9" * 5000])
 def test_a_bad_port_in_the_environment(port: str) -> None:
-    with pytest.raises(ConfigurationError, match="must be a port number"):
+    with pytest.raises(ConfigurationError, match="must be a port number from 0 to 65535"):
         with_overrides(Configuration(), {"GROVE_ADMISSION_PORT": port}, {})
 
 

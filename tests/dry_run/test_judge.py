@@ -70,7 +70,7 @@ def test_documents_are_read(text: str, documents: list[dict[str, Any]]) -> None:
         pytest.param(
             '[{"a": 1}, 7]', "document 2 is not a map with apiVersion and kind", id="which item"
         ),
-        pytest.param("kind: List\nitems: []", "there is no document in it", id="an empty list"),
+        pytest.param("kind: List\nitems: []", "no document found", id="an empty list"),
         pytest.param(
             "a: {true: 1}", "the key True is not a string; put it in quotes", id="a boolean as key"
         ),

@@ -77,8 +77,8 @@ def test_every_document_is_read(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "there is no document in it"),
-        ("# nothing\n", "there is no document in it"),
+        ("", "no document found"),
+        ("# nothing\n", "no document found"),
         ('{"kind": "Pod"', "it ends in the middle of a map"),
         ('{"kind"', "':' is expected"),
         ('{"items": [{"a": 1}', "']' is expected"),

@@ -80,7 +80,7 @@ PLUGIN = "{apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "FILE is empty"),
+        ("", "the kubeconfig FILE is empty"),
         ("# only a comment", "FILE is not a kubeconfig"),
         ("- a", "FILE is not a kubeconfig"),
         ("text", "FILE is not a kubeconfig"),
@@ -181,7 +181,10 @@ def test_a_server_in_a_pod_does_not_import_the_library_of_kubeconfigs() -> None:
     ("current", "context", "message"),
     [
         pytest.param(
-            "a", "x", "the kubeconfig has no context x. It has: a, b", id="no such context"
+            "a",
+            "x",
+            "the kubeconfig has no context x. Add --context NAME, one of: a, b",
+            id="no such context",
         ),
         pytest.param(
             "x",

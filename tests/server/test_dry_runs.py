@@ -132,8 +132,8 @@ async def test_text_says_what_a_trial_period_only_warns_of() -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        pytest.param(b"", "there is no document in it", id="empty"),
-        pytest.param(b"---\n---\n", "there is no document in it", id="only separators"),
+        pytest.param(b"", "no document found", id="empty"),
+        pytest.param(b"---\n---\n", "no document found", id="only separators"),
         pytest.param(b"just text", "document 1 is not a map", id="text"),
         pytest.param(b"a: [", "not valid YAML or JSON", id="broken YAML"),
         pytest.param(b'{"a": ', "not valid YAML or JSON", id="broken JSON"),
@@ -295,7 +295,7 @@ async def test_a_body_that_is_too_large_is_said() -> None:
     answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
     assert (answer.status_code, answer.json()) == (
         413,
-        {"error": "the body is larger than the limit of 2048 KiB"},
+        {"error": "the body is larger than the limit of 2048 KiB: send fewer documents"},
     )
 
 
