@@ -2,7 +2,8 @@
 
 All replicas write tokens. A token is only in the webhook configurations, so only users who may read
 these can learn it. While API servers use only paths with a token, a review without a token is
-refused. Otherwise it gets a verdict, but its writes are left to the leader. The rules are:
+refused. Otherwise it gets a verdict, but all writes except those for deletions of PodGangs are left
+to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
   rolled back, the paths have no token, because that version answers 404 to a path with a token.
@@ -99,7 +100,7 @@ def takes_tokens(pod: Object) -> bool:
     return annotations_of(pod).get(TAKES_TOKENS) == "all"
 
 
-_NO_WRITES = "reviews cause no writes, unless server.clientCaFile is set"
+_NO_WRITES = "only deletions of PodGangs cause writes, unless server.clientCaFile is set"
 
 
 class ReviewTokens(Part):
