@@ -125,7 +125,7 @@ QUESTIONS = (
     Question(
         "is a record free of images and env",
         (GUIDE, "../app/commands/README.md#records"),
-        "without environment variables, arguments, images, Secrets",
+        "no environment variables, arguments, images, Secrets",
     ),
     # wait
     Question(

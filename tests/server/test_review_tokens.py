@@ -259,7 +259,9 @@ def test_a_configuration_without_the_annotation_is_left_alone() -> None:
         world = World(pod("a"), managed=False)
         async with world.running():
             assert world.client.writes() == []
-            assert "only deletions of PodGangs cause writes" in world.replicas[0][0].notes()["callers"]
+            assert (
+                "only deletions of PodGangs cause writes" in world.replicas[0][0].notes()["callers"]
+            )
             assert [sample.value for sample in world.replicas[0][0].samples()] == [0.0]
 
     virtual.run(story())
