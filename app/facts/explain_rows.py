@@ -48,7 +48,7 @@ other objects. For a Pod, the resources that it uses on its node are kept nevert
 
 
 MOST_OF_CLAIM = 2**17
-"""The maximum JSON size of the facts about a ResourceClaim, in bytes. 256 pods may share one."""
+"""The maximum JSON size of the facts about a ResourceClaim, in bytes. A claim may list 256 pods."""
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 

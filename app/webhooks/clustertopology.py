@@ -23,7 +23,7 @@ class ClusterTopologyWebhook(Value):
     managed_name: str
     """The name of the managed topology."""
     guarded: Collection[str]
-    """The kinds of which the object `managed_name` is protected."""
+    """The kinds whose object with the name `managed_name` is protected."""
     authorized: Collection[str]
     """The full names of the only users who may write the managed topology."""
     topology: ClusterView

@@ -34,7 +34,7 @@ def group(whole: dict[str, Any], *subgroups: dict[str, Any]) -> dict[str, Any]:
 
 
 def broader(at: str, preferred: str, required: str) -> str:
-    return f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}": {NEVER}. Remove it, or use a narrower level'
+    return f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}": {NEVER}. Remove the preferred level, or use a narrower one'
 
 
 def below(at: str, required: str, above: str) -> str:

@@ -294,7 +294,7 @@ KAI = {
             [KAI],
             True,
             [
-                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI never places these pods. Remove it, or use a narrower level'
+                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI never places these pods. Remove the preferred level, or use a narrower one'
             ],
             id="the order of levels is known",
         ),

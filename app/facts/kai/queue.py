@@ -47,8 +47,8 @@ NO_SHARE = Share()
 class Queue(ClusterScoped):
     """A queue of KAI.
 
-    `cpu` and `memory` are its shares of these resources. Its other bounds and amounts are GPUs, in
-    thousandths.
+    `cpu` and `memory` have the bounds and the usage of these resources. All other bounds and
+    amounts are about GPUs, in thousandths.
     """
 
     kind = "Queue"

@@ -98,7 +98,8 @@ def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[st
     if is_broader_level(part.preferred, part.required, kai):
         yield (
             f'{part.preferred_at} "{part.preferred}" is broader than the required level'
-            f' "{part.required}": KAI never places these pods. Remove it, or use a narrower level'
+            f' "{part.required}": KAI never places these pods. Remove the preferred level,'
+            " or use a narrower one"
         )
     if not part.preferred and is_broader_level(part.required, above, kai):
         yield (

@@ -108,7 +108,7 @@ def test_levels_of_a_podgang_with_which_kai_never_places_it() -> None:
     spec = base["spec"]
     spec["topologyConstraint"]["packConstraint"]["required"] = "topology.kubernetes.io/rack"
     assert warnings(base) == [
-        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level "topology.kubernetes.io/rack": KAI never places these pods. Remove it, or use a narrower level',
+        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level "topology.kubernetes.io/rack": KAI never places these pods. Remove the preferred level, or use a narrower one',
     ]
 
     group = spec["topologyConstraintGroupConfigs"][0]["topologyConstraint"]["packConstraint"]
