@@ -6,7 +6,7 @@
 from functools import cached_property
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.base.value import Value
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
@@ -321,18 +321,13 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
     metadata = map_at(obj, "metadata")
     status = map_at(obj, "status")
     return SetWithStatus(
-        **_spec(obj),
+        **asdict(read_pod_clique_set(obj)),
         conditions=read_conditions(status),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         errors=read_last_errors(status),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
     )
-
-
-def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet. Parts without the CRD's shape count as absent."""
-    return PodCliqueSet(**_spec(obj))
 
 
 MOST_PARTS = 128
@@ -373,27 +368,33 @@ def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
     if max(size.parts, size.clique_names) <= MOST_PARTS:
         return read_pod_clique_set(obj)
     spec = only(map_at(obj, "spec"), ("replicas",))
-    return PodCliqueSet(**_spec({"metadata": obj.get("metadata"), "spec": spec}), is_cut=True)
+    cut = {"metadata": obj.get("metadata"), "spec": spec}
+    return replace(read_pod_clique_set(cut), is_cut=True)
 
 
-def _spec(obj: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `PodCliqueSet` by name. Parts without a name are left out."""
+def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
+    """Read a stored PodCliqueSet.
+
+    Parts without the CRD's shape count as absent. Cliques and scaling groups without a name are
+    left out.
+    """
     metadata = map_at(obj, "metadata")
-    template = map_at(obj, "spec", "template")
+    spec = map_at(obj, "spec")
+    template = map_at(spec, "template")
     named_cliques = _named(template.get("cliques"))
     named_groups = _named(template.get("podCliqueScalingGroups"))
 
     cliques = []
     for clique in named_cliques:
-        spec = map_at(clique, "spec")
-        replicas = int_of(spec.get("replicas"), 1)
+        clique_spec = map_at(clique, "spec")
+        replicas = int_of(clique_spec.get("replicas"), 1)
         cliques.append(
             Clique(
                 name=clique["name"],
                 replicas=replicas,
                 constraint=_constraint(clique),
-                requests=read_requests(map_at(spec, "podSpec")),
-                minimum=int_of(spec.get("minAvailable"), replicas),
+                requests=read_requests(map_at(clique_spec, "podSpec")),
+                minimum=int_of(clique_spec.get("minAvailable"), replicas),
                 mnnvl=read_mnnvl(map_at(clique, "annotations")),
             )
         )
@@ -422,20 +423,20 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
             generation=int_of(stored.get("observedGeneration")),
         )
 
-    return {
-        "namespace": text_at(metadata, "namespace"),
-        "name": text_at(metadata, "name"),
-        "uid": text_at(metadata, "uid"),
-        "generation": int_of(metadata.get("generation")),
-        "deleting": metadata.get("deletionTimestamp") is not None,
-        "constraint": _constraint(template),
-        "cliques": tuple(cliques),
-        "groups": tuple(groups),
-        "condition": condition,
-        "replicas": int_of(map_at(obj, "spec").get("replicas"), 1),
-        "mnnvl_groups": tuple(sorted(filter(None, mnnvl_groups))),
-        "mnnvl": read_mnnvl(map_at(metadata, "annotations")),
-    }
+    return PodCliqueSet(
+        namespace=text_at(metadata, "namespace"),
+        name=text_at(metadata, "name"),
+        uid=text_at(metadata, "uid"),
+        generation=int_of(metadata.get("generation")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        constraint=_constraint(template),
+        cliques=tuple(cliques),
+        groups=tuple(groups),
+        condition=condition,
+        replicas=int_of(spec.get("replicas"), 1),
+        mnnvl_groups=tuple(sorted(filter(None, mnnvl_groups))),
+        mnnvl=read_mnnvl(map_at(metadata, "annotations")),
+    )
 
 
 def _named(value: Any) -> list[dict[str, Any]]:
