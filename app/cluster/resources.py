@@ -191,15 +191,17 @@ class MnnvlResources:
     async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
         """Create the missing resources and return them. On a dry run, only return them.
 
-        Raise NotOurs or Unavailable if an existing one can't be used.
+        Before a creation, the caller has read the owner. Raise NotOurs or Unavailable if an
+        existing resource can't be used.
         """
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
             if stored is None and dry_run:
                 stored = await read_current(self._client, needed.ref(plan), needed.store)
+                if stored is None:
+                    plan = plan.owned_by(await self._find_owner(plan))
             if stored is None:
-                plan = plan.owned_by(await self._find_owner(plan))
                 made = await self._create_or_read(needed, plan, dry_run=dry_run)
                 if isinstance(made, dict):
                     created.append(made)
