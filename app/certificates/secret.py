@@ -62,7 +62,7 @@ class Holdings(Value):
 def read_holdings(data: JsonMap) -> Holdings:
     """Return the decoded `data` (base64) of a Secret. Its certificates may have expired.
 
-    Raise BrokenHoldingsError if a value is missing or can't be used for another reason.
+    Raise BrokenHoldingsError if a value is missing or unusable.
     """
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:

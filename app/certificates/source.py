@@ -502,7 +502,7 @@ class ClientCas(Part):
     def notes(self) -> dict[str, str]:
         if self._problem is None:
             return {}
-        return {"client-cas": f"the previous ones stay in use: {self._problem}"}
+        return {"client-cas": f"the previous client CAs stay in use: {self._problem}"}
 
     def samples(self) -> Iterator[Sample]:
         ends = [inspect(pem).not_after.timestamp() for pem in split_bundle(self._loaded)]

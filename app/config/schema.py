@@ -157,7 +157,7 @@ class Mnnvl(_Section):
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
     """The kind that owns MNNVL resources. With `auto`, the release of Grove determines the kind."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
-    """The time after which MNNVL resources that nothing needs are deleted, or 0 for never."""
+    """The time after which unneeded MNNVL resources are deleted, or 0 to keep them forever."""
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
     """The number of nodes in an NVLink domain, for clusters whose nodes lack the domain's label."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)

@@ -132,7 +132,7 @@ class Selection(Value):
 
 
 class Page(Value):
-    """A page of a list."""
+    """One page of a list, as the API server returns it."""
 
     items: Sequence[Object]
     """The objects, with apiVersion and kind.

@@ -1,4 +1,4 @@
-"""Call a cluster: the paths, parameters and media types of the Kubernetes API.
+"""Send calls to an API server, with the paths, parameters and media types of the Kubernetes API.
 
 The generated API classes and the Watch of kubernetes_asyncio are not used: the classes decode every
 object several times, and the Watch has no time limit.

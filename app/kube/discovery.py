@@ -190,10 +190,10 @@ class Discovery:
     async def refresh(self) -> None:
         """Read which resources the cluster serves, and in which versions.
 
-        If the list of a group version cannot be read, its last list is used. Without a last list,
-        its resources keep their previous versions. In both cases, the ClusterError is raised after
-        all other changes, so that `run` tries again soon: the last list may be out of date. Raise
-        ClusterError also if the groups, or a list of the first refresh, cannot be read.
+        If the list of a group version cannot be read, use its last list. Without a last list, its
+        resources keep their previous versions. In both cases, raise the ClusterError after all
+        other changes, so that `run` tries again soon: the last list may be out of date. If the
+        groups, or a list of the first refresh, cannot be read, raise ClusterError at once.
         """
         async with self._refreshing:
             served = await self._served_groups()

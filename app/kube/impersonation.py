@@ -17,8 +17,9 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as` and `as-groups` of a user.
 
     Return () if the user has neither. Raise ValueError or TypeError if a value cannot be sent
-    unchanged, or if there are groups without a user. Raise ValueError also for `as-uid` and
-    `as-user-extra`, which are not supported: a request without them would have other permissions.
+    unchanged, if there are groups without a user name, or if the user has `as-uid` or
+    `as-user-extra`: these are not supported, and a request without them would have other
+    permissions.
     """
     for field in ("as-uid", "as-user-extra"):
         if user.get(field):

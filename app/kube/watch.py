@@ -129,7 +129,7 @@ async def run_store(
 
     After a ClusterError, count it in `store.restarts` and try again. Until that succeeds,
     `store.problem` describes the error, unless a list or version has only expired (Gone). Raise any
-    other exception. With `needs_right`, also raise the error of a list that gets a 403.
+    other exception. With `needs_right`, raise Rejected if a list gets a 403.
 
     After a 404, try again when `served_changed` returns, or after a pause. Empty the store only if
     discovery agrees that the resource is not served. Otherwise, call `not_found`, because discovery

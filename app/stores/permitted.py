@@ -48,8 +48,7 @@ class PermittedStores:
     `stores` has a store for each scope that is read, and `denied` has the forbidden scopes. The
     caller runs `discovery`, which knows the kinds that the cluster serves. The facts about an
     object are stored if they have at most `least` bytes, or at most the limit of their row if that
-    is higher. With `bounds_namespaces`, the limit of a row for all objects of a namespace applies
-    too.
+    is higher. With `bounds_namespaces`, a row's limit for all objects of a namespace also applies.
     """
 
     def __init__(

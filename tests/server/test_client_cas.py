@@ -117,7 +117,7 @@ async def test_other_client_cas_are_used_from_the_next_connection(tmp_path: Path
         for bad in (b"", b"no PEM", b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"):
             file.write_bytes(bad)
             assert not cas.poll()
-            assert "previous ones stay in use" in cas.notes()["client-cas"]
+            assert "previous client CAs stay in use" in cas.notes()["client-cas"]
         assert b"connection: close" not in (await verdict_of(opened))[0]
 
         file.write_bytes(next_file.read_bytes())
