@@ -40,7 +40,7 @@ class Verdict(Value):
     message: str = ""
     """The message of the Kubernetes Status."""
     causes: tuple[FieldError, ...] = ()
-    """The findings of a 422."""
+    """The findings about the object, for code 422."""
     warnings: tuple[str, ...] = ()
     """The warnings that the API server shows to the user."""
     patch: tuple[Operation, ...] = ()

@@ -14,7 +14,7 @@ class Sample(Value):
     text: str
     """The help text of the metric."""
     value: float
-    """The current value."""
+    """The current value of the metric."""
     labels: dict[str, str]
     """The labels and their values."""
     is_counter: bool

@@ -15,7 +15,7 @@ from app.objects.shape import JsonMap
 from app.objects.time import Clock
 
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-"""The kinds of both webhook configurations."""
+"""The resources of both webhook configurations, the mutating and the validating one."""
 
 INJECTED = ("inject-ca-from", "inject-ca-from-secret", "inject-apiserver-ca")
 """The annotations `cert-manager.io/...` that make cert-manager's cainjector write the caBundles."""

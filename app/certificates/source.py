@@ -188,9 +188,9 @@ class CertificateSource(Part, ABC):
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
-        """The number of replacements, by reason."""
+        """The number of replacements of the certificate, by reason."""
         self.failures = 0
-        """The number of failed checks."""
+        """The number of checks that found a problem."""
         self.last_error: str | None = None
         """The reason why the last check failed, or None if it succeeded."""
         self._now = now

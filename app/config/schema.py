@@ -211,7 +211,7 @@ class Client(_Section):
     """The limits of calls to the API server."""
 
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
-    """The maximum rate of requests, on average."""
+    """The maximum number of requests per second, on average."""
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
     """The maximum number of requests at once after a pause."""
     timeout_seconds: Seconds = 30
@@ -342,7 +342,7 @@ class Certificates(_Section):
 
 
 class Configuration(_Section):
-    """An OperatorConfiguration, with the sections of the file."""
+    """The content of a configuration file, an OperatorConfiguration."""
 
     api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"

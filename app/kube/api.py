@@ -245,7 +245,7 @@ class Reader(Lists, Protocol):
 
 
 class Client(Objects, Reader, Protocol):
-    """All calls: objects, watches and deletion."""
+    """All calls to a cluster: those of `Objects` and `Reader`, and deletion."""
 
     async def delete(
         self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None

@@ -98,7 +98,7 @@ class Recorder(Struct):
     client: Client
     """The client that writes the Events."""
     identity: str
-    """The name of this process."""
+    """The name of this process, for the field `reportingInstance`."""
     now: Now = utc_now
     """The wall clock in UTC."""
     lost: int = 0

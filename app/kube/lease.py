@@ -93,7 +93,7 @@ class Elector(Struct):
     stop_process: Callable[[], None] = end_process
     """The function that is called if cancelled work is still running when the lease expires."""
     leading: bool = False
-    """Whether the work is running or being stopped."""
+    """Whether this candidate's work is running or being stopped."""
     _lease: Object | None = None
     """The last version of the Lease that was read or written, or None."""
     _observed_at: float = -math.inf

@@ -43,7 +43,7 @@ class Reach:
         return f"has not answered for {age:.0f} s, so verdicts use old facts: {self._problem}"
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the time since the last answer."""
+        """Yield the time since the last answer of the API server."""
         age = self._clock() - self._answered_at
         yield gauge(
             "api_answer_age_seconds", "Seconds since the last answer of the API server.", age

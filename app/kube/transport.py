@@ -50,7 +50,7 @@ A leader that waited for the calls of its own reconcilers would lose its lease.
 
 
 class CallLimits(Value):
-    """The limits of calls. Times are in seconds."""
+    """The limits of calls to an API server. Times are in seconds."""
 
     connect: float = 5.0
     """The time limit for opening a connection."""
@@ -67,7 +67,7 @@ class CallLimits(Value):
     pause: float = 0.2
     """The time between two attempts, unless the API server sends a Retry-After."""
     connections: int = 100
-    """The maximum number of connections."""
+    """The maximum number of open connections to the API server."""
     longest: int = 16 * 2**20
     """The maximum size of a response or of a watch event, in bytes.
 
@@ -368,7 +368,7 @@ async def read_body(chunks: AsyncIterable[bytes], most: int) -> bytes:
 
 
 class LineTooLong(Exception):
-    """A line is longer than the limit."""
+    """A line of a response is longer than the limit."""
 
 
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:

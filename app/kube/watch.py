@@ -109,7 +109,7 @@ class Turn:
         self._begun = clock()
 
     async def rest(self) -> None:
-        """Let other tasks run if this turn was long enough."""
+        """Let other tasks run if this turn has lasted TURN_SECONDS."""
         if self._clock() - self._begun >= TURN_SECONDS:
             await asyncio.sleep(0)
             self._begun = self._clock()

@@ -15,11 +15,11 @@ class Condition(Value):
     """A metav1.Condition without its transition time."""
 
     type: str
-    """The type, such as `Ready`."""
+    """The type of the condition, such as `Ready`."""
     status: Status
     """Whether the condition holds."""
     reason: str
-    """The reason for programs, one CamelCase word."""
+    """The machine-readable reason, one CamelCase word."""
     message: str
     """The human-readable message."""
     generation: int

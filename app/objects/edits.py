@@ -27,7 +27,7 @@ class Edit(Value):
     """A change of one value of an object. Setting a value also creates its missing parents."""
 
     path: Path
-    """The path of the value."""
+    """The path of the value to set or remove."""
     value: Any
     """The value to set, or ABSENT to remove the path."""
 

@@ -1,4 +1,4 @@
-"""Restrict the endpoints for people to clients with a certificate."""
+"""Restrict endpoints of the tools port to clients with a certificate."""
 
 from starlette.responses import JSONResponse
 

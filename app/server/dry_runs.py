@@ -18,7 +18,7 @@ from app.kube.api import Object
 from app.server.parameters import Parameters
 
 MAX_DRY_RUN = 2 * 1024 * 1024
-"""The maximum size of a body, in bytes."""
+"""The maximum size of the body of a dry run, in bytes."""
 WAITING_DRY_RUNS = 16
 """The maximum number of dry runs in progress, including those that wait for their turn.
 

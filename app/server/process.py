@@ -85,7 +85,7 @@ class MemoryReturn:
         self._freed = 0
         """The number of connections that were closed since the last return."""
         self._next = 0.0
-        """The earliest time of the next return."""
+        """The earliest time, by the clock, of the next return of memory."""
         self._timer: asyncio.TimerHandle | None = None
 
     def freed_some(self) -> None:

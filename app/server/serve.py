@@ -122,7 +122,7 @@ class Running(Value):
     leader: Leader | None
     """The candidate for leader election, or None without a cluster."""
     leading: "asyncio.Task[None] | None"
-    """The task of the candidate, or None without a cluster."""
+    """The task that runs the candidate, or None without a cluster."""
 
     async def stop_leading(self) -> None:
         """End the leader's work and release the Lease, so that another replica leads at once."""

@@ -61,7 +61,7 @@ class DocumentObjects:
             self.add(template)
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
-        """Return whether the object is among the documents."""
+        """Return whether there is a document of this object."""
         return (namespace, name) in self._objects.get(resource, {})
 
     def of(self, resource: Resource) -> list[Object]:
