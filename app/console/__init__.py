@@ -1,8 +1,8 @@
 """Serve the console: a local web page on loopback.
 
-It uses the same rules and readers as the commands, and never writes. There is a module for each
-page: `workloads`, `topology`, `queues`, `findings`, `playground`, `what_if`, and `stored`, the page
-of an object. The others are:
+The console uses the same rules and readers as the commands, and never writes. There is a module for
+each page: `workloads`, `topology`, `queues`, `findings`, `playground`, `what_if`, and `stored` for
+the page of an object. The other modules are:
 
 - app: the running console: its token, server and background tasks
 - settings: the options of the command

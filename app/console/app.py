@@ -43,14 +43,14 @@ HIDDEN = (SECRET, CONFIG_MAP)
 """The resources that the console never reads."""
 _STOP_SECONDS = 2
 _YOUNG = 20_000
-"""The number of new objects after which the garbage collector runs, for about 5 ms."""
+"""The number of new objects after which the garbage collector runs. A run takes about 5 ms."""
 
 
 class Opened(Value):
     """A console that accepts requests."""
 
     url: str
-    """The address, with the token."""
+    """The address of the console, which contains the token."""
     file: Path
     """The file that redirects to the address. Only its owner can read it."""
     live: Live
@@ -59,10 +59,10 @@ class Opened(Value):
     """The number of requests to the API server by (verb, resource, status)."""
 
     def open_browser(self) -> bool:
-        """Open a browser. Return False if there is no display.
+        """Open the console in a browser. Return False if there is no display, or if it fails.
 
-        It gets the file instead of the URL, because other users can see the arguments of processes.
-        Without a display, a text browser would take over the terminal.
+        The browser gets the file instead of the URL, because other users can see the arguments of
+        processes. Without a display, a text browser would take over the terminal.
         """
         if sys.platform == "linux" and not ({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             return False
@@ -73,8 +73,8 @@ class Opened(Value):
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     """Run a console while the block runs.
 
-    It reads with the permissions of a kubeconfig. Raise ClusterError without credentials, and
-    OSError if the port is in use.
+    The console reads with the permissions of a kubeconfig. Raise ClusterError without credentials,
+    and OSError if the port is in use.
     """
     # always loopback: no setting allows another address
     host = "::1" if settings.ipv6 else "127.0.0.1"
@@ -100,7 +100,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
-    """Return the parts of a console. None of them can change the cluster through `client`."""
+    """Return the parts of a console. They use `client` only to read."""
     renewal = functools.partial(
         how_to_renew, kubeconfig=settings.kubeconfig, context=settings.context
     )
@@ -123,7 +123,8 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
 async def examined(live: Live, listing: WaitingList) -> None:
     """Explain each workload once, as soon as the first lists are complete.
 
-    Pages alone would take a minute for hundreds of workloads, because they explain little at once.
+    Without this, hundreds of workloads would take a minute, because each request for a page
+    explains only a few of them.
     """
     await live.until_ready()
     while await live.in_thread(listing.examine):
@@ -133,7 +134,7 @@ async def examined(live: Live, listing: WaitingList) -> None:
 
 @contextlib.contextmanager
 def _redirecting_file(url: str) -> Iterator[Path]:
-    """Yield a file that redirects to `url` and that only its owner can read.
+    """Write a file that redirects to `url` and that only its owner can read, and yield its path.
 
     The file is deleted when the block ends.
     """
@@ -161,15 +162,15 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Pause the garbage collector until the first lists are complete, then let it run seldom."""
+    """Pause the garbage collector until the first lists are complete, then run it less often."""
     await pause_until(live.until_ready())
     gc.set_threshold(_YOUNG, 20, 100)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command.
+    """A uvicorn server that handles no signals, and stops when `stop` is called.
 
-    Unlike uvicorn's, it does not wake up ten times a second to check whether it has to end.
+    Unlike uvicorn's own, it does not wake up ten times a second to check whether it has to stop.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -192,7 +193,7 @@ class _Server(uvicorn.Server):
 async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
     """Serve `app` on the socket while the block runs.
 
-    The socket listens at once: connections wait until the server accepts them.
+    The socket listens before the server has started, so early connections wait instead of failing.
     """
     sock.listen(128)
     config = uvicorn.Config(

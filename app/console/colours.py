@@ -7,23 +7,25 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The number of queues that have their own colour. They are the ones that use the most GPUs."""
+"""The maximum number of queues with their own colour: the ones that use the most GPUs."""
 OTHERS = "q0"
+"""The CSS class of GPUs that pods of all other queues, or of no queue, use."""
 FREE = "free"
+"""The CSS class of free GPUs."""
 CLOSED = "shut"
-"""CSS classes: GPUs of other queues or of no queue, free GPUs, and unused GPUs of closed nodes."""
+"""The CSS class of unused GPUs on nodes that accept no pods."""
 WIDTH = 100
 """The width of a bar, in the units of its viewBox."""
 
 Bar = tuple[tuple[str, int, int], ...]
-"""The parts of a bar: the CSS class, the start and the width of each."""
+"""The parts of a bar, each with its CSS class, its start and its width in units of WIDTH."""
 
 
 class Colours:
-    """The CSS classes of the queues that have their own colour.
+    """The colours of a cluster's queues, as CSS classes `q1` to `q4`.
 
-    These queues are numbered by name. All maps of the same facts have the same colours, because the
-    queues are chosen by their usage in the whole cluster.
+    The queues with their own colour are chosen by their usage in the whole cluster and numbered by
+    name, so all maps of the same facts have the same colours.
     """
 
     def __init__(self, index: Index) -> None:
@@ -34,9 +36,9 @@ class Colours:
         self._classes = {queue: f"q{number}" for number, queue in enumerate(sorted(most), 1)}
 
     def used_in(self, nodes: Iterable[int]) -> Mapping[str, int]:
-        """Return the GPUs in use on some nodes by queue, in thousandths, the largest number first.
+        """Return the GPUs in use on some nodes by queue, in thousandths, largest number first.
 
-        The key "" stands for pods in no queue.
+        `nodes` are positions in the index. The key "" stands for pods in no queue.
         """
         index = self._index
         places = (index.nodes[position] for position in nodes)
@@ -44,7 +46,10 @@ class Colours:
         return dict(used.most_common())
 
     def bar(self, nodes: Sequence[int]) -> Bar:
-        """Return the bar of a domain with these nodes, or () if the nodes have no GPUs."""
+        """Return the bar of a domain with these nodes, or () if the nodes have no GPUs.
+
+        `nodes` are positions in the index.
+        """
         index = self._index
         gpus = sum(index.gpus[position] for position in nodes)
         parts = dict.fromkeys([*self._classes.values(), OTHERS], 0)
@@ -58,7 +63,7 @@ class Colours:
         return tuple(_laid_out(parts, max(gpus, sum(parts.values()))))
 
     def legend(self, nodes: Iterable[int]) -> Iterator[tuple[str, str]]:
-        """Yield the CSS class and the words of each colour, such as `team-llm: 40`."""
+        """Yield the CSS class and words of each colour on some nodes, such as `team-llm: 40`."""
         used = self.used_in(nodes)
         for queue, name in self._classes.items():
             if queue in used:
@@ -71,18 +76,16 @@ class Colours:
 
 
 def used_words(used: Mapping[str, int]) -> str:
-    """Return the users of GPUs in words, such as `used by research 8, pods in no queue 4`.
-
-    Return "" if there are none.
-    """
+    """Return GPUs by queue in words, such as `used by research 8, pods in no queue 4`, or ""."""
     named = [f"{queue or 'pods in no queue'} {plain(amount)}" for queue, amount in used.items()]
     return f"used by {', '.join(named)}" if named else ""
 
 
 def _laid_out(parts: Mapping[str, int], whole: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the CSS class, the start and the width of each part of a bar that stands for `whole`.
+    """Yield the CSS class, the start and the width of each part of a bar.
 
-    Parts that are too small to be seen are left out.
+    The end of the bar stands for the amount `whole`. Parts that are too small to be seen are left
+    out.
     """
     begin = 0
     for name, amount in parts.items():

@@ -1,8 +1,8 @@
-"""The connections of the console's port.
+"""Limit the connections to the console's port, and the size of their requests' heads.
 
-Every user of the machine can open connections and never send a request. uvicorn has no limit on
-their number, so they could take all file descriptors. httptools, its usual parser, has no limit on
-the size of a head: 5 million short headers (30 MB) took 500 MB.
+Every user of the machine can open connections and never send a request. uvicorn has no limit on the
+number of connections, so they could use up all file descriptors. httptools, its usual parser, has
+no limit on the size of a head: 5 million short headers (30 MB) took 500 MB of memory.
 """
 
 import asyncio
@@ -13,20 +13,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from app.server.handshakes import Backlog
 
 STRANGERS = 64
-"""The maximum number of connections that have not shown the token.
+"""The maximum number of connections that have not sent the token.
 
 If there are more, the oldest one is closed.
 """
 
 MOST_HEAD = 64 * 1024
-"""The maximum size of a head, in bytes. The query of a page may contain edits."""
+"""The maximum size of a request's head, in bytes. It must have space for the edits of What if."""
 
 SHOWN_TOKEN = "console.shown_token"
-"""The key, in the state of a request, of the function to call once a request has the token."""
+"""The key in a request's state of the function to call if the request has the token."""
 
 
 def connection_class() -> type[asyncio.Protocol]:
-    """Return a uvicorn protocol that allows STRANGERS connections without the token."""
+    """Return a uvicorn protocol that allows at most STRANGERS connections without the token."""
     strangers = Backlog(STRANGERS)
 
     class Connection(H11Protocol):

@@ -6,18 +6,18 @@ from collections.abc import AsyncGenerator
 from app.explain.live import Live
 
 MOST_STREAMS = 8
-"""The maximum number of open streams. Further ones get 503."""
+"""The maximum number of open streams. Requests for more streams get 503."""
 PAUSE = 0.5
-"""The minimum time between two messages, in seconds."""
+"""The minimum time between two messages of a stream, in seconds."""
 TICK = 25.0
 """The time after which a message is sent even if nothing has changed, in seconds.
 
-The page then shows current ages, and a broken connection is noticed.
+The page then shows current ages, and a broken connection is detected.
 """
 
 
 class Streams:
-    """The open streams of events."""
+    """The streams of server-sent events to open tabs."""
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
         self._live = live
@@ -25,16 +25,16 @@ class Streams:
         self.open = 0
         """The number of open streams."""
         self.pause = pause
-        """The minimum seconds between two messages. It grows with the time that a page takes."""
+        """The time between two messages, in seconds. It grows with the time that a page takes."""
         self._last = 0.0
-        """The CPU seconds of the previous page."""
+        """The CPU seconds that the previous page took."""
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
         """Set the pause after a page that took `seconds` of CPU.
 
-        The pages of one tab take at most a fifth of the time. A page that took longer than the
-        previous one does not count, because it may be the first of its kind.
+        The pages of one tab may use at most a fifth of a core. Of the last two pages, the faster
+        one counts, because the first page of its kind takes longer.
         """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds
@@ -50,7 +50,10 @@ class Streams:
         self._live.touch()
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
-        """Yield a message such as `data: 812` at the start, after every change and every tick."""
+        """Yield the revision, as `data: 812`, at the start, after each change and after each tick.
+
+        Wait for `pause` between two messages. End when `close` is called.
+        """
         self.open += 1
         try:
             seen = self._live.revision

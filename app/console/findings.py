@@ -33,19 +33,19 @@ from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
 
 MOST_ROWS = 500
-"""The maximum number of rows. The filter also finds rows beyond this limit."""
+"""The maximum number of rows on the page. The filter also finds rows beyond this limit."""
 _NAMED = 3
 """The number of objects that the title of a row names."""
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
-"""The kinds that the audit reports if they have no owner."""
+"""The kinds of MNNVL resources: the audit's warnings about them are shown as leaks."""
 
 
 class Group(NamedTuple):
-    """A group of findings."""
+    """A group of findings on the page."""
 
     title: str
     state: str
-    """The state of each of its findings, which determines the glyph and the colour."""
+    """The state of the group's findings, which determines their glyph and colour."""
     words: str
     """The words that the page shows for this state."""
 
@@ -67,19 +67,19 @@ class FindingRow(Value):
     source: str
     """`audit`, `doctor` or `topology`."""
     text: str
-    """The message. For the audit, it is the kind of the objects."""
+    """The message of the doctor or the topology, or the kind of the objects in the audit."""
     detail: str
-    """The problems that the audit found, or the id of a finding of the topology."""
+    """The problems that the audit found, the id of a finding of the topology, or ""."""
     remedy: str
-    """The remedy of the problem."""
+    """The remedy of the problem, or ""."""
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     objects: tuple[str, ...] = ()
-    """The objects that it is about."""
+    """The names of the objects that the finding is about, if they are known."""
 
     @property
     def title(self) -> str:
-        """The text, for the audit with the names of the first objects."""
+        """The title of the row: `text`, in the audit followed by the names of the first objects."""
         if self.source != "audit":
             return self.text
         return f"{self.text} {listed(self.objects, _NAMED)}"
@@ -90,22 +90,23 @@ class Result:
     """The findings of one examination so far."""
 
     start: float = 0.0
-    """When it began, in seconds since 1970."""
+    """The time at which the examination began, in seconds since 1970, or 0 if it has not begun."""
     end: float = 0.0
-    """When it ended, in seconds since 1970, or 0 while it is running."""
+    """The time at which it ended, in seconds since 1970, or 0 if it has not ended."""
     stage: str = "the audit"
-    """What is being examined now."""
+    """The current stage: `the audit`, then `the installation`."""
     looked_at: int = 0
     """The number of objects that the audit has examined."""
     rows: list[FindingRow] = field(default_factory=list)
+    """The findings of the audit and the doctor."""
     passed: list[tuple[str, Check]] = field(default_factory=list)
-    """The doctor's checks without a problem, each with its subject."""
+    """The doctor's checks that are `ok`, each with its subject."""
     not_seen: list[str] = field(default_factory=list)
     """The kinds and stages that could not be examined, each with the reason."""
 
 
 class Examination:
-    """The last run of the audit and the doctor, which starts on request.
+    """The last examination by the audit and the doctor, which starts on request.
 
     `client` only reads, and `read` returns the JSON at a path of the API server.
     """
@@ -198,7 +199,7 @@ class Examination:
     def shown(self, index: Index, query: Query) -> Values:
         """Return the values of the page's template.
 
-        They have the findings of the last examination, and the current findings of the topology.
+        The rows are the findings of the last examination and the current findings of the topology.
         """
         rows = self._rows(index)
         text = query.get("q", "").lower()
@@ -254,7 +255,7 @@ def _of_topology(reason: Reason) -> FindingRow:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows, without warnings of the audit that repeat a text of the doctor."""
+    """Return the rows without the audit's warnings whose text a message of the doctor contains."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}
@@ -262,7 +263,7 @@ def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 
 def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows sorted by group, with equal findings of several objects as one row."""
+    """Return the rows sorted by group, with equal findings about several objects as one row."""
     alike = by_key((replace(row, objects=()), row.objects) for row in rows)
     merged = [replace(row, objects=tuple(chain(*objects))) for row, objects in alike.items()]
     order = list(GROUPS)

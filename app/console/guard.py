@@ -1,8 +1,8 @@
 """Allow only requests with the token, from this machine, and from our own pages.
 
-The token is in the path. A cookie would be sent to every port of the host, so that a server of
-another local user would receive it. The Host header is checked, because a foreign page on a name
-that resolves to 127.0.0.1 would be same-origin.
+The token is in the path. Browsers send a cookie to every port of the host, so a server of another
+local user would receive it. The Host header is checked, because a foreign page with a name that
+resolves to 127.0.0.1 would be same-origin.
 """
 
 import hmac
@@ -37,15 +37,15 @@ HEADERS = {
 
 
 class Guard(Value):
-    """An ASGI app that passes allowed requests to another one, with the token as `root_path`.
+    """An ASGI app that passes allowed requests to `app`, with the token as `root_path`.
 
     Other requests get a response with an empty body. Every response has the security headers.
     """
 
     app: ASGIApp
-    """The ASGI app that gets the allowed requests."""
+    """The ASGI app that answers the allowed requests."""
     token: str
-    """The first part of the path of every allowed request."""
+    """The token, with which the path of every allowed request begins."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,7 +61,7 @@ class Guard(Value):
         await self.app(scope, _Limited(receive), sending)
 
     def refusal(self, scope: Scope) -> int:
-        """Return the status code of a rejection, or 0 if a request is allowed."""
+        """Return the status code with which a request is rejected, or 0 if it is allowed."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
@@ -85,10 +85,10 @@ class Guard(Value):
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Return whether the browser says that the request comes from our own page or from its user.
+    """Return whether, according to the browser, our own page or the user sent the request.
 
-    The file that opens the browser counts as another site. It may only lead to the entry page,
-    which shows nothing of the cluster.
+    The file that opens the browser counts as another site. Other sites may only navigate to the
+    entry page, which shows nothing of the cluster. `entry` says whether this page is requested.
     """
     site = headers.get("sec-fetch-site", "none")
     navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
@@ -101,8 +101,8 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
     """Return the status code with which a POST is rejected, or 0 if it comes from our own form.
 
-    With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms. Then
-    Sec-Fetch-Site, which no page can set, must say `same-origin`.
+    With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms. In that
+    case, Sec-Fetch-Site, which no page can set, must be `same-origin`.
     """
     own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
     if headers.get("origin") != f"http://{host}" and not own_form:
@@ -114,7 +114,7 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
 
 
 class _Limited:
-    """A `receive` function that reports a disconnect once a body has more than MOST_BODY bytes."""
+    """An ASGI `receive` that reports a disconnect once a body has more than MOST_BODY bytes."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -1,8 +1,8 @@
-"""Keep the list of workloads from page to page.
+"""Keep the list of workloads between requests for pages.
 
-Explaining thousands of workloads takes seconds. `examine` explains each workload once after the
-start. Afterwards, a page explains only the workloads for which something has changed, and only for
-a short time. The next pages continue.
+Explaining thousands of workloads takes seconds. After startup, `examine` explains each workload
+once. Later, each request explains only workloads for which something has changed, and only for a
+short time. The next requests continue.
 """
 
 import time
@@ -29,27 +29,26 @@ from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 
 SECONDS = 0.05
-"""The CPU seconds that a page may take to explain workloads of the list."""
+"""The CPU seconds for which one request for a page explains workloads of the list."""
 SLICE = 0.2
-"""The CPU seconds of one call of `examine`. A page waits for at most one call."""
+"""The CPU seconds of one call of `examine`. A page waits for at most one such call."""
 NOT_EXAMINED = "not examined yet"
 """The reason in the row of a workload that is not explained yet."""
 
 Parts = tuple[object, ...]
-"""The facts about one workload. If none was replaced by another object, none has changed."""
+"""The facts about one workload. They have not changed as long as they are the same objects."""
 
 
 class _KeptRow(Value):
     """A row of the list, with the facts from which it was made."""
 
     row: WorkloadRow
-    """The row."""
     parts: Parts
-    """The facts from which it was made."""
+    """The facts from which the row was made, or () if the workload is not explained yet."""
     state: int
-    """The number of the cluster's state in which the workload was explained, or 0 if it was not."""
+    """The number of the cluster's state in which the workload was explained, or 0 for none."""
     order: float = inf
-    """The first position in KAI's order of a workload that was not explained yet."""
+    """The workload's position in KAI's order if it is not explained yet, otherwise infinity."""
 
     @property
     def place(self) -> tuple[int, float, float, Ref]:
@@ -59,9 +58,9 @@ class _KeptRow(Value):
 
 
 class WaitingList:
-    """The rows of all workloads.
+    """The rows of all workloads, kept between requests.
 
-    Only one thread may use it. `clock` returns the CPU seconds of this thread.
+    Only one thread may use the list. `clock` returns the CPU seconds of this thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
@@ -85,10 +84,10 @@ class WaitingList:
         return sum(kept.row.state == "waits" for kept in self._kept.values())
 
     def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
-        """Return the workload to show if the user has selected none.
+        """Return the workload to show if the user has selected none, or None if there are no rows.
 
-        It is the first of `rows`, or None if there are none. It stays selected as long as it is
-        pending and among `rows`, because otherwise the page would jump while the list is examined.
+        It is the first of `rows`, and remains selected as long as it is pending and among `rows`.
+        Otherwise, the page would jump while workloads are examined.
         """
         stays = any(row.ref == self._selected and row.state == "waits" for row in rows)
         if not stays:
@@ -96,24 +95,24 @@ class WaitingList:
         return self._selected
 
     def follow(self, index: Index, *, reasons: bool = True) -> None:
-        """Explain workloads again for SECONDS: first those whose own facts have changed.
+        """Explain workloads again for SECONDS, first those whose own facts have changed.
 
-        The others follow, pending ones first, because the rest of the cluster may have changed.
-        Without `reasons`, they are left out: whether they are pending depends only on their own
-        facts.
+        The other workloads follow, pending ones first, because the rest of the cluster may have
+        changed. Without `reasons`, they are left out: only their reasons can have changed, not
+        whether they are pending.
         """
         parts = self._counted_all(index)
         to_explain = self._to_explain(parts, reasons=reasons)
         self.complete = self._explain(index, to_explain, parts, SECONDS)
 
     def examine(self, index: Index) -> bool:
-        """Explain workloads for the first time, for SLICE seconds. Return whether any is left."""
+        """Explain new workloads for SLICE seconds of CPU. Return whether any are left."""
         parts = self._counted_all(index)
         new = [ref for ref in self._to_explain(parts, reasons=False) if not self._kept[ref].state]
         return not self._explain(index, new, parts, SLICE)
 
     def _counted_all(self, index: Index) -> Mapping[Ref, Parts]:
-        """Add rows for new workloads, and remove those of deleted ones.
+        """Add rows for new workloads, and remove the rows of deleted ones.
 
         Return the facts of each workload.
         """
@@ -130,7 +129,7 @@ class WaitingList:
     def _explain(
         self, index: Index, refs: Sequence[Ref], parts: Mapping[Ref, Parts], seconds: float
     ) -> bool:
-        """Explain workloads for up to `seconds`. Return whether all are explained."""
+        """Explain `refs` for up to `seconds` of CPU, at least one. Return whether all were done."""
         if refs:
             # computed before the clock starts, because every explanation needs KAI's order
             line_of(index)
@@ -144,7 +143,7 @@ class WaitingList:
         return True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
-        """Return the workloads to explain, in this order; see `follow`."""
+        """Return the workloads to explain, most urgent first, as `follow` describes."""
         changed = {
             ref
             for ref, after in parts.items()
@@ -161,7 +160,10 @@ class WaitingList:
 
 
 def answered(index: Index, ref: Ref) -> Answer | None:
-    """Return the explanation of an object, computed once for each state of the cluster."""
+    """Return the explanation of an object, or None if it does not exist.
+
+    It is computed once for each state of the cluster.
+    """
     return index.remembered(("answer", ref), lambda: explain(index, ref))
 
 

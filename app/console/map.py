@@ -1,4 +1,4 @@
-"""Draw the topology map: who uses each domain's GPUs, or how many requested pods fit in it."""
+"""Draw the topology map: who uses the GPUs of each domain, or how many requested pods fit there."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ from app.facts.grove.topology import Level
 MOST_CELLS = 1024
 """The maximum number of cells on a map."""
 MOST_NAMED = 300
-"""The maximum number of cells with names and links. With more, only groups of cells have them."""
+"""The maximum number of cells on a map whose cells have names and links."""
 
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
-"""The CSS classes of cells by their width, each with the longest name that fits."""
+"""The CSS classes of cells, narrowest first: (the longest name that fits, the class)."""
 _LONG = 14
 """The length above which names are shown without the prefix and suffix that all names share."""
 
@@ -31,21 +31,21 @@ class Cell(Value):
     """A domain on the map. Fields with defaults are set if there are at most MOST_NAMED cells."""
 
     classes: str
-    """Its CSS classes."""
+    """The CSS classes of the cell, separated by spaces."""
     title: str
-    """The text that describes it completely."""
+    """The tooltip, which describes the domain completely."""
     at: str
     """The path of the domain, such as `zone-a/rack-7`."""
     number: str
-    """The number of free GPUs, or of pods for which there is room."""
+    """The number of free GPUs, or the number of requested pods that fit."""
     name: str = ""
-    """The name, possibly shortened."""
+    """The name of the domain, possibly shortened."""
     inside: str = ""
-    """The path of its parent inside the group."""
+    """The path from the domain of the group to the parent of this domain, or ""."""
     closed: str = ""
-    """How many of its nodes accept no pods, or ""."""
+    """The number of nodes that accept no pods, such as `2 closed`, or "" for none."""
     bar: Bar = ()
-    """The parts of the bar that shows who uses its GPUs."""
+    """The parts of the bar that shows which queues use the GPUs of the domain."""
 
 
 def drawn(
@@ -58,10 +58,11 @@ def drawn(
 ) -> Values | None:
     """Return the template's values for the map of the domains inside `at`.
 
-    They have the cells of the deepest level that can be drawn, grouped by their parents. With
-    `worst`, they are the cells of the deepest level above nodes, in one group: first the domains
-    with closed nodes, then those with the least room. `room` is the room that was asked for, and
-    `gang_nodes` are the nodes to mark. Return None if even the next level has too many domains.
+    The cells are the domains of the deepest level with at most MOST_CELLS domains, grouped by their
+    parents. With `worst`, they are in one group, and nodes are left out: domains with the most
+    closed nodes come first, then those with the least room. `room` is the room that was asked for,
+    or None. `gang_nodes` are the names of nodes whose domains are marked. Return None if even the
+    level below `at` has too many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:
@@ -105,7 +106,7 @@ def _nodes_of(domains: Iterable[Domain]) -> list[int]:
 
 
 class _RoomOnMap:
-    """How many of the requested pods fit into each domain of one level."""
+    """The room for the requested pods in each domain of the requested level."""
 
     def __init__(self, room: RoomAnswer | None) -> None:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
@@ -115,10 +116,10 @@ class _RoomOnMap:
         self._roomiest = next(iter(self._rooms), None)
         """The path of the domain with the most room."""
         self.depth = len(self._roomiest or ())
-        """The number of levels down to this one, or 0 if no room was asked for."""
+        """The depth of the level, from 1, or 0 if no room was asked for."""
 
     def room_in(self, path: Path) -> int | None:
-        """Return the number of pods that fit into a domain, or None if it is of another level.
+        """Return the number of pods that fit into a domain, or None for a domain of another level.
 
         The room of several domains cannot be added up, because each counts at most as many pods as
         were requested.
@@ -134,15 +135,18 @@ class _RoomOnMap:
         )
 
     def worst_first(self, report: DomainReport) -> tuple[int, int, Path]:
-        """Return a sort key: domains with the most closed nodes come first, then the least room."""
+        """Return a sort key: the domain with the most closed nodes first, then the least room.
+
+        If no room was asked for, the number of free GPUs counts as room.
+        """
         room = self.room_in(report.path)
         return -report.closed, (report.free or 0) if room is None else room, report.path
 
     def marks(self, path: Path) -> list[str]:
-        """Return the CSS classes that show the room in a domain, or [] if it is of another level.
+        """Return the CSS classes that show the room in a domain, or [] for domains of other levels.
 
-        They give the share of the requested pods that fit. They also mark the domains that have
-        room for all pods, and the one with the most room.
+        They show the share of the requested pods that fit, and mark domains with room for all pods.
+        If there are none, they mark the domain with the most room.
         """
         if path not in self._rooms:
             return []
@@ -155,7 +159,10 @@ class _RoomOnMap:
 
 
 def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
-    """Return the template's values for the group of domains with the same parent."""
+    """Return the template's values for the group of the domains `inside`, whose parent is `parent`.
+
+    `at` is the domain that the map shows.
+    """
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
     free = _total(report.free for report in inside)
@@ -177,13 +184,13 @@ def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomO
 
 
 def _total(amounts: Iterable[int | None]) -> int | None:
-    """Return the sum of amounts, or None if one of them is not known."""
+    """Return the sum of `amounts`, or None if any of them is None (not known)."""
     known = list(amounts)
     return None if None in known else sum(filter(None, known))
 
 
 def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap) -> list[Values]:
-    """Return the groups below each domain of the broadest level on the map."""
+    """Return the template's values for the domains of the broadest level, with their groups."""
     bands = by_key((group["band"], group) for group in groups)
     return [_band(name, inside, levels, asked) for name, inside in bands.items()]
 
@@ -191,7 +198,7 @@ def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap)
 def _band(
     name: str, groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap
 ) -> Values:
-    """Return a domain of the broadest level on the map, with its groups and totals.
+    """Return the template's values for a domain of the broadest level, with its groups and totals.
 
     `levels` go from the broadest level to the level of the cells.
     """
@@ -226,10 +233,10 @@ def _cell(
     colours: Colours | None,
     nodes: Mapping[Path, Sequence[int]],
 ) -> Cell:
-    """Return the cell of a domain.
+    """Return the cell of the domain of `report`, in the group of the domain `parent`.
 
     `here` are the domains to mark. `names` maps each name to the text to show, and is empty if
-    there are too many cells. `nodes` has the nodes of each domain.
+    there are too many cells. `nodes` has the positions of each domain's nodes in the index.
     """
     free = "?" if report.free is None else plain(report.free)
     of_all = f"{free} of {plain(report.gpus)}"
@@ -262,10 +269,10 @@ def _cell(
 
 
 def _short(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the text to show for each name, which is short enough for a cell.
+    """Return the text to show in a cell for each name.
 
-    From long names, such as `ip-10-0-1-7.eu-central-1.compute.internal`, it omits the words that
-    all of them begin with, and the domain that all of them end with: `…1-7…`.
+    If a name is longer than _LONG, the words that all names begin with and the domain that all
+    names end with are omitted: `ip-10-0-1-7.eu-central-1.compute.internal` may become `…1-7…`.
     """
     names = set(names)
     if len(names) < 2 or max(map(len, names)) <= _LONG:
@@ -292,7 +299,10 @@ def _shared_words(names: Collection[str], ends: str) -> int:
 
 
 def _share(report: DomainReport) -> int:
-    """Return the free share of a domain's GPUs in sixteenths: at least 1 if any GPU is free."""
+    """Return the free share of a domain's GPUs in sixteenths, at least 1 if any GPU is free.
+
+    Return 0 if no GPU is free, or if free GPUs are not known.
+    """
     if not report.free or not report.gpus:
         return 0
     return max(1, round(16 * report.free / report.gpus))
@@ -305,10 +315,10 @@ def _width(names: Iterable[str]) -> str:
 
 
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
-    """Return the number of the deepest level that has at most MOST_CELLS domains inside `at`.
+    """Return the depth of the deepest level that has at most MOST_CELLS domains inside `at`.
 
-    Return None if even the next level has more. With `above_nodes`, the last level does not count,
-    unless it is the next one.
+    Return None if even the level below `at` has more, or none. With `above_nodes`, the last level
+    does not count, unless it is the level below `at`.
     """
     domains = topology.domains
     deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))

@@ -19,22 +19,23 @@ class ConsolePage(Value):
     """A page of the console."""
 
     path: str
-    """The path below the token. The template has the same name."""
+    """The part of the path after the token, and the name of the template without `.html`."""
     title: str
     """The title in the navigation."""
     read: Callable[[Index, Query], Values]
-    """Returns the values of the template.
+    """A function that returns the values of the template.
 
-    Its value `options` maps each name that a query may have to whether its value is valid.
+    One of them, `options`, maps each name that a query may have to whether its value is valid.
     """
     watched: bool = True
-    """Whether the page shows the current state of the cluster, and is updated with it."""
+    """Whether the page shows the current state of the cluster, and is updated when it changes."""
 
 
 def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
-    """Return the parts of a query that the page ignores: unknown names, and invalid values.
+    """Return the options in a query that the page ignores.
 
-    `options` maps the known names to whether their value is valid.
+    These are unknown names, and `name=value` for invalid values. `options` maps the known names to
+    whether their value is valid.
     """
     unknown = [name for name in query if name not in options]
     invalid = [

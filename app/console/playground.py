@@ -1,6 +1,6 @@
-"""Show the page Playground: verdicts on pasted documents, with or without the facts of the cluster.
+"""Show the page Playground: verdicts on pasted documents, with or without the cluster's objects.
 
-Documents are neither sent to the cluster nor stored.
+Documents are not sent to the cluster and not stored.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from app.kube.api import Client, Object
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
-"""The maximum length of a text, in characters."""
+"""The number of characters of a pasted text that are read."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _LOOKS = {
@@ -67,21 +67,21 @@ spec:
 
 
 class Judge(Value):
-    """Gives verdicts on the documents of a form.
+    """A function that gives verdicts on the documents of a form.
 
-    The form has the fields `text`, `operation`, `user`, and `cluster` if the facts of the cluster
-    are to be used.
+    The form has the fields `text`, `operation` and `user`. It also has `cluster` if documents can
+    refer to the objects of the cluster.
     """
 
     client: Client
-    """Reads the objects of the cluster that verdicts need."""
+    """The client that reads the objects of the cluster that verdicts need."""
     configuration: Configuration
-    """The configuration by which the documents are judged."""
+    """The configuration of the server, which determines the verdicts."""
     live: Live
-    """The current facts, which tell whether there is room."""
+    """The current facts of the cluster, which tell whether there is room."""
 
     async def __call__(self, form: Mapping[str, str]) -> Values:
-        """Return the values of the page's template, with the verdicts or an `error`."""
+        """Return the values of the page's template, with the verdicts, or with an `error`."""
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
         values = _unjudged(form, text)
         try:
@@ -134,8 +134,8 @@ def _verdicts(
 ) -> list[Values]:
     """Return the template's values for each verdict.
 
-    `nodes` are the YAML nodes of the documents. With `placing`, the values also say whether a
-    PodCliqueSet would have room now.
+    `nodes` are the YAML nodes of the documents, which give the lines of problems. With `placing`,
+    the values also say whether a PodCliqueSet would have room now.
     """
     aligned = len(judged) == len(nodes)
     return [
@@ -147,7 +147,7 @@ def _verdicts(
 def _shown(judgement: Judgement, node: yaml.Node | None, index: Index | None) -> Values:
     """Return the template's values for one verdict.
 
-    Lines are known only with `node`, and room only with `index`.
+    Without `node`, the lines of problems are not known. Without `index`, neither is the room.
     """
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
@@ -195,9 +195,9 @@ _NOT_JUDGED: Values = {
 
 
 def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
-    """Return the causes and warnings of a verdict, each with its field and line.
+    """Return the causes and warnings of a verdict, each with its field path and line.
 
-    The line is 0 if it is not known.
+    The line is 0 if it is not known, and the field is "" if there is none.
     """
     causes = [(cause.field, cause.text or cause.message, "problem") for cause in verdict.causes]
     if not causes and not verdict.allowed:
@@ -223,10 +223,10 @@ def _field_and_text(warning: str) -> tuple[str, str]:
 
 
 def placement(index: Index, document: Object) -> Values | None:
-    """Return the template's values about the room for a PodCliqueSet.
+    """Return the template's values about the room for the PodCliqueSet `document`.
 
-    `fits` says whether it would have room now, and `reasons` why not. Return None if nodes, pods or
-    topologies cannot be read.
+    `fits` says whether it would have room now, and `reasons` say why not. Return None if nodes,
+    pods or topologies cannot be read.
     """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
@@ -239,7 +239,7 @@ def placement(index: Index, document: Object) -> Values | None:
 
 
 def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
-    """Return the state that the page shows next to a line, by its number."""
+    """Return the state that the page shows next to each line with a problem, by line number."""
     problems = [problem for verdict in verdicts for problem in verdict["problems"]]
     # of several states of a line, the last one counts
     problems.sort(key=lambda problem: problem["state"] == "problem")
@@ -261,7 +261,10 @@ def _headline(verdicts: Sequence[Values]) -> str:
 
 
 def saved(judged: Values, version: str) -> Values:
-    """Return the content of a file with everything that the page shows. "Open file" reads it."""
+    """Return the content of the file that the page saves, with the documents and their verdicts.
+
+    "Open file" reads the file again.
+    """
     return {
         "version": version,
         "documents": judged["text"],

@@ -1,4 +1,4 @@
-"""Show the page Queues: bounds and usage of each queue of KAI, and the first pending gangs."""
+"""Show the page Queues: limits and usage of each queue of KAI, and its first pending gangs."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +24,7 @@ from app.stores.related_lists import ASKED
 
 PATH = "queues"
 MOST_ROWS = 300
+"""The maximum number of queues on the page."""
 _BAR = 400
 """The width of a bar, in the units of its viewBox."""
 
@@ -74,7 +75,10 @@ def _shown(row: QueueRow) -> Values:
 
 
 def _user(user: GpuUser) -> tuple[str, str, str]:
-    """Return the name of a workload, the object to explain ("" if it can't be), and its GPUs."""
+    """Return the name of a workload, its reference in addresses, and its GPUs.
+
+    The reference is "" if `explain` does not know the kind.
+    """
     ref = user.workload
     name, gpus, _ = user_cells(user)
     return name, ref_in_address(ref) if ref.kind in ASKED else "", gpus
@@ -83,8 +87,8 @@ def _user(user: GpuUser) -> tuple[str, str, str]:
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
     """Yield the CSS class, the start and the width of each part of a queue's bar.
 
-    The end of the bar stands for the largest of the queue's numbers. Yield nothing if its usage is
-    not known, or if all numbers are 0.
+    The end of the bar stands for the largest of usage, quota, fair share and limit. Yield nothing
+    if the usage is not known, or if all these numbers are 0 or unlimited.
     """
     bounds = {"quota": row.quota, "fair": row.fair, "limit": row.limit}
     known = [amount for amount in (row.used, *bounds.values()) if amount]

@@ -1,7 +1,7 @@
 """Create the Jinja environment that renders the pages.
 
-Every value is escaped. Characters that could disorder or hide text are shown as codes, except in
-text that the user has entered (`verbatim`).
+Every value is escaped. Characters that could reorder or hide text are shown as codes, except in
+text that the user has entered (filter `verbatim`).
 """
 
 from functools import cache
@@ -21,9 +21,9 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 
 
 def _finalized(value: Any) -> Any:
-    """Return a value as text in which hidden characters are replaced by their codes.
+    """Return a value as text in which invisible characters are replaced by their codes.
 
-    Tabs and newlines are kept. Numbers and finished HTML are not changed.
+    Tabs and newlines are kept. Numbers and Markup, which is finished HTML, are not changed.
     """
     if isinstance(value, Markup | int | float):
         return value

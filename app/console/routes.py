@@ -1,6 +1,6 @@
-"""Answer the requests of the browser.
+"""Answer the browser's requests for pages, explanations as text and JSON, events and static files.
 
-They are for pages, explanations as text and JSON, a stream of events, static files and forms.
+Some pages have forms, whose POST requests are answered too.
 """
 
 import hashlib
@@ -35,20 +35,20 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class Console(Value):
-    """The parts that the routes use."""
+    """The parts of a console that answer requests."""
 
     live: Live
     """The current facts of the cluster."""
     listing: WaitingList
     """The list of workloads."""
     streams: Streams
-    """The open streams of events."""
+    """The streams of events to open tabs."""
     findings: findings.Examination
-    """The examination by audit and doctor."""
+    """The last examination by audit and doctor."""
     judge: playground.Judge
-    """Gives the verdicts of the playground."""
+    """The function that gives the verdicts of the playground."""
     client: Reader
-    """Reads stored objects for their page."""
+    """The client that reads the object of the page Object."""
     context: str
     """The name of the kubeconfig's context, which the header shows."""
     version: str
@@ -56,7 +56,7 @@ class Console(Value):
 
 
 def build_app(console: Console, token: str) -> ASGIApp:
-    """Return the ASGI application, which answers only under `/TOKEN/`."""
+    """Return the ASGI application of the console, which answers only under `/TOKEN/`."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     routes = _Routes(console)
     app.get("/")(routes.entry)
@@ -88,9 +88,9 @@ class _Rendered(Value):
     main: str
     """The HTML of the main part."""
     ignored: tuple[str, ...] = ()
-    """The options in the address that are not valid."""
+    """The options in the address that the page ignores, because they are not valid."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The numbers that the navigation shows, by the path of their page."""
+    """The numbers next to pages in the navigation, by the path of the page."""
 
 
 class _Routes:
@@ -108,7 +108,7 @@ class _Routes:
             console.findings.page,
             playground.PAGE,
         )
-        """The pages, in the order of the bar and of the keys 1 to 5."""
+        """The pages, in the order of the navigation and of the keys 1 to 5."""
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -127,9 +127,9 @@ class _Routes:
         return answer
 
     async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
-        """Return a page, or 304 if it has not changed since the one in `If-None-Match`.
+        """Return a page, or 304 if it still has the ETag in `If-None-Match`.
 
-        `more` are values of its template in addition to those that `page.read` returns.
+        `more` are values for the template in addition to those that `page.read` returns.
         """
         query = dict(reversed(request.query_params.multi_items()))
         live = self._console.live
@@ -163,7 +163,7 @@ class _Routes:
         return _Rendered(template.render(trouble=live.trouble, loading=live.progress()))
 
     def _timed(self, *arguments: Any) -> tuple[_Rendered, float]:
-        """Return a page, and the CPU seconds that it took."""
+        """Return the rendered page, and the CPU seconds that rendering took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
@@ -215,7 +215,7 @@ class _Routes:
         return await self._printed(request, lambda answer: _json(document(answer)))
 
     async def _printed(self, request: Request, form: Callable[[Answer], Response]) -> Response:
-        """Return the explanation of the object in the query, as `form` returns it, or 404."""
+        """Return the explanation of the object in the query, in the format of `form`, or 404."""
         asked = request.query_params.get("object", "")
         printed = await self._console.live.in_thread(workloads.printed, asked, form)
         return printed or Response(status_code=404)

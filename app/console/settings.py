@@ -19,9 +19,9 @@ class ConsoleSettings(Value):
     context_name: str
     """The name of the context that is used."""
     namespaces: Sequence[str] = ()
-    """The namespaces to read one by one if the user may not list all of them.
+    """The namespaces to read one by one if the user may not list objects in all namespaces.
 
-    If there are none, the console reads the namespaces that the user may list, or else only
+    If it is empty, the console reads the namespaces that the user may list, or else only
     `own_namespace`.
     """
     own_namespace: str = ""

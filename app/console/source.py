@@ -1,4 +1,4 @@
-"""Find fields in the text of documents, mask Secrets in it, and show what a patch changes."""
+"""Find the lines of fields in YAML documents, mask Secrets, and show what a patch changes."""
 
 import difflib
 import re
@@ -16,7 +16,7 @@ MASK = '"***"'
 def roots(text: str) -> list[yaml.Node]:
     """Return the YAML node of each document, in the order in which `read_documents` returns them.
 
-    That function must have accepted the text.
+    `read_documents` must have accepted the text.
     """
     nodes: list[yaml.Node] = []
     for node in yaml.compose_all(text, Loader=_LOADER):
@@ -28,7 +28,7 @@ def roots(text: str) -> list[yaml.Node]:
 
 
 def _items(node: yaml.MappingNode) -> list[yaml.Node]:
-    """Return the nodes of the items of a List, or [] for another kind."""
+    """Return the nodes of the items of a List, or [] if `node` is another kind of object."""
     fields = _fields(node)
     kind = fields.get("kind")
     items = fields.get("items")
@@ -41,9 +41,9 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def line_in_source(root: yaml.Node, path: str) -> int:
-    """Return the line, from 1, of a field path such as `spec.cliques[0].name`.
+    """Return the line, from 1, of the field at a path such as `spec.cliques[0].name`.
 
-    If the field does not exist, return the line of its nearest parent that does.
+    If the field does not exist, return the line of its nearest existing parent.
     """
     node = root
     line = int(root.start_mark.line)
@@ -67,7 +67,7 @@ def line_in_source(root: yaml.Node, path: str) -> int:
 
 
 def masked(text: str, nodes: list[yaml.Node]) -> str:
-    """Return the text with the values of Secrets masked."""
+    """Return the text with each value of each Secret replaced by MASK."""
     # a set, because a value that aliases refer to is found several times
     spans = sorted({span for node in nodes for span in _secrets(node)})
     for start, end in reversed(spans):
@@ -77,7 +77,7 @@ def masked(text: str, nodes: list[yaml.Node]) -> str:
 
 
 def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end in the text of each value, if the document is a Secret."""
+    """Yield the start and end in the text of each value of a Secret, or nothing for other kinds."""
     if not isinstance(node, yaml.MappingNode):
         return
     fields = _fields(node)

@@ -19,14 +19,15 @@ from app.objects.resource import EVENT, Resource
 from app.stores.related_lists import ASKED
 
 MOST_EVENTS = 50
+"""The maximum number of events on the page."""
 KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}
-"""The kinds that can be shown."""
+"""The resource of each kind whose objects can be shown."""
 
 
 async def read_stored(client: Reader, query: Query) -> Values:
-    """Read the object that the query names, and return its values for the template.
+    """Read the object that the query names, and return the values of the template about it.
 
-    If it can't be read, return the `problem`.
+    If the object can't be read, return only a `problem`.
     """
     ref = reference(query.get("object", ""), KINDS)
     if not ref:
@@ -55,7 +56,7 @@ def _yaml(obj: Object, resource: Resource) -> str:
 
 
 def read(index: Index, query: Query) -> Values:
-    """Return the values of the page's template before the object is read."""
+    """Return the values of the page's template that do not depend on the stored object."""
     text = query.get("object", "")
     ref = reference(text, KINDS)
     return {
@@ -72,7 +73,7 @@ def read(index: Index, query: Query) -> Values:
 
 
 def _commands(ref: Ref) -> list[str]:
-    """Return kubectl commands that show an object."""
+    """Return the kubectl commands that show the object `ref`: get and describe."""
     resource = KINDS[ref.kind]
     where = ["-n", ref.namespace] if ref.namespace else []
     name = [str(resource), ref.name]
@@ -81,7 +82,10 @@ def _commands(ref: Ref) -> list[str]:
 
 
 def events_of(index: Index, namespace: str, uid: str) -> Sequence[Event]:
-    """Return the newest MOST_EVENTS events about the object with this uid, newest first."""
+    """Return the newest MOST_EVENTS events about the object with this uid, newest first.
+
+    Return () if `uid` is "".
+    """
     return index.events_about(namespace, uid)[:MOST_EVENTS] if uid else ()
 
 

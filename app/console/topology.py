@@ -24,29 +24,29 @@ from app.objects.shape import integer_in
 from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
-"""The maximum number of nodes outside the topology that are named."""
+"""The maximum number of nodes without topology labels that are named."""
 MOST_USERS = 10
 """The maximum number of workloads in the table of GPU users."""
 MOST_NODES = 256
-"""The maximum number of nodes of a domain that are listed."""
+"""The maximum number of nodes in a domain whose nodes are listed."""
 MOST_PODS = 100_000
 """The maximum number of pods for which the page finds room."""
 MOST_GPUS = 1024
 """The maximum number of GPUs of each of these pods."""
 WORST = "worst"
-"""The value of the option for the order that shows the worst domains first."""
+"""The value of the option `sort` that shows the worst domains first."""
 _FEW_SETS = 40
-"""The maximum number of PodCliqueSets to choose from."""
+"""The maximum number of PodCliqueSets in the selection list."""
 _FEW_GROUPS = 6
 """The maximum number of gangs that are named for a node."""
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
-"""The fields of the facts that a survey depends on."""
+"""The fields of the snapshot that a survey depends on."""
 
 
 def surveyed(index: Index, name: str = "") -> Survey:
     """Return the survey of the topology `name`, or of the default one if `name` is "".
 
-    It is kept until a node or a topology changes.
+    The survey is cached until a node or a topology changes.
     """
     name = name or shown_first(index.facts)
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
@@ -102,7 +102,7 @@ def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
 
 
 def _options(topology: Topology, query: Query) -> dict[str, bool]:
-    """Return the options whose values depend on the topology, each with whether it is valid."""
+    """Return, for the options of the form and the map, whether their values are valid."""
     return {
         "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
         "level": query.get("level") in topology.names,
@@ -113,7 +113,7 @@ def _options(topology: Topology, query: Query) -> dict[str, bool]:
 
 
 def _order(query: Query) -> Values:
-    """Return whether the map shows the worst domains first, and the query that changes this."""
+    """Return whether the map shows the worst domains first, and the query for the other order."""
     worst = query.get("sort") == WORST
     others = {name: value for name, value in query.items() if name != "sort"}
     asked = others if worst else {**others, "sort": WORST}
@@ -130,7 +130,10 @@ def _defaults(topology: Topology) -> Values:
 
 
 def _usual_gpus(index: Index) -> str:
-    """Return the most common number of GPUs of a node with GPUs, or 8 if no node has GPUs."""
+    """Return the most common number of GPUs per node as text, or "8" if no node has GPUs.
+
+    Nodes without GPUs don't count. Of equally common numbers, return the largest.
+    """
     counts = Counter(gpus_of(node.allocatable) // 1000 for node in index.nodes)
     del counts[0]
     return str(min(counts, key=lambda gpus: (-counts[gpus], -gpus), default=8))
@@ -162,7 +165,10 @@ def _headline(examined: Survey, topology: Topology, at: Path) -> str:
 
 
 def _path(topology: Topology, text: str) -> Path:
-    """Return the domain at a path such as `zone-a/block-07`, or () if there is none."""
+    """Return the domain at a path such as `zone-a/block-07`, or () if there is no such domain.
+
+    Return () also for domains of the last level.
+    """
     at = tuple(text.split("/"))
     is_above_nodes = text and len(at) < len(topology.keys)
     return at if is_above_nodes and topology.domains.within(len(at), at) else ()
@@ -171,7 +177,8 @@ def _path(topology: Topology, text: str) -> Path:
 def _room(topology: Topology, query: Query) -> RoomSearch | None:
     """Return the room for the pods in the query.
 
-    Return None if the query has no valid pods, or if nodes or pods can't be read.
+    Return None if the query has no valid numbers of pods and GPUs, if it has no valid level, or if
+    nodes or pods can't be read.
     """
     index = topology.index
     pods = _number(query, "pods", range(1, MOST_PODS + 1))
@@ -197,7 +204,7 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
     """Return the names of the nodes on which the gangs of an object have pods.
 
-    Return None if there is no such object.
+    `text` is the object as `Kind/namespace/name`. Return None if it does not exist.
     """
     ref = reference(text, ASKED)
     about = subject(index, ref) if ref else None
@@ -207,7 +214,10 @@ def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
 
 
 def _gangs(index: Index, chosen: str) -> list[Ref]:
-    """Return the PodCliqueSets to choose from, or only the chosen one if there are many."""
+    """Return the PodCliqueSets in the selection list, sorted by name.
+
+    If there are more than _FEW_SETS, return only the chosen one, or [] if there is none.
+    """
     sets = [pcs.ref for pcs in index.facts.sets]
     if len(sets) > _FEW_SETS:
         sets = [ref for ref in sets if ref_in_address(ref) == chosen]
@@ -242,7 +252,7 @@ def _users(topology: Topology, at: Path) -> Values:
 
 
 def _nodes(topology: Topology, at: Path) -> list[Values]:
-    """Return the nodes of the domain `at`, each with its free GPUs and the gangs on it.
+    """Return the template's values for each node of the domain `at`.
 
     Return [] for the whole cluster, and for a domain of more than MOST_NODES nodes.
     """

@@ -13,11 +13,11 @@ from app.explain.state.index import Index
 from app.explain.state.snapshot import TITLES, Snapshot
 
 SECONDS = 60.0
-"""The time limit for one answer. The command has no limit."""
+"""The time limit for one answer, in seconds. The command has no limit."""
 MOST_EDITS = 10
-"""The maximum number of edits in one question."""
+"""The maximum number of edits in one request."""
 MOST_TEXT = 2000
-"""The number of characters of a question that are read."""
+"""The number of characters of the edits that are read."""
 EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
 
 
@@ -26,16 +26,16 @@ class TooLongError(Exception):
 
 
 class WhatIf:
-    """Computes the effects of edits, one answer at a time, while pages are still served."""
+    """A function that computes the effects of edits: one answer at a time, in a thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = asyncio.Lock()
 
     async def __call__(self, facts: Snapshot | None, query: Mapping[str, str]) -> Values:
-        """Return the template's values for the edits in a query, or {} if there are none.
+        """Return the template's values for the edits in a query, or {} if it has no edits.
 
-        `facts` are None until all have been read.
+        `facts` are the facts of the cluster, or None until all of them have been read.
         """
         text = query.get("if", "").replace("\r\n", "\n")[:MOST_TEXT]
         lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -58,7 +58,7 @@ class WhatIf:
     def _answer(self, facts: Snapshot, edits: Sequence[Supposition]) -> Values:
         """Return the template's values for the effects of edits.
 
-        Raise TooLongError after SECONDS.
+        Raise TooLongError after SECONDS, and UnusableEdit if an edit cannot be applied.
         """
         end = self._clock() + SECONDS
 
@@ -70,7 +70,7 @@ class WhatIf:
         index = Index(facts)
         if not index.room_is_known:
             kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
-            problem = f"Not all nodes and pods can be read. Not seen: {', '.join(kinds)}."
+            problem = f"Not all nodes and pods can be read. Could not be read: {', '.join(kinds)}."
             return {"headline": "The effects are not known", "problem": problem}
         found = effects(index, edits, tick=tick)
         return {
@@ -81,12 +81,12 @@ class WhatIf:
 
 
 def parsed(lines: Sequence[str]) -> list[Supposition]:
-    """Return the edits on these lines.
+    """Return the edits in `lines`, one per line.
 
-    Raise UnusableEdit if one is invalid or names a file, or if there are more than MOST_EDITS.
+    Raise UnusableEdit if a line is invalid or names a file, or if there are more than MOST_EDITS.
     """
     if len(lines) > MOST_EDITS:
-        raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are accepted")
+        raise UnusableEdit(f"there are {len(lines)} edits, but at most {MOST_EDITS} are accepted")
     for line in filter(is_file, lines):
         raise UnusableEdit(f"{line!r} is a file; only the command accepts files")
     return list(map(parse, lines))
@@ -99,7 +99,7 @@ def _command(lines: Sequence[str]) -> str:
 
 
 def _read(index: Index, query: Query) -> Values:
-    """Return the values of the page's template before there is an answer."""
+    """Return the values of the page's template without an answer."""
     return {
         "headline": "What if the cluster changed?",
         "text": "",

@@ -1,4 +1,4 @@
-"""Show the page Workloads: a list like the command's, and the explanation of one object."""
+"""Show the page Workloads: the list of `explain -A`, and the explanation of one object."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,21 +31,21 @@ MOST_ROWS = 200
 The filter also finds workloads beyond this limit.
 """
 MOST_EQUAL = 20
-"""The maximum number of rows in a group of equal workloads. Further ones are only counted."""
+"""The maximum number of rows in a group of equal workloads. The rest is only counted."""
 FOLDED = 3
-"""The minimum number of equal workloads in a group. All its rows except the first are folded."""
+"""The minimum number of equal workloads that form a group. Only its first row is not folded."""
 MOST_CAUSES = 6
-"""The number of causes, most frequent first, by which the list can be filtered."""
+"""The maximum number of links that filter the list by cause, for the most frequent causes."""
 OPTIONS = ("namespace", "who", "cause")
-"""The options that filter the list by a value of the rows."""
+"""The options that filter the list: only rows with the value of the option are shown."""
 MOST_ROOMS = 256
 """The maximum number of domains to show. If there are more, the 24 with the most room are shown."""
 MOST_NAMED = 32
-"""The maximum number of domains whose cells show their names."""
+"""The maximum number of domains to show with their names."""
 LONGEST_NAME = 14
-"""The maximum length of the names that cells show."""
+"""The maximum length of the domains' names to show. If any name is longer, none is shown."""
 _DETAILED = 60
-"""The number of rows above which a tree is shown without pods."""
+"""The maximum number of rows of a tree with pods. A larger tree is shown without pods."""
 _WORDS = {
     "well": "fine",
     "waits": "pending",
@@ -61,7 +61,7 @@ def page(listing: WaitingList) -> ConsolePage:
 
 
 def printed(index: Index, text: str, form: Callable[[Answer], T]) -> T | None:
-    """Return what `form` returns for the explanation of `Kind/namespace/name`.
+    """Return the explanation of the object `text` (`Kind/namespace/name`) in the format of `form`.
 
     Return None if there is no such object.
     """
@@ -109,7 +109,7 @@ class Chip(NamedTuple):
 
 
 class _Narrowed:
-    """The rows that a query selects, and links that filter them by who can act and by cause."""
+    """The rows that a query selects, and links that filter the rows by who can act and by cause."""
 
     def __init__(self, rows: Sequence[WorkloadRow], query: Query) -> None:
         text = query.get("q", "")
@@ -127,7 +127,7 @@ class _Narrowed:
     def _only(
         self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
     ) -> list[WorkloadRow]:
-        """Return the rows that have the query's value of an option.
+        """Return the rows with the value that the query has for `option`, and note the option.
 
         Return all rows if that value is not one of `values`.
         """
@@ -161,14 +161,14 @@ class _Narrowed:
 
 
 def _values(row: WorkloadRow) -> Mapping[str, Collection[str]]:
-    """Return the values of each option for which a row is shown."""
+    """Return, for each of OPTIONS, the values with which the option shows this row."""
     return {"namespace": (row.ref.namespace,), "who": row.actors, "cause": (row.id,)}
 
 
 def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
     """Return the template's values for the explanation of `ref`.
 
-    `asked` is the object in the query, or "" if it names none.
+    `asked` is the object in the query, or "" if the query names none.
     """
     answer = answered(index, ref) if ref else None
     return {
@@ -197,7 +197,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _alike(row: WorkloadRow) -> str:
-    """Return the words for the folded workloads, which say what they share with `row`."""
+    """Return what folded workloads have in common with `row`: "more with the same reason"."""
     if row.reason == NOT_EXAMINED:
         return f"more {NOT_EXAMINED}"
     if not row.reason:
@@ -217,8 +217,8 @@ def _groups(
 ) -> Iterator[tuple[Sequence[WorkloadRow], int]]:
     """Yield each group of equal rows at the position of its first row.
 
-    A group has the rows to show, and the number of rows that are only counted. Rows are equal if
-    they have the same outcome for the same reason.
+    A group is (the rows to show, the number of rows that are only counted). Rows are equal if they
+    have the same outcome for the same reason. The row `chosen` is always shown.
     """
     equal = by_key((_outcome(row), row) for row in rows)
     left = MOST_ROWS
@@ -240,7 +240,10 @@ def _outcome(row: WorkloadRow) -> object:
 
 
 def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
-    """Return the template's values for a row. `columns` has its cells by the command's column."""
+    """Return the template's values for a row of the list.
+
+    `columns` has the texts of the columns that `explain -A` shows, by column.
+    """
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
     position = turn.partition(";")[0]
@@ -260,7 +263,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    """Return the template's values that are derived from an answer, such as rows of its tree."""
+    """Return the template's values that are derived from an answer, such as its tree's rows."""
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
@@ -287,13 +290,13 @@ class TreeRow(NamedTuple):
     reasons: Sequence[int] = ()
     """The numbers of the reasons that concern the branch."""
     more: int = 0
-    """How many branches the row stands for if it is a count, or else 0."""
+    """The number of branches that the row stands for, or 0 if it shows one branch."""
 
 
 def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
-    """Yield the rows of the tree from top to bottom.
+    """Yield the rows of a branch and its descendants from top to bottom.
 
-    Of equal siblings in a row, only the first one is shown, followed by a count of the others.
+    Of consecutive equal siblings, only the first one is shown, followed by a count of the others.
     """
     yield TreeRow(level, branch, _numbers(branch))
     for child, more in folded(branch.children):
@@ -303,7 +306,7 @@ def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
 
 
 def _numbers(branch: Branch) -> Sequence[int]:
-    """Return the numbers of a branch's reasons. For a PodGang, include those of its children."""
+    """Return the numbers of a branch's reasons. For a PodGang, include its children's reasons."""
     if branch.ref.kind != "PodGang":
         return branch.reasons
     inside = (number for child in branch.children for number in child.reasons)
@@ -314,7 +317,7 @@ def _numbers(branch: Branch) -> Sequence[int]:
 
 
 def _are_named(rooms: Sequence[DomainRoom]) -> bool:
-    """Return whether there are few domains with short names, so that cells can show their names."""
+    """Return whether to show names: at most MOST_NAMED domains, none longer than LONGEST_NAME."""
     if not all(room.domain.path for room in rooms):
         return False  # without levels, the only domain is the cluster
     names = [room.domain.path[-1] for room in rooms]
@@ -322,9 +325,9 @@ def _are_named(rooms: Sequence[DomainRoom]) -> bool:
 
 
 def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
-    """Return domains with their room, grouped by the path of their parent.
+    """Return domains with their room, by the path of their parent ("all" for the cluster).
 
-    If there are more than MOST_ROOMS, return only the 24 with the most room.
+    If there are more than MOST_ROOMS, return only the 24 with the most room, as "most room".
     """
     if len(rooms) > MOST_ROOMS:
         return {"most room": rooms[:24]}

@@ -573,7 +573,7 @@ async def test_edits_are_answered_as_by_the_command() -> None:
         (["drain rack=nowhere"], "no node has topology.kubernetes.io/rack=nowhere"),
         (["explode n1"], "is none of: drain NODE"),
         (["secret.yaml"], "is a file; only the command accepts files"),
-        (["cordon n1"] * 11, "there are 11 edits, and at most 10 are accepted"),
+        (["cordon n1"] * 11, "there are 11 edits, but at most 10 are accepted"),
         ([HOSTILE], "is none of: drain NODE"),
     ],
 )
