@@ -1,1 +1,1 @@
-"""Give verdicts on documents outside any admission request. Nothing is ever written."""
+"""Judge documents that no API server has sent. Nothing is ever written."""

@@ -1,7 +1,7 @@
-"""Limit the cost of reading documents, so that no text uses up its reader's memory or time.
+"""Limit the cost of reading documents, so that no text can exhaust the memory or take too long.
 
-YAML is measured by its events, before any value is created: a text of 1 KiB can stand for more
-values than fit into memory.
+The cost of YAML is counted from parser events, before any value is created: with aliases, a text of
+1 KiB can stand for more values than fit into memory.
 """
 
 import time
@@ -21,8 +21,8 @@ MIB = 2**20
 class ReadingLimits(Value):
     """The limits for reading documents.
 
-    An alias counts with everything that it refers to, each time it is used, because later steps
-    visit it there.
+    Each use of an alias counts with everything that the alias refers to, because later steps visit
+    these values each time.
     """
 
     documents: int
@@ -30,11 +30,11 @@ class ReadingLimits(Value):
     values: int
     """The maximum number of maps, lists, keys and scalars."""
     size: int
-    """The maximum size of their text, in bytes of UTF-8."""
+    """The maximum size of all keys and scalars, in bytes of UTF-8."""
     seconds: float
-    """The maximum processor time of reading: a busy machine must not reject a text."""
+    """The maximum CPU time of reading, in seconds. Elapsed time would depend on other processes."""
     depth: int = 200
-    """The maximum nesting of maps and lists. Most code that reads them is recursive."""
+    """The maximum nesting of maps and lists, because most code that reads them is recursive."""
 
 
 OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)
@@ -45,10 +45,10 @@ OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds
 
 
 class Budget:
-    """The part of some limits that is not used up yet.
+    """The part of ReadingLimits that is still available.
 
-    Several texts can share a budget. Time counts only inside its `with` block, which reads in one
-    thread: `clock` returns the processor time of the calling thread, in seconds.
+    Several texts can share a budget. Time counts only inside its `with` block, which must run in
+    one thread: `clock` returns the CPU seconds of the calling thread.
     """
 
     def __init__(self, limits: ReadingLimits, clock: Clock = time.thread_time) -> None:
@@ -68,7 +68,10 @@ class Budget:
         self._seconds -= self._clock() - self._since
 
     def spend(self, values: int, size: int) -> None:
-        """Count values, and the size of their text. Raise UnusableInput if that exceeds a limit."""
+        """Subtract values and the bytes of their text.
+
+        Raise UnusableInput if a limit is exceeded.
+        """
         self._values -= values
         self._size -= size
         if self._values < 0:
@@ -77,25 +80,28 @@ class Budget:
             limit = f"{self.limits.size // MIB} MiB of text"
         else:
             return
-        raise UnusableInput(f"it has more than {limit}, counting each use of an alias")
+        raise UnusableInput(f"the text has more than {limit}, counting each use of an alias")
 
     def spend_documents(self, count: int) -> None:
-        """Count documents. Raise UnusableInput if that exceeds the limit."""
+        """Subtract `count` documents. Raise UnusableInput if the limit is exceeded."""
         self._documents -= count
         if self._documents < 0:
             raise UnusableInput(
-                f"it has more than {self.limits.documents} documents, which is the limit: split it"
+                f"the text has more than {self.limits.documents} documents, which is the limit:"
+                " split it"
             )
 
     def check_time(self) -> None:
         """Raise UnusableInput if the time limit is exceeded."""
         if self._clock() - self._since > self._seconds:
-            raise UnusableInput(f"it takes more than {self.limits.seconds:g} s to read")
+            raise UnusableInput(f"the text takes more than {self.limits.seconds:g} s to read")
 
     def check_depth(self, depth: int) -> None:
-        """Raise UnusableInput for a value that is nested too deeply."""
+        """Raise UnusableInput if `depth`, the nesting of a value, exceeds the limit."""
         if depth > self.limits.depth:
-            raise UnusableInput(f"it is nested too deeply: more than {self.limits.depth} levels")
+            raise UnusableInput(
+                f"the text is nested too deeply: more than {self.limits.depth} levels"
+            )
 
 
 # YAML, in which each alias costs as much as the value that it refers to.
@@ -108,11 +114,11 @@ class _Cost(Struct):
     """The cost of a value with everything inside it."""
 
     values: int = 1
-    """The number of values."""
+    """The number of values, including the value itself."""
     size: int = 0
-    """The size of their text, in bytes of UTF-8."""
+    """The size of all keys and scalars, in bytes of UTF-8."""
     depth: int = 0
-    """The nesting of maps and lists. It is 0 for a scalar."""
+    """The depth of nested maps and lists, or 0 for a scalar."""
 
     def hold(self, inner: "_Cost") -> None:
         """Add the cost of a value inside this one."""
@@ -122,16 +128,16 @@ class _Cost(Struct):
 
 
 class _Expansion(Struct):
-    """Counts the events of YAML documents, with the values that aliases refer to."""
+    """The cost of YAML documents, counted event by event, with the values that aliases refer to."""
 
     budget: Budget
     _anchors: dict[str, _Cost] = {}
-    """The costs of the values with an anchor in the current document."""
+    """The cost of each value with an anchor in the current document."""
     _open: list[tuple[str | None, _Cost]] = []
-    """The maps and lists that are open at the current event, each with its anchor or None."""
+    """The maps and lists that are open at the current event: (anchor or None, cost so far)."""
 
     def take(self, event: yaml.Event) -> None:
-        """Count an event. Raise UnusableInput if that exceeds a limit."""
+        """Spend the cost of an event. Raise UnusableInput if a limit is exceeded."""
         if isinstance(event, yaml.ScalarEvent):
             cost = _Cost(size=size_of(event.value))
             self.budget.spend(1, cost.size)
@@ -150,7 +156,10 @@ class _Expansion(Struct):
             self.budget.spend_documents(1)
 
     def _take_alias(self, anchor: str) -> None:
-        """Spend the cost of the value that an alias refers to."""
+        """Spend the cost of the value that an alias refers to.
+
+        Raise UnusableInput if the value contains the alias, or if a limit is exceeded.
+        """
         if any(anchor == of_open for of_open, _ in self._open):
             raise UnusableInput(f'the alias "{anchor}" refers to a value that contains it')
         cost = self._anchors.get(anchor)
@@ -161,7 +170,10 @@ class _Expansion(Struct):
         self._hold(cost, None)
 
     def _hold(self, cost: _Cost, anchor: str | None) -> None:
-        """Add the cost of a complete value to the map or list that contains it."""
+        """Add the cost of a complete value to the map or list that contains it, if there is one.
+
+        If the value has an anchor, also remember its cost for aliases.
+        """
         if self._open:
             self._open[-1][1].hold(cost)
         if anchor is not None:
@@ -169,7 +181,10 @@ class _Expansion(Struct):
 
 
 def spend_yaml(events: Iterable[yaml.Event], budget: Budget) -> None:
-    """Spend the cost of YAML documents, given as events. Raise UnusableInput above a limit."""
+    """Spend the cost of YAML documents, given as parser events.
+
+    Raise UnusableInput if a limit is exceeded.
+    """
     expansion = _Expansion(budget)
     for number, event in enumerate(events):
         if number % _EVENTS_PER_TIME_CHECK == 0:
@@ -178,7 +193,7 @@ def spend_yaml(events: Iterable[yaml.Event], budget: Budget) -> None:
 
 
 def spend_json(document: Any, budget: Budget) -> None:
-    """Spend the cost of a JSON value, which has no aliases. Raise UnusableInput above a limit."""
+    """Spend the cost of a JSON value. Raise UnusableInput if a limit is exceeded."""
     waiting = [(document, 0)]
     while waiting:
         value, depth = waiting.pop()
@@ -196,5 +211,5 @@ def spend_json(document: Any, budget: Budget) -> None:
 
 
 def size_of(text: str) -> int:
-    """Return the number of bytes that a text has in UTF-8."""
+    """Return the number of bytes of `text` in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

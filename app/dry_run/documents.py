@@ -1,8 +1,8 @@
 """Read YAML and JSON documents, with limits.
 
-The documents of a dump of any size are read one by one, so that only one is in memory. A dump is
-the output of `kubectl get ... -o json` or `-o yaml`: a List, several documents, or a sequence of
-JSON values. The limits apply to each document, not to the file.
+A dump of any size is read one document at a time, so that only one is in memory. A dump is the
+output of `kubectl get ... -o json` or `-o yaml`: a List, several documents, or a sequence of JSON
+values. Limits apply to each YAML document, not to the file. JSON documents of a dump have none.
 """
 
 import json
@@ -24,11 +24,11 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
-    """Return the documents in YAML or JSON text.
+    """Return the documents in a YAML or JSON text.
 
-    The items of a List count as documents. `budget` limits their cost, by default with the limits
-    of a request. Raise UnusableInput if the text is invalid or exceeds a limit, and NoDocument if
-    there is no document.
+    The items of a List count as documents. `budget` limits the cost of the text, by default to
+    OF_REQUEST. Raise UnusableInput if the text is invalid or exceeds a limit, and NoDocument if it
+    has no document.
     """
     documents: list[Object] = []
     try:
@@ -49,7 +49,7 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
         raise UnusableInput("not valid YAML or JSON: a value does not fit its tag") from None
     except (yaml.YAMLError, ValueError) as problem:
         if "nesting depth" in str(problem):  # a limit of libyaml since 0.2.6
-            raise UnusableInput("it is nested too deeply") from None
+            raise UnusableInput("the text is nested too deeply") from None
         raise UnusableInput(f"not valid YAML or JSON: {' '.join(str(problem).split())}") from None
 
     if not documents:
@@ -59,9 +59,10 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
 
 
 def _load(text: str, budget: Budget) -> Iterator[Any]:
-    """Yield the values of JSON or YAML text, and spend their cost.
+    """Yield the values in a JSON or YAML text, and spend their cost.
 
-    The cost of YAML is spent before any value is created, because aliases can multiply values.
+    If JSON text is a list, yield its items. The cost of YAML is spent before any value is created,
+    because aliases can multiply values.
     """
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -90,14 +91,14 @@ def _check_keys(document: Any) -> None:
         if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
-                    raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
+                    raise UnusableInput(f"the key {key!r} is not a string: put it in quotes")
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
 
 
 def _expand(document: Object) -> list[Object]:
-    """Return the items of a List that are maps. Return any other document as the only item."""
+    """Return the items of a List, except those that are not maps, or [document] for other kinds."""
     items = document.get("items")
     if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
         return [item for item in items if isinstance(item, dict)]
@@ -105,9 +106,9 @@ def _expand(document: Object) -> list[Object]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A loader that creates only plain values, and reads scalars as Kubernetes does.
+    """A YAML loader that creates only plain values, and reads scalars as Kubernetes does.
 
-    Timestamps are strings, and so are the sexagesimal numbers of YAML 1.1 (12:30), which take
+    Timestamps are strings, and so are the sexagesimal numbers of YAML 1.1 (12:30), which would take
     quadratic time. An integer of more than 64 bits is a float, as in JSON.
     """
 
@@ -140,16 +141,16 @@ for _tag in (_INT, _FLOAT):
 
 
 CHUNK = 2**20
-"""The number of characters to read at once."""
+"""The number of characters that are read at once."""
 
 _DECODER = json.JSONDecoder()
 _ITEMS = "items"
 
 
 def stream_documents(source: TextIO) -> Iterator[Object]:
-    """Yield the documents of a text, and the items of its Lists.
+    """Yield the documents of a text of any size. The items of a List are yielded one by one.
 
-    Raise UnusableInput if it is neither YAML nor JSON, and NoDocument if there is none.
+    Raise UnusableInput if the text is neither YAML nor JSON, and NoDocument if it has no document.
     """
     text = _Text(source)
     first = text.peek()
@@ -165,21 +166,22 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
 
 
 class _Text(Struct):
-    """A text that is read in chunks, so that only a part of it is in memory."""
+    """A JSON or YAML text that is read in chunks, so that only a part of it is in memory."""
 
     source: TextIO
     _buffer: str = ""
     _position: int = 0
+    """The position in `_buffer` of the next character to consume."""
 
     def more(self) -> bool:
-        """Read the next chunk, and return whether there was one."""
+        """Read the next chunk. Return False at the end of the text."""
         chunk = self.source.read(CHUNK)
         self._buffer = self._buffer[self._position :] + chunk
         self._position = 0
         return bool(chunk)
 
     def peek(self) -> str:
-        """Return the next character that is not a space ("" at the end) without consuming it."""
+        """Return the next character after white space without consuming it, or "" at the end."""
         while True:
             rest = len(self._buffer)
             while self._position < rest and self._buffer[self._position] in " \t\r\n\ufeff":
@@ -190,14 +192,14 @@ class _Text(Struct):
                 return ""
 
     def take(self, expected: str) -> bool:
-        """Consume the character `expected` if it is next, and return whether it was."""
+        """Consume the next character if it is `expected`, and return whether it was."""
         if self.peek() != expected:
             return False
         self._position += 1
         return True
 
     def value(self) -> Any:
-        """Return the next JSON value. Raise UnusableInput if there is none."""
+        """Consume and return the next JSON value. Raise UnusableInput if it is not valid."""
         self.peek()
         while True:
             try:
@@ -212,7 +214,7 @@ class _Text(Struct):
             return value
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the rest of the text, without their line breaks."""
+        """Yield the remaining lines of the text, without their line breaks."""
         kept = self._buffer[self._position :]
         self._buffer = ""
         self._position = 0
@@ -226,7 +228,7 @@ class _Text(Struct):
 
 
 def _of_json(text: _Text) -> Iterator[Object]:
-    """Yield the documents in JSON values that follow one another."""
+    """Yield the documents in a sequence of JSON values, which are maps or lists of maps."""
     while text.peek():
         if text.take("["):
             yield from _elements(text)
@@ -248,7 +250,7 @@ def _elements(text: _Text) -> Iterator[Object]:
 
 
 def _members(text: _Text) -> Iterator[Object]:
-    """Yield the map whose opening brace was consumed, or its items if it is a List."""
+    """Yield the map whose opening brace was consumed, or the items of its list `items`."""
     document: Object = {}
     is_list = False
     while not text.take("}"):
@@ -273,7 +275,7 @@ def _expect(text: _Text, char: str) -> None:
 
 
 def _map(value: Any) -> Object:
-    """Return a value that is a map. Raise UnusableInput for any other value."""
+    """Return `value` if it is a map. Raise UnusableInput otherwise."""
     if not isinstance(value, dict):
         raise UnusableInput("not a map with apiVersion and kind")
     return value
@@ -286,7 +288,7 @@ _ITEM = re.compile(r"( *)-(?= |$)")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Yield the lines of each YAML document, and of each item of a List separately."""
+    """Yield the lines of each YAML document, or of each item if a document is a List."""
     piece: list[str] = []
     items: _Items | None = None
     for line in lines:
@@ -310,14 +312,15 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 class _Items(Struct):
-    """The items of one List, which all start in the same column."""
+    """The items of a YAML List, whose lines are read one after the other."""
 
     _indent: int | None = None
-    """The column of their dashes, or None before the first item."""
+    """The column in which the dashes of all items stand, or None before the first item."""
     _ended: bool = False
+    """Whether a line after the items was read."""
 
     def has(self, line: str) -> bool:
-        """Return whether a line belongs to an item. The first other line ends all items."""
+        """Return whether the next line belongs to an item. After another line, none does."""
         if self._indent is None:
             match = _ITEM.match(line)
             self._indent = len(match[1]) if match else None
@@ -333,14 +336,14 @@ class _Items(Struct):
         return match is not None and len(match[1]) == self._indent
 
     def without_dash(self, line: str, *, first: bool) -> str:
-        """Return a line of an item. In its first line, a space replaces the dash."""
+        """Return a line of an item. If it is the first line, replace its dash by a space."""
         if not first or self._indent is None:
             return line
         return f"{line[: self._indent]} {line[self._indent + 1 :]}"
 
 
 def _parsed(lines: list[str]) -> list[Object]:
-    """Return the documents in YAML lines, or [] if there are only comments and directives."""
+    """Return the documents in the lines of a YAML text, or [] if there are none."""
     if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
         return []
     try:

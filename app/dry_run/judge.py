@@ -1,10 +1,11 @@
-"""Judge documents that were not sent to an API server.
+"""Judge documents that no API server has sent.
 
-The endpoint /dry-run, the commands `check` and `audit`, and the console's playground use it.
+The endpoint /dry-run, the commands `check` and `audit`, and the console's playground use this
+module.
 
-A document becomes a request with dryRun, which is judged like a live one. Schemas, defaults and
-webhooks of other programs are not applied, because only an API server does that. A workload is
-judged by the Pods that its templates would create (`templates`).
+A document becomes a request with dryRun, which is judged like a request of an API server. Schemas,
+defaults and webhooks of other programs are not applied, because only API servers do that. A
+workload is judged by the Pods that its templates would create (`templates`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ from app.rules.queue_warnings import unset_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
-"""The code of a verdict that needs missing facts."""
+"""The HTTP code if there is no verdict because facts are missing."""
 _TIMEOUT = 10.0
 """The time limit of each verdict, in seconds."""
 _BINDING = ("v1", "Binding")
@@ -67,7 +68,7 @@ class Asker(Value, dict=True):
 
     @cached_property
     def _old(self) -> Mapping[tuple[str, str, str], Object]:
-        """The old documents by kind, namespace and name; the first one wins."""
+        """The old documents by (kind, namespace, name). Of several, the first one counts."""
         return {_subject(document): document for document in reversed(self.old)}
 
     def old_of(self, document: Object) -> Object:
@@ -81,13 +82,13 @@ class Judgement(Value):
     document: Object
     """The document as it was given."""
     path: str = ""
-    """The path of the last webhook that has judged it, or "" if there is none."""
+    """The path of the last webhook that judged the document, or "" if none did."""
     verdict: Verdict | None = None
     """The verdict, or None if no webhook judges the document."""
     operation: str = ""
-    """The requested operation, if webhooks judge such documents but not this operation, or ""."""
+    """The requested operation if webhooks judge such documents, but not this operation, else ""."""
     note: str = ""
-    """Why the document is not judged, or which part of it is judged."""
+    """Why the document is not judged, or which part of it is judged, or ""."""
 
     @property
     def outcome(self) -> str:
@@ -103,7 +104,7 @@ class Judgement(Value):
         return patched
 
     def followed_by(self, path: str, verdict: Verdict) -> "Judgement":
-        """Return this judgement combined with the verdict of the webhook `path`.
+        """Return this judgement combined with the verdict of the next webhook, at `path`.
 
         A rejection replaces all other verdicts.
         """
@@ -122,7 +123,7 @@ class Judgement(Value):
         return replace(self, path=path, verdict=both)
 
     def report(self) -> Object:
-        """Return the judgement as JSON-serializable data, without empty fields."""
+        """Return the judgement as JSON-serializable data, without empty details."""
         identity = dict(
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
         )
@@ -158,7 +159,7 @@ def _objects(verdict: Verdict, action: str) -> list[Object]:
 
 
 def identify(document: JsonMap) -> tuple[str, str, str, str]:
-    """Return apiVersion, kind, namespace and name of a document."""
+    """Return apiVersion, kind, namespace and name of a document, each "" if it is missing."""
     metadata = map_at(document, "metadata")
     values = (
         document.get("apiVersion"),
@@ -178,8 +179,8 @@ async def judge(
 ) -> Judgement:
     """Return the combined verdict of all webhooks on a document.
 
-    `facts` are needed for the Pod templates of workloads. Without them, the templates are judged by
-    the document alone.
+    `facts` are for the Pod templates of workloads. Without `facts`, the templates are judged by the
+    document alone.
     """
     unquoted = _not_text(document)
     if unquoted:
@@ -200,9 +201,10 @@ async def judge(
 
 
 def _not_text(document: Object) -> str:
-    """Return which label or annotation of an object or Pod template is not a string, or "".
+    """Return a message about a label or annotation that is not a string, or "" if there is none.
 
-    An API server rejects the object. In YAML, `true`, `yes` and numbers need quotes there.
+    Pod templates in the document are examined too. API servers reject such an object. In YAML,
+    labels such as `true`, `yes` and numbers need quotes.
     """
     waiting: list[tuple[FieldPath, object]] = [(FieldPath(""), document)]
     while waiting:
@@ -225,7 +227,7 @@ async def judge_workload(
 ) -> Judgement:
     """Return the judgement of a document's Pod templates, or of a Queue's limits.
 
-    If there is no verdict, its note may say why.
+    If the judgement has no verdict, its note may say why.
     """
     kind = kind_of(resource) if resource else None
     if kind is not None:
@@ -256,11 +258,11 @@ _KNOWN = {
     *((maker.group, maker.kind) for maker in MAKERS),
     *OWNERLESS,
 }
-"""The group and kind of every known resource."""
+"""The (group, kind) of every known resource."""
 
 
 _OF_KUBERNETES = ("", "apps", "batch")
-"""The groups in which every kind with Pods is known."""
+"""API groups whose kinds with Pods are all known: the kind of another group is a mistake there."""
 
 
 def may_be_misspelt(document: JsonMap) -> bool:
@@ -270,7 +272,7 @@ def may_be_misspelt(document: JsonMap) -> bool:
 
 
 def _unknown(document: JsonMap) -> str:
-    """Return the probable mistake in the apiVersion or kind of a document, or ""."""
+    """Return a message about a probable mistake in apiVersion or kind of a document, or ""."""
     api_version, kind, _, _ = identify(document)
     group = api_version.rpartition("/")[0]
     if (group, kind) in _KNOWN:
@@ -286,7 +288,8 @@ def _unknown(document: JsonMap) -> str:
 async def _judge(routes: Mapping[str, Route], document: Object, request: Request) -> Judgement:
     """Return the combined verdict of the webhooks for `request`, called one after the other.
 
-    Each gets the object with the previous patches. After a rejection, no further one is called.
+    Each webhook gets the object with the previous patches. After a rejection, no further webhook is
+    called.
     """
     about = (request.group, request.subresource)
     fitting = [
@@ -306,7 +309,7 @@ async def _judge(routes: Mapping[str, Route], document: Object, request: Request
 
 
 def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
-    """Return the resource of a document, or None if it is not known, and the subresource or ""."""
+    """Return the resource of a document (None if it is not known) and its subresource or ""."""
     api_version = str(document.get("apiVersion", ""))
     kind = str(document.get("kind", ""))
     if (api_version, kind) == _BINDING:
@@ -380,7 +383,7 @@ def _lines(judgement: Judgement) -> Sequence[str]:
 
 
 def _details(verdict: Verdict) -> Iterator[str]:
-    """Yield the reasons, warnings, changes and effects of a verdict."""
+    """Yield the reasons, warnings, changes and effects of a verdict, one line each."""
     yield from map(with_field, verdict.causes)
     if not verdict.allowed and not verdict.causes:
         yield verdict.message
@@ -398,12 +401,12 @@ def _details(verdict: Verdict) -> Iterator[str]:
 
 
 def with_field(cause: FieldError) -> str:
-    """Return the message of a finding with its field path, which some messages lack."""
+    """Return the message of a finding with its field path in front."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 
 def _readable(pointer: str) -> str:
-    """Return a JSON pointer as a field path."""
+    """Return a JSON pointer as a field path, such as `spec.cliques[0].name`."""
     path = FieldPath("")
     for name in jsonpointer.JsonPointer(pointer).parts:
         if name.isdecimal():

@@ -1,6 +1,7 @@
 """Judge the Pod templates of workloads whose controllers have not created Pods yet.
 
-Each template is judged as a Pod with the labels that the controller would write, with index 0.
+Each template is judged as a Pod with the labels that the controller would write. Indexes in these
+labels are 0.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class TemplateFacts(Protocol):
         """
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
-        """Return a finding if `pod` has another claim for the channel of its node, or else None."""
+        """Return a finding if another claim of `pod` needs the node's channel, otherwise None."""
 
     async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
         """Return the PodGroup of KAI that `pod` names, or None if it names none."""
@@ -66,26 +67,28 @@ class TemplateFacts(Protocol):
 class Maker(Value):
     """A kind whose controller creates workloads.
 
-    A part of its document, such as a role, describes a workload. Most documents have one part: the
-    document itself.
+    Each part of a document of this kind, such as a role, describes one workload. Most documents
+    have one part: the document itself.
     """
 
     group: str
     """The API group of the kind."""
     kind: str
     makes: Resource
-    """The kind of the workloads."""
+    """The resource of the workloads."""
     spec: tuple[str, ...] = ()
-    """The path of the workload's spec in a part, or () if the document does not contain it."""
+    """The path from a part to the spec of its workload, or () if the document does not have it."""
     each: str = ""
-    """The name of the list in `spec` whose items are the parts, or "" if the document is the part.
+    """The name of the list in the document's `spec` whose items are the parts.
+
+    It is "" if the document is the only part.
     """
     metadata: tuple[str, ...] = ("metadata",)
-    """The path of the workload's labels and annotations in a part."""
+    """The path from a part to the metadata of its workload, with labels and annotations."""
 
     @property
     def labelled_at(self) -> str:
-        """The path of the workload's labels and annotations in the document."""
+        """The path in the document of the workload's metadata, such as `spec.roles[].metadata`."""
         part = ("spec", f"{self.each}[]") if self.each else ()
         return ".".join((*part, *self.metadata))
 
@@ -104,7 +107,7 @@ MAKERS = (
     Maker("trainer.kubeflow.org", "TrainJob", JOB_SET),
     Maker("nvidia.com", "DynamoGraphDeployment", POD_CLIQUE_SET),
 )
-"""The kinds that no webhook judges, but whose controllers create a workload that webhooks judge.
+"""The kinds whose controllers create workloads that webhooks judge.
 
 Sources: https://github.com/ray-project/kuberay/tree/feeaf72f (its functions that construct
 RayClusters), https://github.com/kubernetes-sigs/lws (api/disaggregatedset/v1, lws_manager.go),
@@ -117,30 +120,31 @@ class PodTemplate(Value):
     """A Pod template in a workload."""
 
     path: FieldPath
-    """Its path in the workload."""
+    """The path of the template in the workload."""
     part: str
-    """The name of the part of the workload that contains it, such as a worker group, or ""."""
+    """The name of the part of the workload with the template, such as a worker group, or ""."""
     object: Object
     """The template, with its metadata and spec."""
     above: tuple[Object, ...]
-    """The objects that contain it, starting with the workload."""
+    """The maps of the workload that contain the template, outermost first: the workload."""
 
 
 MOST_TEMPLATES = 128
-"""The maximum number of templates in a workload. Each is compared with all others."""
+"""The maximum number of Pod templates in a workload. The cost of judging grows quadratically."""
 
 
 TOO_MANY = patched(
-    [], warnings=[f"it has more than {MOST_TEMPLATES} Pod templates, so they are not judged"]
+    [],
+    warnings=[f"the workload has more than {MOST_TEMPLATES} Pod templates, so they are not judged"],
 )
-"""The verdict on a workload with more templates."""
+"""The verdict on a workload with more than MOST_TEMPLATES Pod templates."""
 
-NOT_REQUESTED = f"it is judged if a Pod template in it has the annotation {MNNVL_ENABLED}"
-"""The note on a workload whose Pod templates do not request MNNVL, so that it has no verdict."""
+NOT_REQUESTED = f"workloads are judged only if a Pod template has the annotation {MNNVL_ENABLED}"
+"""The note on a workload without a verdict, because its Pod templates do not request MNNVL."""
 
 
 def templates_of(workload: Object) -> Iterator[PodTemplate]:
-    """Yield the Pod templates in a workload."""
+    """Yield the Pod templates in a workload: all maps in it whose `spec` has `containers`."""
     yield from _templates(workload, FieldPath(""), "", ())
 
 
@@ -152,7 +156,10 @@ def _first_templates(workload: Object) -> list[PodTemplate]:
 def _templates(
     value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
 ) -> Iterator[PodTemplate]:
-    """Yield the Pod templates in a value, which is at `path` in the workload."""
+    """Yield the Pod templates in a value of a workload.
+
+    `path`, `part` and `above` are those of the value; see PodTemplate.
+    """
     if isinstance(value, list):
         for position, item in enumerate(value):
             yield from _templates(item, path.index(position), part, above)
@@ -169,9 +176,10 @@ _MAKER = "disaggregatedset.x-k8s.io/name"
 
 
 def kind_of(resource: Resource) -> OwnerKind | None:
-    """Return the row of OWNER_KINDS for a workload whose Pods can share a ComputeDomain, or None.
+    """Return the row of OWNER_KINDS for workloads of `resource`, or None.
 
-    There is none for a DisaggregatedSet, because it does not create Pods itself.
+    The Pods of such a workload can share a ComputeDomain. DisaggregatedSets have no row here,
+    because they do not create Pods themselves.
     """
     if resource is DISAGGREGATED_SET:
         return None
@@ -181,9 +189,10 @@ def kind_of(resource: Resource) -> OwnerKind | None:
 async def judge_templates(
     workload: Object, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Verdict | None:
-    """Return the verdict on the Pods of a workload, or None if there is nothing to say about them.
+    """Return the verdict on the Pods of a workload.
 
-    Other tasks can run between two templates, because anybody can send large documents.
+    Return None if its templates have no problems and do not request MNNVL. Other tasks can run
+    between two templates, because anybody can send large documents.
     """
     findings: Findings = []
     warnings = []
@@ -193,7 +202,7 @@ async def judge_templates(
     if MNNVL_ENABLED in annotations_of(workload):
         warnings.append(
             f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
-            " controller copies it to Pods: write it into the metadata of their templates"
+            " controller copies it to Pods: write it into the metadata of the Pod templates"
         )
     effects: dict[str, Effect] = {}
     names = Comparisons()
@@ -231,7 +240,10 @@ def _mistakes(template: PodTemplate, names: Comparisons) -> Iterator[str]:
 async def _injection(
     template: PodTemplate, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Injection:
-    """Return what the webhook would inject into a Pod of a template, with findings and warnings."""
+    """Return what the webhook would inject into a Pod of a template, with findings and warnings.
+
+    `kind` is the row of OWNER_KINDS for the workload.
+    """
     workload = template.above[0]
     of_workload = map_at(workload, "metadata")
     labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
@@ -274,16 +286,17 @@ async def _injection(
 
 
 def maker_of(document: Object) -> Maker | None:
-    """Return the row of MAKERS for a document, or None."""
+    """Return the row of MAKERS for a document, or None if its kind has none."""
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     identity = (group, str(document.get("kind")))
     return next((maker for maker in MAKERS if (maker.group, maker.kind) == identity), None)
 
 
 def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
-    """Yield the workloads that a document's controller would create, each with its spec's path.
+    """Yield the workloads that the controller of a document would create.
 
-    Their names are not the names that the controller would choose.
+    Each comes with the path of its spec in the document. The controller would choose other names
+    for the workloads.
     """
     metadata = map_at(document, "metadata")
     parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]
@@ -322,15 +335,19 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _kept_annotations(document: Object) -> Mapping[str, Any]:
-    """Return the document's annotation that KAI applies to all its Pods, or {} if it lacks it."""
+    """Return the document's annotation TOPOLOGY_REQUIRED, or {} if it lacks this annotation.
+
+    KAI applies it to all Pods of the document.
+    """
     annotations = annotations_of(document)
     return {key: annotations[key] for key in (TOPOLOGY_REQUIRED,) if key in annotations}
 
 
 def _placed(spec: Mapping[str, Any], topology: str) -> Mapping[str, Any]:
-    """Return the spec of a LeaderWorkerSet whose Pods stay in one domain of `topology`, if any.
+    """Return the spec of a LeaderWorkerSet with affinities that keep its Pods in one domain.
 
-    The controller of DisaggregatedSets adds such an affinity to all roles of a slice:
+    `topology` is the node label of the level, or "" for no affinity. The controller of
+    DisaggregatedSets adds such an affinity to all roles of a slice:
     https://github.com/kubernetes-sigs/lws/pull/916.
     """
     if not topology:
@@ -358,19 +375,25 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels that the LeaderWorkerSet for a role of a DisaggregatedSet gets."""
+    """Return the labels of the LeaderWorkerSet that a DisaggregatedSet creates for a role.
+
+    `metadata` is that of the DisaggregatedSet.
+    """
     return {_MAKER: text_at(metadata, "name"), SLICE: "0", ROLE: text_at(role, "name")}
 
 
 def labels_of_maker(workload: Object) -> dict[str, str]:
-    """Return the labels of a LeaderWorkerSet that its DisaggregatedSet has set and its Pods get."""
+    """Return the labels that a LeaderWorkerSet has from its DisaggregatedSet.
+
+    Its Pods get them too.
+    """
     return {
         key: value for key, value in labels_of(workload).items() if key in (_MAKER, SLICE, ROLE)
     }
 
 
 def note_on_created(maker: Maker, *, is_judged: bool) -> str:
-    """Return the note on a document of `maker`, which says how the created workloads are judged."""
+    """Return the note on a document of `maker`: how the workloads that it creates are judged."""
     made = maker.makes.kind
     if is_judged:
         return (
@@ -379,17 +402,18 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
         )
     if maker.spec:
         return (
-            f"the {made} that it creates is checked, if a Pod template in it has the annotation"
-            f" {MNNVL_ENABLED}"
+            f"the {made} that this {maker.kind} creates is checked only if a Pod template has the"
+            f" annotation {MNNVL_ENABLED}"
         )
     return f"check the {made} that its controller creates instead"
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
-    """Combine the verdicts on the workloads that a document's controller would create.
+    """Return one verdict from those on the workloads that a document's controller would create.
 
-    Each verdict has the path of the workload's spec. Return None if there are no verdicts. The
-    names of the workloads are not known yet, so the result does not name their ComputeDomains.
+    Each verdict comes with the path of the workload's spec in the document. Return None if there
+    are no verdicts. The names of the workloads are not known yet, so the result does not name their
+    ComputeDomains.
     """
     if not verdicts:
         return None
@@ -403,9 +427,9 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
 
 
 async def judge_ownerless(document: Object) -> Verdict | None:
-    """Return the rejection of a document whose Pods would be rejected, or None for others.
+    """Return the rejection of a document of a kind in OWNERLESS whose template requests MNNVL.
 
-    These are documents of OWNERLESS kinds with a template that requests MNNVL.
+    The Pods of such a document would be rejected. Return None for all other documents.
     """
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     if (group, str(document.get("kind"))) not in OWNERLESS:
@@ -414,13 +438,13 @@ async def judge_ownerless(document: Object) -> Verdict | None:
 
 
 def _refuse_ownerless(document: Object) -> Verdict | None:
-    """Return the rejection of the Pods of `document` that request MNNVL, or None if none does."""
+    """Return a rejection if a Pod template in `document` requests MNNVL, otherwise None."""
     kinds = ", ".join(kind.title for kind in OWNER_KINDS)
     findings = [
         forbidden(
             template.path.child("metadata.annotations").key(MNNVL_ENABLED),
-            f"the Pods of a {document['kind']} would be rejected: a Pod shares a ComputeDomain with"
-            f" the others of its {kinds}. Use one of these kinds, or remove the annotation",
+            f"the Pods of a {document['kind']} would be rejected, because only Pods of these kinds"
+            f" can share a ComputeDomain: {kinds}. Use such a kind, or remove the annotation",
         )
         for template in templates_of(document)
         if annotations_of(template.object).get(MNNVL_ENABLED) == "true"
@@ -429,4 +453,4 @@ def _refuse_ownerless(document: Object) -> Verdict | None:
 
 
 OWNERLESS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}
-"""The kinds, as (group, kind), whose Pods belong to no workload of OWNER_KINDS."""
+"""The kinds, as (group, kind), whose Pods belong to no workload of a kind in OWNER_KINDS."""

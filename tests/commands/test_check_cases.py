@@ -527,7 +527,7 @@ CASES: list[Any] = [
         "a workload without the annotation",
         [lws(worker=PLAIN)],
         0,
-        ["it is judged if a Pod template in it has the annotation grove.io/mnnvl-enabled"],
+        ["workloads are judged only if a Pod template has the annotation grove.io/mnnvl-enabled"],
         ["check apiVersion"],
     ),
     (
@@ -564,7 +564,7 @@ CASES: list[Any] = [
         "a RayService without the annotation",
         [ray(("g", 3, 1), kind="RayService", at="rayClusterConfig").replace('"true"', '"false"')],
         0,
-        ["the RayCluster that it creates is checked, if"],
+        ["the RayCluster that this RayService creates is checked only if"],
         ["check apiVersion"],
     ),
     (

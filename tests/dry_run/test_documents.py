@@ -23,8 +23,8 @@ from tests.dry_run.attacks import (
     laughs,
 )
 
-VALUES = "it has more than {:,} values, counting each use of an alias"
-TEXT = "it has more than {} MiB of text, counting each use of an alias"
+VALUES = "the text has more than {:,} values, counting each use of an alias"
+TEXT = "the text has more than {} MiB of text, counting each use of an alias"
 ENOUGH = ReadingLimits(documents=10, values=100, size=1000, seconds=10.0)
 
 
@@ -62,18 +62,20 @@ def events_until_refused(text: str) -> Iterator[yaml.Event]:
         pytest.param(
             f"[{','.join(['1'] * 250_000)}]", OF_REQUEST, VALUES.format(250_000), id="JSON"
         ),
-        pytest.param("--- {}\n" * 1001, OF_REQUEST, "it has more than 1000 doc", id="documents"),
+        pytest.param(
+            "--- {}\n" * 1001, OF_REQUEST, "the text has more than 1000 doc", id="documents"
+        ),
         pytest.param(
             f"kind: List\nitems: [{'{}, ' * 1001}]",
             OF_REQUEST,
-            "it has more than 1000 documents",
+            "the text has more than 1000 documents",
             id="items",
         ),
         pytest.param("a: &a {b: [*a]}", OF_REQUEST, 'the alias "a" refers to a value', id="itself"),
         pytest.param(
             "a: &a " + "[" * 150 + "]" * 150 + "\nb: " + "[" * 150 + "*a" + "]" * 150,
             OF_REQUEST,
-            "it is nested too deeply: more than 200 levels",
+            "the text is nested too deeply: more than 200 levels",
             id="deep by an alias",
         ),
     ],
@@ -122,7 +124,7 @@ def test_only_the_time_of_reading_counts() -> None:
     budget = Budget(ENOUGH, clock=lambda: next(seconds))
     read_documents("a: b", budget)  # 4 s
     read_documents("a: b", budget)  # 2 s
-    with pytest.raises(UnusableInput, match="it takes more than 10 s to read"):
+    with pytest.raises(UnusableInput, match="the text takes more than 10 s to read"):
         read_documents("a: b", budget)
     assert list(seconds) == []
 
@@ -134,14 +136,14 @@ def test_time_in_which_the_processor_is_not_used_does_not_count() -> None:
         end = time.thread_time() + 0.2
         while time.thread_time() < end:
             pass
-        with pytest.raises(UnusableInput, match=r"it takes more than 0\.1 s to read"):
+        with pytest.raises(UnusableInput, match=r"the text takes more than 0\.1 s to read"):
             budget.check_time()
 
 
 def test_a_long_text_is_looked_at_again_and_again() -> None:
     ticks = count()
     budget = Budget(OF_REQUEST, clock=lambda: float(next(ticks)))
-    with pytest.raises(UnusableInput, match="it takes more than 5 s to read"):
+    with pytest.raises(UnusableInput, match="the text takes more than 5 s to read"):
         read_documents("a:\n" + "- b\n" * 10_000, budget)
 
 

@@ -72,17 +72,17 @@ def test_documents_are_read(text: str, documents: list[dict[str, Any]]) -> None:
         ),
         pytest.param("kind: List\nitems: []", "no document found", id="an empty list"),
         pytest.param(
-            "a: {true: 1}", "the key True is not a string; put it in quotes", id="a boolean as key"
+            "a: {true: 1}", "the key True is not a string: put it in quotes", id="a boolean as key"
         ),
         pytest.param("a: 1\na: [", "not valid YAML or JSON: while parsing", id="on one line"),
         pytest.param(
             "x: " + "[" * 201 + "]" * 201,
-            "it is nested too deeply: more than 200 levels",
+            "the text is nested too deeply: more than 200 levels",
             id="deep YAML",
         ),
         pytest.param(
             '{"x":' + "[" * 201 + "]" * 201 + "}",
-            "it is nested too deeply: more than 200",
+            "the text is nested too deeply: more than 200",
             id="deep JSON",
         ),
     ],
