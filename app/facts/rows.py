@@ -72,7 +72,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     metadata_only: bool = False
     """Whether only the metadata of objects is read."""
     name: str = ""
-    """The name of the kind in the facts of explain, where two kinds may share one."""
+    """The name of the kind in the facts of explain. Two kinds may share a name."""
     title: str = ""
     """The readable name of the kind."""
     form: Any = None

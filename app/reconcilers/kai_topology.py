@@ -72,7 +72,11 @@ class KaiTopologyReconciler(Struct):
         return [("", self.topology_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Sync the KAI Topology, and write the result into the status of the ClusterTopology."""
+        """Sync the KAI Topology, and write the result into the status of the ClusterTopology.
+
+        Return the seconds until the next step, or None if none is needed. If the KAI Topology can't
+        be written, raise the ClusterError after the status is written.
+        """
         if not self.dialect().owns_topology:
             return None
 

@@ -30,7 +30,7 @@ from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.reconcilers.writing import Writing, names_of, soonest
-from app.rules.dialects.dialect import State
+from app.rules.dialects.dialect import State, edit_of
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.stores.stores import Stores
 
@@ -95,7 +95,10 @@ class PodGangReconciler(Struct):
         return self.gangs.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Set the owners of the PodGang's resources, and write its constraints and annotation."""
+        """Set the owners of the PodGang's resources, and write its constraints and annotation.
+
+        Return the seconds until the next step, or None if none is needed.
+        """
         current = self._current(key)
         if current is None:
             self.writing.notices.forget(key)
@@ -156,8 +159,10 @@ class PodGangReconciler(Struct):
         if not names:
             self.writing.notices.forget(key)
             return
+        commands = "; ".join(map(edit_of, foreign))
         note = (
-            f"another object owns {names}, although this PodGang should: check the ownerReferences"
+            f"another object owns {names}, although this PodGang should. Remove the ownerReferences"
+            f" that name neither this PodGang nor its PodCliqueSet: {commands}"
         )
         self.writing.notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
 

@@ -96,7 +96,7 @@ class QueueNamesReconciler(Struct):
 
 
 def subscribe(loop: Loop, stores: Iterable[WatchStore[Any]], discovery: Discovery) -> None:
-    """Reconcile the object after it or a Queue changes, and once its CRD is installed."""
+    """Reconcile the QueueNames after it or a Queue changes, and once its CRD is installed."""
     for store in stores:
         store.subscribe(loop.add_all)
     discovery.subscribe(loop.add_all)

@@ -137,7 +137,7 @@ def _name_problem(position: int, field: str, value: Any, findings: Findings) -> 
 def _validate_cycles(
     members: list[_Member], parents: dict[str, str | None], findings: Findings
 ) -> None:
-    """Add one finding per cycle, about the member that comes first in the list.
+    """Add one finding per cycle of parents, about the member that comes first in `members`.
 
     Each name is visited once.
     """

@@ -65,7 +65,7 @@ class Uncovered(Value):
     what: str
     """The objects or changes that no policy can judge."""
     why: str
-    """Why no policy can judge them."""
+    """The reason why no policy can judge these objects or changes."""
 
 
 _TOO_DEAR = "comparing all pairs would exceed the cost limit of the API server"

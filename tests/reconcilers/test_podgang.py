@@ -528,6 +528,7 @@ async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
     await world.reconcile()
     assert await world.happened() == ["MnnvlResourcesForeign"]
     (event,) = world.client.objects(EVENT)
+    assert event["note"].endswith("PodCliqueSet: kubectl -n ns edit computedomain train-0")
     assert "series" not in event
     assert world.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
 

@@ -492,7 +492,7 @@ def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
 
 
 def _made_for(metadata: JsonMap, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
-    """Return the workloads that a pod was created for, as one object for all of their pods."""
+    """Return the workloads that a pod was created for. Equal results are one object."""
     names = names_of_workloads(labels, (owner.kind, owner.name) if owner else ("", ""))
     if not names:
         return ()

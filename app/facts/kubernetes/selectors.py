@@ -26,7 +26,7 @@ class Taint(Value):
     key: str
     value: str
     effect: str
-    """The effect: NoSchedule or NoExecute."""
+    """NoSchedule or NoExecute. Taints with other effects are not read."""
 
 
 class Toleration(Value):

@@ -89,7 +89,7 @@ class _Count(Value):
 
 
 def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Return the pods that KAI counts like the largest of them, or None if it counts exactly.
+    """Count the pods if KAI treats each like the largest one, or return None if it adds up sizes.
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
@@ -108,8 +108,8 @@ def _needed(cliques: Sequence[CountedClique]) -> int:
 def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
     """Yield a warning if pods under the constraint of `owner` request different numbers of GPUs.
 
-    There is no warning if some of them request none. KAI counts each of these pods like the largest
-    one.
+    KAI looks for room as if each pod requested as many GPUs as the largest one. If some pods
+    request no GPU, KAI adds up the requests instead, and there is no warning.
     """
     counted = _counted_by_kai(cliques)
     if counted is None:

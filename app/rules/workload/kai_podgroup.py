@@ -118,8 +118,8 @@ class Remark(Value):
 def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     """Return the KAI PodGroup that `group` should have.
 
-    Each field comes from the Workload, or else from the top owner, or else from the Pod. The
-    topology never comes from the Pod.
+    Settings are taken from the Workload, or else from the top owner, or else from the Pod. The
+    topology is never taken from the Pod, and `minMember` always from `group`.
     """
     owner = sources.common_owner
     spec = _spec(group, sources, conventions)
@@ -241,7 +241,7 @@ def _topology(group: DefinedGroup, owner: MetadataLayer, topology: str) -> dict[
 
 
 def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
-    """Return whether the preferred level is broader than the required one."""
+    """Return whether the preferred level of `constraint` is broader than the required level."""
     kai = sources.topology_of(constraint.get("topology", ""))
     preferred = constraint.get("preferredTopologyLevel", "")
     required = constraint.get("requiredTopologyLevel", "")
