@@ -203,8 +203,8 @@ def answer_head(
 ) -> bytes:
     """Return the head of an answer with a body of `length` bytes.
 
-    With `is_last`, it tells the client that the connection is closed after the answer. Results are
-    cached, because most answers have the same length.
+    With `is_last`, the head tells the client that the connection is closed after the answer.
+    Results are cached, because most answers have the same length.
     """
     end = "connection: close\r\n\r\n" if is_last else "\r\n"
     start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: {content_type}\r\n"

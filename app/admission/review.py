@@ -264,7 +264,7 @@ def _uid_of(body: bytes) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Return the uid in the first 4 KiB of an unreadable body, or "" if they have none.
+    """Return the uid in the first 4 KiB of an unreadable body, or "" if there is none.
 
     API servers write the uid first.
     """

@@ -117,7 +117,7 @@ def patched(
 
 
 def not_allowed(message: str, *, final: bool = False) -> Verdict:
-    """Return a verdict with code 403. If it is `final`, it also applies in a trial period."""
+    """Return a verdict with code 403. With `final`, the verdict also applies in a trial period."""
     return Verdict(False, 403, "Forbidden", message, final=final)
 
 

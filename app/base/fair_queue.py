@@ -24,7 +24,7 @@ class FairQueue(Generic[Item]):
         return bool(self._items)
 
     def put(self, owner: str, item: Item) -> bool:
-        """Append `item` and return True. Drop it and return False if `owner` has `most` items."""
+        """Append `item` and return True, or return False if `owner` already has `most` items."""
         items = self._items.setdefault(owner, deque())
         if self._most is not None and len(items) >= self._most:
             return False

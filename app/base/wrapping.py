@@ -27,7 +27,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _parts(line: str, width: int) -> Iterator[str]:
-    """Yield the lines into which `line` is broken. A command at its end gets its own line."""
+    """Yield the lines into which `line` is broken. A command at the end of `line` has its own."""
     if len(line) <= width or line.lstrip().startswith(_COMMANDS):
         yield line
         return

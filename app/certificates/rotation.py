@@ -41,8 +41,8 @@ class Terms(Value):
     """The validity periods of certificates.
 
     A certificate is replaced after two thirds of its period. The period of a CA must be at least
-    three times the period of a serving certificate. Otherwise, a serving certificate could outlive
-    its CA, and would have to be valid for a shorter time.
+    three times the period of a serving certificate. Otherwise, a serving certificate would be valid
+    for a shorter period, because it expires with its CA at the latest.
     """
 
     ca_life: timedelta = timedelta(days=365)

@@ -120,7 +120,7 @@ def _shallow(content: bytes) -> bytes:
 
 
 def decoded_list(body: bytes) -> Object:
-    """Return the JSON object in `body`. If it is a list, its items are `msgspec.Raw`.
+    """Return the JSON object in `body`. If it is a Kubernetes list, its items are `msgspec.Raw`.
 
     Raise Unavailable if `body` is not a JSON object.
     """

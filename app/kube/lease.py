@@ -169,8 +169,8 @@ class Elector(Struct):
     async def _look(self) -> None:
         """Read the Lease.
 
-        If it was deleted, treat its last holder as the leader until it would have expired, because
-        the deletion does not stop the leader at once.
+        If the Lease was deleted, treat its last holder as the leader until the Lease would have
+        expired, because the deletion does not stop the leader at once.
         """
         lease = await find(self.client, self._ref)
         if lease is not None:

@@ -132,7 +132,7 @@ class WatchStore(Generic[T]):
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
-        """Return this store. If it is not synced, raise Unavailable with `resource` as its name."""
+        """Return this store. Raise Unavailable, which names `resource`, if it isn't synced."""
         if not self.synced:
             raise Unavailable(
                 f"the cache of {resource} is not filled yet; try again in a few seconds"

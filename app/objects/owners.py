@@ -54,7 +54,7 @@ def _controlling(obj: JsonMap) -> JsonMap | None:
 
 
 def _read(reference: JsonMap) -> OwnerRef:
-    """Return an owner reference with interned texts, because there may be very many."""
+    """Return an owner reference. Its texts are interned, because many references repeat them."""
     return OwnerRef(
         intern(text_at(reference, "kind")),
         intern(text_at(reference, "name")),

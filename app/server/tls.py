@@ -307,7 +307,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _is_too_long(first: bytes) -> bool:
-    """Return whether the first bytes of a connection are, or announce, too long a ClientHello.
+    """Return whether a connection begins with a ClientHello that is, or will be, too long.
 
     OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. A
     first record that is too short to contain the length is rejected too.

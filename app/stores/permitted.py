@@ -105,7 +105,7 @@ class PermittedStores:
         raise AssertionError("these tasks never end")
 
     async def _follow(self, row: Row[Any]) -> NoReturn:
-        """Keep the stores of a row up to date: one of all namespaces, or one for each.
+        """Keep the stores of a row up to date: one for all namespaces, or one for each namespace.
 
         If the list of all namespaces and the names of namespaces can't be read, try again later.
         """
