@@ -6,7 +6,7 @@ The transition time changes only with the status.
 from typing import Any, Literal
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, Object, map_at, maps_of
+from app.objects.shape import JsonMap, Object, int_of, map_at, maps_of, text_at
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -42,10 +42,27 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
     return merged if replaced else [*merged, _as_map(desired, {}, now)]
 
 
-def condition_of(obj: JsonMap, kind: str) -> JsonMap:
-    """Return the condition of `obj` with the type `kind`, or {} if it has none."""
+def condition_of(obj: JsonMap, type: str) -> JsonMap:
+    """Return the condition of `obj` with this type as it is stored, or {} if it has none."""
     conditions = maps_of(map_at(obj, "status").get("conditions"))
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
+    return next((condition for condition in conditions if condition.get("type") == type), {})
+
+
+def read_condition(obj: JsonMap, type: str) -> Condition | None:
+    """Return the condition of `obj` with this type, or None if it has none.
+
+    A field that is missing or has the wrong type is "", and the generation is 0.
+    """
+    stored = condition_of(obj, type)
+    if not stored:
+        return None
+    return Condition(
+        type=type,
+        status=text_at(stored, "status"),  # type: ignore[arg-type]
+        reason=text_at(stored, "reason"),
+        message=text_at(stored, "message"),
+        generation=int_of(stored.get("observedGeneration")),
+    )
 
 
 def status_patch(stored: Object, status: Object) -> Object:
@@ -59,14 +76,14 @@ def status_patch(stored: Object, status: Object) -> Object:
     }
 
 
-def condition_patch(stored: Object, kind: str, desired: Condition | None, now: str) -> Object:
-    """Return a merge patch that sets the condition of type `kind` to `desired`.
+def condition_patch(stored: Object, type: str, desired: Condition | None, now: str) -> Object:
+    """Return a merge patch that sets the condition of this type to `desired`.
 
     If `desired` is None, the patch removes the condition. See `status_patch` and `with_condition`.
     """
     conditions = map_at(stored, "status").get("conditions")
     if desired is None:
-        remaining = [item for item in maps_of(conditions) if item.get("type") != kind]
+        remaining = [item for item in maps_of(conditions) if item.get("type") != type]
     else:
         remaining = with_condition(conditions, desired, now)
     return status_patch(stored, {"conditions": remaining or None})

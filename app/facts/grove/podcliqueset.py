@@ -20,7 +20,7 @@ from app.facts.identity import Namespaced, Place
 from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.conditions import Condition, condition_of
+from app.objects.conditions import Condition, read_condition
 from app.objects.fields import CheckedMap
 from app.objects.shape import (
     JsonMap,
@@ -412,17 +412,6 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
     holders = (metadata, *named_groups, *named_cliques)
     mnnvl_groups = {group_in(map_at(holder, "annotations")) for holder in holders}
 
-    condition = None
-    stored = condition_of(obj, CONSTRAINTS_SATISFIED)
-    if stored:
-        condition = Condition(
-            type=CONSTRAINTS_SATISFIED,
-            status=text_at(stored, "status"),  # type: ignore[arg-type]
-            reason=text_at(stored, "reason"),
-            message=text_at(stored, "message"),
-            generation=int_of(stored.get("observedGeneration")),
-        )
-
     return PodCliqueSet(
         namespace=text_at(metadata, "namespace"),
         name=text_at(metadata, "name"),
@@ -432,7 +421,7 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
         constraint=_constraint(template),
         cliques=tuple(cliques),
         groups=tuple(groups),
-        condition=condition,
+        condition=read_condition(obj, CONSTRAINTS_SATISFIED),
         replicas=int_of(spec.get("replicas"), 1),
         mnnvl_groups=tuple(sorted(filter(None, mnnvl_groups))),
         mnnvl=read_mnnvl(map_at(metadata, "annotations")),
