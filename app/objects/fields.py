@@ -121,9 +121,9 @@ def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldE
 
 
 @lru_cache(maxsize=64)
-def _all_quoted(values: tuple[str, ...]) -> str:
+def _all_quoted(allowed: tuple[str, ...]) -> str:
     # cached, because a review may have 20,000 findings with the same list
-    return ", ".join(map(quote, values))
+    return ", ".join(map(quote, allowed))
 
 
 def duplicate(path: FieldPath, value: Any) -> FieldError:

@@ -57,9 +57,9 @@ def _gpus_of(container: JsonMap) -> Gpus:
     whole = 0
     for field in ("limits", "requests"):
         total = 0
-        for name, amount in map_of(resources.get(field)).items():
+        for name, quantity in map_of(resources.get(field)).items():
             if is_gpu(name):
-                count = gpu_count(amount)
+                count = gpu_count(quantity)
                 total += count
                 if name == GPU:
                     whole = max(whole, count)
@@ -74,20 +74,20 @@ def is_gpu(resource: str) -> bool:
 
 def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
     """Return whether the limits or requests of a container contain at least one GPU."""
-    for amounts in (limits, requests):
-        for name in filter(is_gpu, amounts):
-            if gpu_count(amounts[name]) > 0:
+    for quantities in (limits, requests):
+        for name in filter(is_gpu, quantities):
+            if gpu_count(quantities[name]) > 0:
                 return True
     return False
 
 
-def gpu_count(amount: Any) -> int:
+def gpu_count(quantity: Any) -> int:
     """Return the number of GPUs in a limit or request, rounded up, from 0 to MAX_AMOUNT.
 
-    An invalid amount, such as "many", counts as one GPU.
+    An invalid quantity, such as "many", counts as one GPU.
     """
-    text = str(amount).strip()
-    if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
+    text = str(quantity).strip()
+    if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all quantities
         return int(text)
     try:
         return ceil(min(max(Decimal(text), Decimal(0)), MAX_AMOUNT))

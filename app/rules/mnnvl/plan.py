@@ -87,11 +87,10 @@ class Plan(NvlinkUnit):
             return {"name": CLAIM, "resourceClaimName": self.claim}
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
-    def owned_by(self, owner_uid: str, owner: Resource | None = None) -> "Plan":
+    def owned_by(self, uid: str, resource: Resource | None = None) -> "Plan":
         """Return this plan with the uid of its owner and, if given, the resource of the owner."""
-        member = self.member
-        member = replace(member, owner_uid=owner_uid, owner=owner or member.owner)
-        return replace(self, member=member)
+        owner = self.owner if resource is None else resource
+        return replace(self, member=replace(self.member, owner_uid=uid, owner=owner))
 
 
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
