@@ -30,7 +30,7 @@ short fields. A value may take 100 bytes of memory.
 """
 
 FEW_BYTES = 256 * 1024
-"""The size, in bytes, up to which the values in a body can't be too many and are not counted."""
+"""The size, in bytes, up to which a body can't have too many values, so they are not counted."""
 
 SALVAGED = 4096
 """The number of first bytes in which the uid is searched if a body is too large."""

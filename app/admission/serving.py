@@ -35,7 +35,7 @@ class ConnectionLimits(Value):
     because they don't resend a POST.
     """
     watch_seconds: float = 10.0
-    """The interval of the checks of a connection, and the precision of the three limits above."""
+    """The time between two checks of a connection. Its other time limits are only that precise."""
     close_seconds: float = 1.0
     """The time limit for closing TLS when the server stops. An idle client may never answer."""
 

@@ -151,7 +151,7 @@ FAILED = Verdict(
     'grove-admission failed to judge this request; this is a bug. Search its log for "verdict'
     ' failed" to find the cause',
 )
-"""The verdict after an unexpected exception. The log has its traceback and the request's uid."""
+"""The verdict after an unexpected exception. The log has the traceback and the request's uid."""
 
 
 def hindered(message: str) -> Verdict:

@@ -113,7 +113,7 @@ class Authorization(_Section):
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
-    """The users' names, by default those of our own service account and of Grove's operator."""
+    """The user names. By default, those of our own service account and of Grove's operator."""
 
 
 Mode = Literal["refuse", "warn"]

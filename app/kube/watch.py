@@ -48,7 +48,7 @@ TURN_SECONDS = 0.005
 
 
 class Silent(Unavailable):
-    """A watch was silent for too long: there was no event and no bookmark."""
+    """A watch was silent for too long: it delivered neither an event nor a bookmark."""
 
 
 class NotStreamed(ClusterError):

@@ -60,7 +60,7 @@ class State(enum.Enum):
 
     HELLO = "waits for the ClientHello, or for the time to answer it"
     HANDSHAKE = "has answered the ClientHello"
-    OPEN = "passes decrypted data to the protocol above"
+    OPEN = "passes decrypted data to the application protocol"
     CLOSING = "drops all received data, and waits until the client closes the connection"
 
 
@@ -68,9 +68,9 @@ _HELLO, _SHAKING, _OPEN, _CLOSING = State
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """The protocol of an accepted connection, and the transport of the protocol above it.
+    """The protocol of an accepted connection, and the transport of its application protocol.
 
-    Once the handshake is complete, `make` is called and returns the protocol above. `seconds` is
+    Once the handshake is complete, `make` returns the application protocol. `seconds` is
     the time limit for the handshake, and for closing TLS. `buffer` is for received bytes.
     Connections can share a buffer, because it is empty between two calls.
     """
@@ -116,11 +116,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = State.HELLO
         self._tls: ssl.SSLObject | None = None
         self._above: asyncio.Protocol | None = None
-        """The protocol above, from the end of the handshake to the end of the connection."""
+        """The application protocol, from the end of the handshake to the end of the connection."""
         self._hello = b""
         """The received bytes of the ClientHello."""
         self._is_paused = False
-        """Whether the protocol above has paused reading."""
+        """Whether the application protocol has paused reading."""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
         """The bytes of ciphertext without enough plaintext.
 
@@ -181,7 +181,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         hello, self._hello = self._hello, b""
         self._decrypt(self._tls, hello)
 
-    # methods that the protocol above calls
+    # methods that the application protocol calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._state is _OPEN and self._tls is not None and data:
@@ -253,7 +253,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _decrypt(self, tls: ssl.SSLObject, data: bytes | memoryview) -> None:
         """Continue the handshake with `data`, or decrypt it.
 
-        Pass all plaintext to the protocol above in one piece, even if its records are small.
+        Pass all plaintext to the application protocol in one piece, even if its records are small.
         """
         pieces: list[bytes] = []
         is_failing = False
@@ -290,7 +290,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
 
     def _open(self) -> None:
-        """Create the protocol above, because the handshake is complete."""
+        """Create the application protocol, because the handshake is complete."""
         self._send()
         self._timer.cancel()
         self._state = State.OPEN
