@@ -24,7 +24,7 @@ _KEPT = (b"content-type", b"traceparent")
 """The headers whose values are needed after the head is read."""
 
 _MOST_KEPT = 256
-"""The size, in bytes, to which the value of a header in _KEPT is cut."""
+"""The maximum number of bytes that are kept of the value of a header in _KEPT."""
 
 MOST_QUERY = 1024
 """The maximum size of a query that is read, in bytes. API servers send `timeout=10s`."""

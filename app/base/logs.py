@@ -13,7 +13,7 @@ from typing import TextIO
 from app.base.safe_text import visible
 
 _SHOWN = 160
-"""The length, in characters, to which readable messages below the level warning are cut."""
+"""The maximum length, in characters, of readable messages below the level warning."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Find the known name for which a name is probably a typo."""
+"""Find the known names that a misspelt name probably stands for."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _SEPARATORS = re.compile(r"[-_./]")
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return the known name for which `name` is probably a typo. Case is ignored.
+    """Return the known name that `name` probably misspells. Case is ignored.
 
     Return "" if `name` is known, is longer than MOST_ALIKE, or resembles no known name.
     """
@@ -35,7 +35,7 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 def alike(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names for which `name` is probably a typo, the most similar first.
+    """Return the known names that `name` probably misspells, the most similar first.
 
     A name may have one mistake, or two from _LONG characters on: a missing, additional or wrong
     character, or two characters in the wrong order. Case is ignored. A known name is skipped if it

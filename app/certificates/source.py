@@ -39,7 +39,7 @@ LOOK_SECONDS = 10.0
 _CA_NAME = "grove-admission development CA"
 _TERMS = Terms(timedelta(days=3650), timedelta(days=365))
 _SPARE = timedelta(days=7)
-"""The time for which a development certificate must still be valid to be kept."""
+"""The remaining validity period below which a development certificate is replaced."""
 
 logger = logging.getLogger(__name__)
 

@@ -193,7 +193,7 @@ class Server(_Section):
     tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
     """The tools port, for people and monitoring, with dry runs, metrics and docs."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
-    """The time for which the server continues to serve after SIGTERM."""
+    """The time that the server continues to serve after SIGTERM."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
     """The maximum number of connections with a complete TLS handshake."""
     client_ca_file: str = ""
@@ -322,14 +322,14 @@ class Certificates(_Section):
     webhook_configurations: Name = "grove-admission"
     """The name of both webhook configurations, whose caBundles we write."""
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
-    """The time for which a serving certificate is valid."""
+    """The validity period of a serving certificate."""
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
-    """The time for which a CA is valid."""
+    """The validity period of a CA."""
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
-    """The time for which a new CA is in the caBundles before its first certificate is used.
+    """The time between writing a new CA to the caBundles and using its first certificate.
 
-    It must be at most a sixth of the validity, because a certificate is renewed in the last third
-    of its validity.
+    It must be at most a sixth of the validity period of a serving certificate, because certificates
+    are renewed in the last third of their validity period.
     """
 
     @model_validator(mode="after")

@@ -184,7 +184,7 @@ class Lists(Protocol):
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the version in which `resource` is called, or None if it is not served.
+        """Return the version that calls of `resource` use, or None if it is not served.
 
         Known versions that the cluster serves are preferred to later, unknown versions.
         """

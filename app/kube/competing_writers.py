@@ -29,7 +29,7 @@ class Rewrites(Struct, kw_only=True):
     tolerated: int = TOLERATED
     """The maximum number of writes to a key within `window`."""
     window: float = WINDOW_SECONDS
-    """The time for which a write counts, in seconds."""
+    """The length, in seconds, of the time window in which writes are counted."""
     clock: Clock = time.monotonic
     """A monotonic clock, in seconds."""
     fights: int = 0

@@ -16,7 +16,7 @@ from app.objects.time import Clock
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
-"""The time for which a token is used before its file is read again."""
+"""The age, in seconds, at which a token is read again from its file."""
 
 
 class Credentials(Protocol):

@@ -83,7 +83,7 @@ class Discovery:
         await self._has_refreshed.wait()
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the version in which `resource` is called, or None if it is not served."""
+        """Return the version that calls of `resource` use, or None if it is not served."""
         return self._served.get(resource)
 
     @property

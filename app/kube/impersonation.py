@@ -1,4 +1,4 @@
-"""Create the headers with which the user of a kubeconfig acts as another user.
+"""Create the headers that let the user of a kubeconfig act as another user.
 
 The API server then grants only the other user's permissions. See
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation

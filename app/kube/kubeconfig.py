@@ -253,7 +253,7 @@ def _merged(path: Path | None) -> Any:
 
 
 def renewal_of(path: Path | None, context: str | None) -> str:
-    """Return the shell command with which a person renews the credentials of a context.
+    """Return the shell command that a person can run to renew the credentials of a context.
 
     For a known exec plugin, this is its login command. For another plugin, it is the plugin with
     its subcommands, because plugins usually ask people who run them to log in. Return "" if there

@@ -334,7 +334,7 @@ class Elector(Struct):
         }
 
     def _acquired_spec(self, transitions: int) -> Object:
-        """Return the spec with which this candidate takes the Lease."""
+        """Return the spec that makes this candidate the holder of the Lease."""
         return {
             **self._renewed_spec(),
             "acquireTime": precise_timestamp(self.now()),

@@ -22,7 +22,7 @@ MAX_DEPTH = 10
 REMEMBERED = 10_000
 REMEMBERED_BYTES = 8 * 2**20
 FRESH_SECONDS = 30.0
-"""The age, in seconds, up to which a cached owner is used by default."""
+"""The default maximum age of a cached owner, in seconds."""
 
 
 _READ = ("name", "uid", "labels", "annotations", "ownerReferences")

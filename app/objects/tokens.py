@@ -9,7 +9,7 @@ import re
 import secrets
 
 LIFE_SECONDS = 3600.0
-"""The time for which a token is used, in seconds.
+"""The lifetime of a token, in seconds.
 
 It is only an hour, because API servers show the whole URL of a webhook in the error of a failed
 call, even to tenants.
@@ -32,10 +32,10 @@ def created(token: str) -> int:
 
 
 def seconds_left(token: str, now: float, after: float = 0.0) -> float:
-    """Return the seconds for which `token` can still be used.
+    """Return the remaining lifetime of `token`, in seconds.
 
-    Return 0 if it is too old, or was created before the time `after` or more than SKEW_SECONDS in
-    the future.
+    Return 0 if the token is too old, or was created before the time `after` or more than
+    SKEW_SECONDS in the future.
     """
     made = created(token)
     if made > now + SKEW_SECONDS or made < after:

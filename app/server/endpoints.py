@@ -67,7 +67,7 @@ class Reports(Value):
     """The reports of a server: its health on endpoints, its verdicts as metrics and log lines."""
 
     metrics: Metrics
-    """The metrics in which verdicts are counted."""
+    """The metrics that count verdicts."""
     log: VerdictLog | None
     """The log of verdicts, or None to log none."""
     ready: Checks

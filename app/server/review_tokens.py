@@ -53,10 +53,10 @@ from app.webhooks.paths import (
 )
 
 REPLACED_SECONDS = 60.0
-"""The time, in seconds, for which a token stays valid after it was replaced."""
+"""The time, in seconds, that a token stays valid after it was replaced."""
 
 BARE_SECONDS = 0.5
-"""The time, in seconds, for which paths without a token are accepted before they are written.
+"""The time, in seconds, that paths without a token are accepted before they are written.
 
 In this time, the other replicas learn of the Pod that needs such paths.
 """

@@ -46,7 +46,7 @@ a KeyUpdate takes ten.
 """
 
 _LENGTHS = 9
-"""The number of first bytes in which the first record and the ClientHello state their lengths."""
+"""The number of bytes up to the end of the lengths of the first record and of the ClientHello."""
 
 _LONGEST_HELLO = _RECORD + 1024
 """The maximum number of bytes before the ClientHello is answered.
