@@ -283,7 +283,10 @@ def check_values(body: bytes) -> None:
     """
     if values_in(body) > MAX_VALUES:
         raise BadReview(
-            f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413
+            f"the body has more than {MAX_VALUES} of the characters {{, [ and ,: it may have too"
+            " many maps, lists and members",
+            salvage_uid(body),
+            413,
         )
 
 

@@ -217,13 +217,13 @@ WITH_UID: list[Any] = [
     pytest.param(
         with_value(b"[%b{}]" % (b"{}," * MAX_VALUES), object={"spec": "@"}),
         413,
-        "more than 500000 maps, lists",
+        "more than 500000 of the characters",
         id="maps without end",
     ),
     pytest.param(
         with_value(b"[%b1]" % (b"1," * MAX_VALUES), object={"spec": "@"}),
         413,
-        "more than 500000 maps, lists",
+        "more than 500000 of the characters",
         id="a list without end",
     ),
 ]
