@@ -39,7 +39,7 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 _EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
-"""What YAML calls the expected value, by the type of Pydantic's error."""
+"""The expected value in YAML's words, by the type of Pydantic's error."""
 
 
 def read_configuration(text: str, source: str) -> Configuration:

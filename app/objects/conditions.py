@@ -1,4 +1,4 @@
-"""Merge conditions of Kubernetes objects (metav1.Condition) by type.
+"""Read conditions of Kubernetes objects (metav1.Condition), and merge them by type.
 
 The transition time changes only with the status.
 """
@@ -51,7 +51,7 @@ def condition_of(obj: JsonMap, type: str) -> JsonMap:
 def read_condition(obj: JsonMap, type: str) -> Condition | None:
     """Return the condition of `obj` with this type, or None if it has none.
 
-    A field that is missing or has the wrong type is "", and the generation is 0.
+    Texts that are missing or malformed become "", and such a generation becomes 0.
     """
     stored = condition_of(obj, type)
     if not stored:
