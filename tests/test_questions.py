@@ -131,7 +131,7 @@ QUESTIONS = (
     Question(
         "a JobSet's pods wait, KAI says nothing",
         (SYMPTOMS,),
-        "`grove-admission explain pod/NAME -n NAMESPACE` | the same",
+        "`grove-admission explain pod/NAME -n NAMESPACE` | all reasons",
     ),
     Question(
         "where do I ask for block in place of rack",
