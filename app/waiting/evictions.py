@@ -1,7 +1,8 @@
 """Report gangs whose pods KAI evicted: write an event for each gang, and count them by cause.
 
 KAI writes its event before it deletes the pod. Therefore, a gang that still has enough pods is
-checked again until APART seconds after the event. Pods that end later have another cause.
+checked again until APART seconds after the event. If its pods end later, the eviction is not the
+cause.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ CAUSES: Mapping[str, str] = {
     "stalegangeviction": "doesn't meet the minimum required number of pods",
     "other": "",
 }
-"""The words in KAI's messages about evictions by which KAI's actions are told apart, by action.
+"""The words that identify a KAI action in its messages about evictions, by action.
 
 Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. KAI's releases since 0.4 use the
 same words. Annotations of the event name the action too, except where KAI combines several events.
@@ -56,7 +57,7 @@ Anybody can write events about the pods of their own namespace that look like KA
 
 
 class Evictions:
-    """A reporter of evictions, which reports each only once.
+    """A reporter that reports each eviction only once.
 
     `counts` has the number of evictions that this process has reported, by cause.
     """
@@ -66,7 +67,7 @@ class Evictions:
         self._client = client
         self._events = events
         self._writes = 0
-        """The number of events that were sent, even if that failed."""
+        """The number of events that were sent, including failed attempts."""
         self._settled: dict[str, float] = {}
         """The time of the last eviction that needs no further report, by gang (namespace/name).
 

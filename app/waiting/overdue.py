@@ -46,7 +46,7 @@ class Blocked(Value):
     """A gang or a workload that has been pending for too long, and the first reason."""
 
     ref: Ref
-    """The object of the gang or the workload."""
+    """The object that stands for the gang, or the workload itself."""
     since: float
     """The time at which it became pending, in seconds since 1970."""
     reason: str
@@ -80,8 +80,8 @@ def overdue(
 ) -> Overdue:
     """Return the gangs that have been pending for at least `after` seconds.
 
-    `first_seen` is the `first_seen` of the previous result. `told` are the workloads that have been
-    reported, perhaps by an earlier leader. They stay overdue while they are pending, although this
+    `first_seen` comes from the previous result. `told` are the workloads that have been reported,
+    perhaps by an earlier leader. Their gangs stay overdue while they are pending, although this
     leader may not know since when.
     """
     now = index.facts.now
@@ -143,7 +143,7 @@ def _incomplete(index: Index) -> Iterator[Key]:
 def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs of `pods` that KAI schedules, each with its workload.
 
-    These are their KAI PodGroups, and the pods that are in no PodGroup.
+    A KAI PodGroup is one gang. Each pod that is in no PodGroup is a gang of its own.
     """
     of_kai = (
         pod
@@ -168,8 +168,8 @@ def _since(
 ) -> float:
     """Return when `gang` became pending, in seconds since 1970.
 
-    This is the creation time of its oldest pending pod. If it has no pending pod, this is its time
-    in `first_seen`, or `first` if it is not there. This time is also added to `seen`.
+    This is the creation time of the gang's oldest pending pod. For a gang without pending pods, it
+    is the time in `first_seen`, or else `first`, and is also added to `seen`.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
@@ -179,7 +179,7 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    """Return `gang` with the first reason that applies."""
+    """Return `gang` with the first reason that applies, or else UNEXPLAINED or NOT_KNOWN."""
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""

@@ -93,7 +93,7 @@ class Reporter(Struct):
     now: Now = utc_now
     """The wall clock in UTC."""
     writes: int = 0
-    """The number of reports that were sent, even if that failed."""
+    """The number of reports that were sent, including failed attempts."""
     held_back: int = 0
     """How often a report was delayed: by the limit per minute, or a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
@@ -114,7 +114,7 @@ class Reporter(Struct):
     async def tell(
         self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
     ) -> bool:
-        """Write what has changed since the last reports. Return False if something is left.
+        """Write what has changed since the last reports. Return False if a part is left for later.
 
         `workloads` are the pending workloads, in the order in which to report them. In each
         namespace, workloads that are no longer pending come first. `stored` are the cached

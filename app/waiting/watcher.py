@@ -172,7 +172,7 @@ class WaitingDuty:
             await asyncio.wait_for(live.changes(seen), timeout)
 
     def _note_unseen(self, facts: Snapshot) -> None:
-        """Record which kinds can't be read, and log that after a change."""
+        """Record which kinds can't be read, and log these kinds if they have changed."""
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
@@ -183,14 +183,14 @@ class WaitingDuty:
         """Yield samples about the pending gangs, the reports, the evictions and the checks."""
         yield from self._counted_gangs()
 
-        text = "Seconds for which the longest reported gang has been pending, by who can act."
+        text = "Seconds for which the oldest of the overdue gangs has been pending, by who can act."
         now = self._clock()
         for who in ("you", "platform", "wait", ""):
             since = [blocked.since for blocked in self._found.gangs if blocked.who == who]
             oldest = max(0.0, now - min(since, default=now))
             yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
 
-        text = "Reports of why workloads are pending, or that they are no longer pending."
+        text = "Reports that workloads are pending, or are no longer pending."
         yield counter("waiting_writes_total", text, self._reporter.writes)
         text = "Gangs whose pods KAI evicted, by KAI's action."
         for cause, count in self._evictions.counts.items():

@@ -216,7 +216,7 @@ def test_a_shard_with_settings_of_its_own_is_named_beside_its_line(
     assert f"  P{place[1:]}" in text(answer).splitlines()
 
     shown = queues_text(queue_rows(index), index.facts)
-    assert ("KAI may order them differently: " in shown) is bool(words)
+    assert ("KAI may order these gangs differently: " in shown) is bool(words)
     assert words in shown
 
 

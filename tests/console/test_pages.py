@@ -571,10 +571,10 @@ async def test_edits_are_answered_as_by_the_command() -> None:
     ("edits", "problem"),
     [
         (["drain rack=nowhere"], "no node has topology.kubernetes.io/rack=nowhere"),
-        (["explode n1"], "is none of: drain NODE"),
+        (["explode n1"], "is not an edit. Valid edits: drain NODE"),
         (["secret.yaml"], "is a file; only the command accepts files"),
         (["cordon n1"] * 11, "there are 11 edits, but at most 10 are accepted"),
-        ([HOSTILE], "is none of: drain NODE"),
+        ([HOSTILE], "is not an edit. Valid edits: drain NODE"),
     ],
 )
 async def test_edits_that_mean_nothing_are_named(edits: list[str], problem: str) -> None:

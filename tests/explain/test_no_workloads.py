@@ -23,7 +23,7 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
         pytest.param(
             {**NOTHING, **DENIED},
             "",
-            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace that you may view",
+            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace that you may read",
             2,
             id="no right in any namespace",
         ),

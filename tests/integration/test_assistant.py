@@ -298,7 +298,7 @@ QUESTIONS = (
         "what if I uncordon gpu-d-03? (which is no edit)",
         "what_if",
         {"edits": ["uncordon gpu-d-03"]},
-        lambda found: "is none of: drain NODE" in found["problems"][0],
+        lambda found: "is not an edit. Valid edits: drain NODE" in found["problems"][0],
         True,
         is_error=True,
     ),

@@ -1,4 +1,4 @@
-"""Compute answers, as values.
+"""Answer questions about one workload, all workloads, queues, the topology, or an edit.
 
-They are about one workload, all workloads, queues, the topology, or an edit of the cluster.
+An answer is a value, which `output` writes as text or JSON.
 """

@@ -22,7 +22,7 @@ from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 _WORKLOADS = {resource.kind for resource in WORKLOAD_KINDS}
-"""The kinds of workloads that are known from their pods, such as Job."""
+"""The kinds of workloads that are found through their pods, such as Job."""
 _WHOLE = {
     "PodCliqueSet",
     "PodGang",
@@ -243,8 +243,8 @@ def _missing_replicas(about: Subject) -> int:
 def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
-    If `is_looked_at` is false, constraints were not checked, because nodes were not requested. If
-    the line says that the object is placed, it also says this.
+    If `is_looked_at` is false, nodes were not requested. A line that says that the object is placed
+    then adds that its constraints were not checked.
     """
     name = about.ref.name
     since = _asked_since(about)

@@ -43,9 +43,10 @@ class Branch(Value, rename=AS_JSON):
     """Is it the requested object?"""
 
     def label(self, parent: str) -> tuple[str, str]:
-        """Return its kind and name for people. `parent` is the name of the branch above.
+        """Return the kind and the name of the object, as people see them.
 
-        The name of a PodClique or Pod is shortened if it begins with that name.
+        `parent` is the name of the branch above. The name of a PodClique or Pod is shortened if it
+        begins with `parent`.
         """
         kind = self.ref.kind
         name = self.ref.name
@@ -69,7 +70,10 @@ _RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}
 
 
 def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:
-    """Return the state of `total` pods of which `placed` have a node, with its words."""
+    """Return (state, state in words) of an object of whose `total` pods `placed` have a node.
+
+    An object without pods (`exists` is false) is pending.
+    """
     if placed is None or total is None:
         return "unknown", "not known"
     if not exists or placed < total:
@@ -121,7 +125,7 @@ def asked_words(asked: UserConstraint) -> str:
 
 
 def state_of_pod(pod: Pod) -> tuple[State, str]:
-    """Return the state of a pod, with its words."""
+    """Return (state, state in words) of a pod."""
     if pod.node:
         return ("waits", pod.waiting[0]) if pod.waiting else ("well", pod.phase.lower())
     if pod.gates:

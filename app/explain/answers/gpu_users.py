@@ -1,4 +1,4 @@
-"""Find the users of GPUs: workloads and their queues, counted as KAI counts pods."""
+"""Find which workloads use GPUs, in which queues, and how many, as KAI counts GPUs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class GpuUser(Value, rename=AS_JSON):
 
 
 def users_of_node(index: Index, node: Node) -> list[NodeUser]:
-    """Return the users of the GPUs of a node."""
+    """Return the workloads that use GPUs of a node."""
     alike, others = _by_node(index).get(node.name, _NOBODY)
     shares = [(user, gpus, pods) for user, (gpus, pods) in alike.items()]
     shares += (
@@ -70,10 +70,10 @@ def _by_node(index: Index) -> Mapping[str, _Requested]:
 
 
 def _requested(pods: Sequence[Pod]) -> _Requested:
-    """Return the GPUs that the pods of a node request, by workload and PodGroup, and other pods.
+    """Return the whole GPUs that the pods of a node request, and the pods with other requests.
 
-    Each value of the map is (GPUs in thousandths, number of pods with GPUs). The other pods are not
-    in the map, because their GPUs depend on the node or on claims.
+    The map has (GPUs in thousandths, number of pods) by workload and PodGroup. The list has the
+    pods with GPU fractions or claims, whose GPUs depend on the node or on the claims.
     """
     others = [pod for pod in pods if pod.shape.part or pod.claims]
     gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}
@@ -87,7 +87,7 @@ def _requested(pods: Sequence[Pod]) -> _Requested:
 
 
 def _whole_gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod uses, in thousandths. It has neither GPU fractions nor claims."""
+    """Return the GPUs that a pod without GPU fractions and claims uses, in thousandths."""
     return 0 if pod.background or pod.reserves else round(1000 * quantities_of_pod(pod.shape)[0])
 
 
@@ -112,7 +112,7 @@ def gpus_used(index: Index, pod: Pod, node: Node) -> int:
 
 
 def gpu_users(index: Index, nodes: Iterable[Node] | None = None) -> list[GpuUser]:
-    """Return the users of the GPUs of some nodes, or of all nodes, largest users first."""
+    """Return the workloads that use GPUs of some nodes, or of all nodes, most GPUs first."""
     if nodes is not None:
         return _summed(index, nodes)
     return index.remembered("GPU users", lambda: _summed(index, index.nodes), _OF_USERS)
@@ -131,7 +131,7 @@ def _summed(index: Index, nodes: Iterable[Node]) -> list[GpuUser]:
 
 
 def users_in(topology: Topology, domains: Iterable[Path]) -> list[GpuUser] | None:
-    """Return the users of the GPUs of some domains, or None if usage is not known."""
+    """Return the workloads that use GPUs of some domains, or None if usage is not known."""
     index = topology.index
     if not index.room_is_known:
         return None

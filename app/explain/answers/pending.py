@@ -63,7 +63,7 @@ class WorkloadRow(Value):
     actors: frozenset[Who] = frozenset()
     """Everyone who can act on one of its reasons."""
     more: int = 0
-    """How many more reasons there are, or, if `reason` is a message of KAI, how many messages."""
+    """How many more reasons there are, or more messages of KAI if `reason` is such a message."""
     line: tuple[InLine, ...] = ()
     """The positions of its gangs in KAI's order."""
 
@@ -108,7 +108,8 @@ def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list
 def waiting_unlisted(rows: Iterable["WorkloadRow"], facts: Snapshot, namespace: str) -> list[Pod]:
     """Return the pending pods that are in none of the rows, sorted.
 
-    They have no GPUs and no claims. If `namespace` is "", they are of all namespaces.
+    These pods have no GPUs and no claims. If `namespace` is "", pods of all namespaces are
+    returned.
     """
     listed = {row.ref for row in rows}
     pods = (

@@ -45,7 +45,7 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""The reasons that the prediction already considers. They don't block a gang that it places."""
+"""Reasons that the prediction considers: if it places a gang, they do not block the gang."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):

@@ -64,7 +64,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     unset: tuple[str, ...] = ()
     """The bounds that are not set, such as `limit of CPUs`. KAI reads them as 0."""
     unusable: str = ""
-    """Why KAI places nothing in it, or "" if it does."""
+    """Why KAI can't use the queue, or "" if nothing is wrong."""
     waiting: int | None = None
     """How many PodGroups in it and below it have pods without a node, or None if not known."""
     in_line: int | None = None
@@ -78,7 +78,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
-        """Its amounts in use, and its fair share."""
+        """The GPUs in use, the GPUs in use that are not preemptible, and the fair share."""
         return self.used, self.fixed, self.fair
 
 

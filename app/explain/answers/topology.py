@@ -42,7 +42,7 @@ class LevelReport(Value):
     domains: int
     """The number of its domains."""
     findings: int
-    """The number of findings about it."""
+    """The number of findings about its label."""
 
 
 class DomainReport(Value):
@@ -76,7 +76,7 @@ class Survey(Value):
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
     held: HeldChannels | None = None
-    """The unnecessarily held NVLink channels, or None if not all pods and claims can be read."""
+    """The unnecessarily held NVLink channels, or None if facts that decide this were not read."""
 
     @property
     def exit_code(self) -> int:
@@ -87,7 +87,7 @@ class Survey(Value):
 
 
 def survey(index: Index, name: str = "") -> Survey:
-    """Return the survey of the topology called `name`, or of Grove's default one if it is ""."""
+    """Return the survey of the topology `name`, or of the default topology if `name` is ""."""
     topology = topology_of(index, name)
     reasons = _reasons(topology)
     levels = tuple(_level(topology, level, reasons) for level in topology.levels)
@@ -309,11 +309,11 @@ class ConstraintChange(Value, rename=AS_JSON):
     text: str
     """The effect, in words."""
     severe: bool
-    """Is the constraint lost, or will it be rejected?"""
+    """Is the required level missing after the edit, or will the constraint be rejected?"""
 
 
 class Preview(Value):
-    """The preview of an edit of a topology's levels."""
+    """What would change if the levels of a topology were edited."""
 
     after: ClusterTopology
     """The topology after the edit."""
@@ -326,7 +326,7 @@ class Preview(Value):
 
     @property
     def is_severe(self) -> bool:
-        """Would a constraint be lost or rejected later, or would no node have a level's label?"""
+        """Is an effect `severe`, or would no node have the label of a level?"""
         return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 

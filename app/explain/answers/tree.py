@@ -137,7 +137,7 @@ class _Grower:
     def _part(
         self, gang: Gang, ref: Ref, part: Unit | Member, children: Iterable[Branch], waits: str
     ) -> Branch:
-        """Return the branch of a part of a gang. `waits` is its text while it is pending."""
+        """Return the branch of a part of a gang. `waits` is the text if the part is pending."""
         well = "" if ref.kind == "Replica" else "placed"
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
         state, words = state_of(placed, total, part.expected > 0)
@@ -263,7 +263,7 @@ class _Grower:
             )
 
     def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
-        """Return the state of a claim with its text. The name is "" before it is created."""
+        """Return (state, text) of a claim. `name` is "" if the claim is not created yet."""
         claim = self._index.claims.get((namespace, name))
         if not name:
             return "waits", "not created"
@@ -297,7 +297,7 @@ _OF_QUEUE = {
     "LowerPriority": "at its limit",
     "QueueQuota": "at its quota",
 }
-"""The text of a queue in the tree by the id of a reason, so that the tree agrees with reasons."""
+"""The text of a queue in the tree, by the id of the reason with which it must agree."""
 
 
 def _sizes(member: Member) -> str:

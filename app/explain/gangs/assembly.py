@@ -179,7 +179,7 @@ def _with_claims(index: Index, user: Pod | PodClique) -> Shape:
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """Return the gang of a KAI PodGroup that no PodGang owns.
 
-    Its parts are the SubGroups. Without SubGroups, it is one part with all pods.
+    The parts of the gang are the SubGroups. Without SubGroups, the gang has one part with all pods.
     """
     pods = _alive(index.pods_of_group.get(group.key, ()))
     topology = topology_of(index, group.topology)
@@ -265,7 +265,7 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     pods_of = by_key((pod.subgroup, pod) for pod in pods)
 
     def unit(whole: SubGroup, parent: str, depth: int) -> Unit:
-        """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
+        """Return a unit for `whole`, whose parts are the SubGroups with the parent `parent`."""
         children = inside.get(parent, [])
         nested = inside if depth < MOST_DEPTH else ()
         optional = whole.needed is not None and whole.needed < len(children)

@@ -77,7 +77,7 @@ class _Replica(Value):
 
 
 def _replica_of(index: Index, pod_gang: PodGang) -> _Replica:
-    """Return the replica of a PodGang, with all of its PodGangs."""
+    """Return the replica to which a PodGang belongs, with all PodGangs of this replica."""
     place = pod_gang.place
 
     def look() -> _Replica:

@@ -29,7 +29,7 @@ def asks_for_quota(gang: Gang) -> bool:
 def surplus_of(index: Index, group: KaiPodGroup) -> Sequence[Pod]:
     """Return the placed pods of a semi-preemptible PodGroup that KAI may evict.
 
-    They are the pods beyond the minimum of each part, and all pods of parts beyond `minSubGroup`.
+    These are the pods beyond the minimum of each part, and all pods of parts beyond `minSubGroup`.
     """
     pods = index.pods_of_group.get(group.key, ())
     whole = unit_of_pod_group(index, group, tuple(pod for pod in pods if pod.is_alive))

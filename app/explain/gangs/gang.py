@@ -330,7 +330,7 @@ class Gang(Value, dict=True):
     def may_wait(self) -> bool:
         """Return whether the gang has members, and some of its pods may be missing or not placed.
 
-        If the user may not read pods, they may be.
+        If the user may not read pods, this is assumed.
         """
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
@@ -398,7 +398,7 @@ class Gang(Value, dict=True):
     def pool(self) -> str:
         """The node pool of the gang, or "" for nodes without a pool.
 
-        Only KAI has pools. It is ANY_POOL if KAI places none of its pods.
+        It is ANY_POOL if KAI places none of the gang's pods, because only KAI has node pools.
         """
         if self.pod_group:
             return self.pod_group.pool
@@ -428,8 +428,8 @@ class Gang(Value, dict=True):
     def placements_of(self, demand: Demand, *, from_scratch: bool = False) -> Placements:
         """Return the placements of a demand of this gang.
 
-        With `from_scratch`, the placed pods of the gang make room. Gangs that differ only in names
-        share one computation.
+        If `from_scratch`, the room of the gang's placed pods counts as free. Gangs that differ only
+        in names share one computation.
         """
         own = Own(self.placed, leave=from_scratch)
         key = (self.topology.keys, demand.profile, self.pool, own)

@@ -158,7 +158,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
-    """Find a PodGroup of Kubernetes itself. It is used if KAI has no PodGroup of this name."""
+    """Find a PodGroup of Kubernetes, for a name that no PodGroup of KAI has."""
     if ref.key not in index.workload_groups:
         return None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)

@@ -74,7 +74,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
 
 
 def users_document(topology: Topology, domains: Sequence[DomainReport]) -> list[Object] | None:
-    """Return the workloads that use GPUs of some domains, or None if that is not known."""
+    """Return the workloads that use GPUs of some domains, or None if usage is not known."""
     users = users_in(topology, [report.path for report in domains])
     return None if users is None else list(map(user_document, users))
 

@@ -12,7 +12,7 @@ _MOST = 3
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
     """Yield a hint: the namespaces that have an object with this name, or else similar names.
 
-    `others` are the known objects. Those of other kinds are ignored.
+    `others` are the known objects. Objects of other kinds than `ref` are ignored.
     """
     others = sorted(other for other in others if other.kind == ref.kind)
     elsewhere = [other.namespace for other in others if other.name == ref.name]

@@ -127,7 +127,7 @@ def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 def _may_differ(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
     for pool in dict.fromkeys(row.pool for row in rows if row.front):
         for settings in settings_of(facts.shards, pool):
-            yield f"  KAI may order them differently: {settings}"
+            yield f"  KAI may order these gangs differently: {settings}"
 
 
 def _users(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
@@ -150,12 +150,15 @@ def _problems(rows: Sequence[QueueRow]) -> Iterator[str]:
 def queue_problems(row: QueueRow) -> Iterator[str]:
     """Yield the problems of a queue, each with its remedy."""
     if not row.exists and row.unusable == "does not exist":
-        yield "does not exist, but PodGroups name it. Create it, or use another queue"
+        yield (
+            "does not exist, but PodGroups name it. Create the queue, or set the label"
+            " kai.scheduler/queue of their workloads to another queue"
+        )
     elif row.unusable:
         yield row.unusable
     if row.unset:
         bounds = " and no ".join(row.unset)
-        yield f"has no {bounds}, which KAI reads as 0. Set -1 for unlimited"
+        yield f"has no {bounds}, which KAI reads as 0. Set -1 in spec.resources for unlimited"
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
@@ -166,7 +169,7 @@ def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
 
 
 def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
-    """Return the kinds without which a number is not known, each with the cause."""
+    """Return the unread kinds that some number of `rows` needs, each with the cause."""
     numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
     if rows and not any(None in of_row for of_row in numbers):
         return {}
@@ -188,7 +191,7 @@ def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     """Return the queues as a map.
 
     GPUs are whole numbers or fractions. The quota or limit of an existing queue is null if it is
-    unlimited. Every other null means that the value is not known.
+    unlimited. Every other null means that the value is not known or was not examined.
     """
     return {
         "headline": queues_headline(rows, facts),

@@ -21,7 +21,7 @@ def lacks_right(cause: str) -> bool:
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
-    """Return whether the user may not read the kind of an object. It may exist nevertheless."""
+    """Return whether the user lacks the permission to read objects of the kind of `ref`."""
     return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
 
 

@@ -116,9 +116,9 @@ def _foot(answer: Answer) -> Iterator[str]:
         yield f"room was not examined, because that needs all nodes and pods. Run: {command}"
     elif kinds:
         yield (
-            f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add them, or"
-            " use a file written with --record: it says which kinds are empty and which were not"
-            " read"
+            f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add these"
+            " objects, or use a file written with --record: such a file says which kinds are empty"
+            " and which were not read"
         )
 
 
@@ -133,7 +133,7 @@ def _is_without_room(lacking: set[str]) -> bool:
 
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
-    """Yield the facts that could not be read, and the reasons that can't be ruled out."""
+    """Yield lines about facts that could not be read, and reasons that can't be ruled out."""
     if unseen:
         yield f"could not read: {unseen_words(unseen)}; reasons that need them aren't ruled out"
     if unknown:
@@ -197,7 +197,7 @@ def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
 
 
 def _reason_words(numbers: Sequence[int]) -> str:
-    """Return `reason 1` or `reasons 1 and 3`, or "" without any."""
+    """Return a text such as `reasons 1 and 3`, or "" if there are no numbers."""
     if not numbers:
         return ""
     noun = "reason" if len(numbers) == 1 else "reasons"

@@ -137,7 +137,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the names of the domains with the most free GPUs, each with the number of these."""
+    """Return the names of the domains with the most free GPUs, each with its free GPUs."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),

@@ -126,7 +126,7 @@ def _to_explain(pods: Sequence[Pod]) -> str:
 def _without_rows(facts: Snapshot, namespace: str, where: str, others: Sequence[Pod]) -> str:
     """Return why there is nothing to list, and what to do."""
     if "sets" in facts.unseen:
-        fix = "" if namespace else ". Use -n NAMESPACE for a namespace that you may view"
+        fix = "" if namespace else ". Use -n NAMESPACE for a namespace that you may read"
         return f"PodCliqueSets {where} could not be read{fix}"
     if "sets" in facts.skipped:
         return "there are no PodCliqueSets in these files"

@@ -91,8 +91,8 @@ def _cut_lines(effects: Effects) -> Iterator[str]:
     if moving:
         yield (
             f"! {counted(moving, 'more pod')} without a gang must move too, and may not fit: only"
-            f" the first {MOST_ALONE}, by priority and age, were examined. They may take room that"
-            " is listed here as free"
+            f" the first {MOST_ALONE}, by priority and age, were examined. The other pods may take"
+            " room that is listed here as free"
         )
     if waiting:
         yield (

@@ -64,7 +64,7 @@ class ToFill(Value):
     left: int
     """The number of pods that have no place yet."""
     able: Sequence[Taker]
-    """The nodes that have room for some of them."""
+    """The nodes that have room for at least one of these pods."""
     asks: Vector
     """The request of each pod, without GPU fractions."""
     part: GpuPart | None
@@ -153,7 +153,7 @@ class Search(Board):
     def _place(self, step: ToPlace, rest: Agenda) -> Iterator[Agenda]:
         """Try each domain for a demand, and yield the remaining steps.
 
-        Its parts are placed before its pods, the largest part first.
+        The parts of the demand are placed before its own pods, the largest part first.
         """
         if step.number is not None:
             self._starts[step.number] = self.mark

@@ -79,7 +79,7 @@ class Demand(Value, dict=True):
 
     @cached_property
     def constrained(self) -> bool:
-        """Whether it or one of its parts has a constraint."""
+        """Whether the demand or one of its parts has a constraint."""
         own = bool(self.key or self.preferred)
         return own or any(part.constrained for part in self.parts)
 
@@ -133,7 +133,7 @@ class Demand(Value, dict=True):
             yield from part.every()
 
     def changed(self, change: Callable[["Demand"], "Demand"]) -> "Demand":
-        """Return the demand with `change` applied to its parts, inner parts first, and to it."""
+        """Apply `change` to all parts, inner parts first, then to the demand. Return the result."""
         parts = tuple(part.changed(change) for part in self.parts)
         return change(replace(self, parts=parts))
 
@@ -348,7 +348,7 @@ class Board:
         return kept
 
     def undo(self, mark: int) -> None:
-        """Undo all steps since `mark`, an earlier value of the property."""
+        """Undo all steps since the property `mark` had the value `mark`."""
         while len(self._journal) > mark:
             self._restore(self._journal.pop())
 

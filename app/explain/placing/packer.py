@@ -24,7 +24,7 @@ _STEPS = 10
 
 
 class Rules(Value):
-    """The peculiar rules of KAI that apply. Switching a rule off shows whether it is the cause."""
+    """Rules of KAI that can be switched off, to find out whether one prevents a placement."""
 
     sizes: bool = True
     """Must a domain have room for all pods as if each were as large as the largest?"""

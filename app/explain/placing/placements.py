@@ -53,7 +53,7 @@ class Assumption(Value):
     gone: frozenset[tuple[str, str]] = frozenset()
     """The keys of the pods that count as gone."""
     rules: Rules = AS_KAI
-    """The peculiar rules of KAI that apply."""
+    """Which of KAI's `Rules` apply."""
 
     def counts(self, resource: str) -> bool:
         """Return whether requests for a resource count."""
@@ -90,7 +90,7 @@ class Outcome:
         packer = Packer(ground, rules)
         is_placed = packer.places(demand)
         self.waits_for_ending = is_placed and packer.waits
-        """Whether KAI waits for pods to terminate before it gives these nodes to the demand."""
+        """Whether the demand has a place only once other pods have terminated."""
         self.fits = is_placed and not packer.waits
         """Whether the whole demand has a place now."""
         self._used = packer.used() if is_placed else frozenset()
@@ -118,7 +118,7 @@ class Outcome:
     def rooms(self) -> tuple[DomainRoom, ...]:
         """The room for the part without a place in each domain that it may use, most room first.
 
-        There is none if the demand fits.
+        Empty if the demand fits.
         """
         if self.fits:
             return ()
@@ -239,9 +239,9 @@ class Placements:
         return self._fits[assumption]
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> "Placements":
-        """Return the placements under the assumption that nodes have these additional labels.
+        """Return the placements under the assumption that nodes have more labels.
 
-        `labels` are by node name.
+        `labels` has the additional labels by node name.
         """
         nodes = tuple(
             replace(node, labels={**node.labels, **labels[node.name]})
@@ -270,7 +270,7 @@ class Placements:
     def _coming(self, assumption: Assumption) -> Mapping[int, Vector]:
         """Return the amounts that terminating pods will free, by the position of the node.
 
-        There are none if these pods are assumed to be gone already.
+        Nodes whose pods are assumed to be gone already are left out.
         """
         if assumption.free != "now":
             return {}
@@ -335,7 +335,7 @@ class Placements:
         return emptied
 
     def _empty(self, free: list[Vector], positions: Collection[int]) -> None:
-        """Remove every pod from the nodes except the gang's pods that stay."""
+        """Change `free` as if only the gang's staying pods were on the nodes at `positions`."""
         allocatable = self._index.allocatable(self.names)
         staying = _by_node(() if self._own.leave else self._own.pods)
         if len(positions) == len(free):

@@ -61,7 +61,8 @@ class RoomCounter(Board):
         Return the number of placed pods.
 
         Equal parts are placed one after the other. Each starts at the domain of the previous part,
-        because the domains before it have no room for such a part. `tried` keeps that position.
+        because the domains before it have no room for such a part. `tried` has the position of this
+        domain by the profile of the part.
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)

@@ -117,7 +117,10 @@ class Tree:
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
-        """Return the number of pods of this size that fit in each domain, as sums with one item."""
+        """Return a counter of the pods with the request `largest` for which domains have room.
+
+        The sum of a domain has one item, the number of pods.
+        """
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
                 self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
@@ -125,7 +128,9 @@ class Tree:
         return self._tallies[largest]
 
     def room_of_part(self, largest: Vector, path: Path) -> int:
-        """Return the number of pods of this size for which a domain has room, in shared GPUs too.
+        """Return for how many pods with the request `largest` a domain has room.
+
+        The free parts of shared GPUs count too.
 
         KAI uses this number for pods that request less than a GPU (`calcNodeAccommodation`).
         """

@@ -63,7 +63,7 @@ class Turn(Value):
     Empty if it has no place, or has to wait for pods on these nodes to terminate.
     """
     full: str
-    """The queue whose limit or quota keeps it out at its turn, or "" if there is none."""
+    """The queue whose limit or quota keeps the gang out at its turn, or "" if there is none."""
     above: Mapping[Queue, tuple[str, int]] = {}
     """The queues from which KAI may reclaim for it, if it gets no nodes.
 
@@ -81,7 +81,7 @@ def line_of(index: Index) -> Mapping[Ref, Turn]:
 
 
 def unread_for_line(index: Index) -> set[str]:
-    """Return the facts that decide the order and were not read."""
+    """Return the facts in NEEDS, which decide the order, that were not read."""
     return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
 
 

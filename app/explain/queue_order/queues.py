@@ -252,7 +252,7 @@ class Queues:
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
         """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
 
-        They are siblings of the gang's queue and of its parents. They use more than they may, and
+        These queues are siblings of the gang's queue or of its parents, use more than they may, and
         have pods that KAI may evict. The search goes up from the gang's queue and ends at the first
         queue that would exceed its fair share with the gang. The result is empty if a limit or
         quota would be exceeded even without the preemptible pods of all siblings on the way. See

@@ -1,7 +1,7 @@
 """Keep the usage of queues, compute their fair shares, and compare queues, as KAI does.
 
 See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_division` and
-`resource_share`. KAI can be configured to take past usage into account, which is not known here.
+`resource_share`. KAI can be configured to take past usage into account. This module does not do so.
 """
 
 import math
@@ -128,7 +128,7 @@ class Account:
         self.requested = self.allocated
 
     def take(self, asked: Quantities, *, preemptible: bool) -> None:
-        """Add an allocation to the usage."""
+        """Add `asked`, the request of placed pods, to the usage."""
         self.allocated = added(self.allocated, asked)
         if preemptible:
             self.evictable = added(self.evictable, asked)
@@ -172,9 +172,9 @@ class Account:
 
     @property
     def may_have(self) -> list[float]:
-        """The amounts that it may use even if other queues request more.
+        """The amounts that the queue may use even if other queues request more.
 
-        They are its quota or its fair share, the larger one, up to its limit.
+        For each resource, this is the larger of its quota and its fair share, up to its limit.
         """
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
@@ -184,8 +184,8 @@ class Account:
     ) -> bool:
         """Return whether KAI considers this queue before the sibling `other`.
 
-        `asked` and `others` are the requests of the next gang of each. See `GetQueueOrderResult` in
-        `plugins/proportion/queue_order/queue_order.go` of KAI.
+        `asked` is the request of the next gang of this queue, and `others` that of `other`. See
+        `GetQueueOrderResult` in `plugins/proportion/queue_order/queue_order.go` of KAI.
         """
         own = self._rank(asked, total)
         its = other._rank(others, total)
@@ -283,9 +283,9 @@ def _promise(account: Account, resource: int, total: float) -> float:
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
     """Divide the rest of a resource after all quotas, by priority and then by weight.
 
-    Shares are rounded down to whole numbers. In the end, the queues that lost most by rounding get
-    up to one more, higher priorities first. See `divideOverQuotaResource` in
-    `plugins/proportion/resource_division` of KAI.
+    Shares are rounded down to whole numbers. At the end, queues that lost by rounding get up to 1
+    more each, while something is left: higher priorities first, then the queues that lost most. See
+    `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
     """
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
     rounded: list[dict[str, float]] = []

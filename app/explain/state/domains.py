@@ -89,7 +89,7 @@ class Domains:
         return self._pool is None or node.labels.get(NODE_POOL, "") == self._pool
 
     def nodes_at(self, positions: Iterable[int]) -> list[Node]:
-        """Return the nodes at these positions."""
+        """Return the nodes at `positions`."""
         return [self.nodes[position] for position in positions]
 
     def depth(self, key: str) -> int | None:
@@ -129,7 +129,7 @@ class Domains:
 
     @cached_property
     def joined(self) -> Mapping[Path, Path]:
-        """The joined domains: those that KAI mistakes for another domain, each with the other."""
+        """The path of each joined domain, mapped to the path that KAI mistakes it for."""
         parents = {path[:-1] for path in self.paths if path}
         if not any("." in value for value in itertools.chain.from_iterable(parents)):
             return {}
@@ -198,7 +198,7 @@ class Domains:
         return {None if at is None else self.domain_of(at, depth) for at in positions}
 
     def paths_of(self, names: Iterable[str]) -> list[Path]:
-        """Return the paths of the nodes of these names that are inside the tree."""
+        """Return the paths of the nodes `names`, without nodes that are not inside the tree."""
         positions = (self.positions[name] for name in names if name in self.positions)
         return [path for path in map(self.paths.__getitem__, positions) if path is not None]
 

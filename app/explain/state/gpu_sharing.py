@@ -62,7 +62,7 @@ class Choice(NamedTuple):
     shares: Shares
     """The shared GPUs of the node afterwards."""
     whole: int
-    """The number of whole GPUs that become shared with it."""
+    """The number of whole GPUs that the pod turns into shared ones."""
     waits: bool
     """Whether the pod must wait for other pods to terminate."""
 

@@ -36,9 +36,9 @@ class Index(Belongings):
 
     An index can follow a changing cluster. With 15,000 nodes, a page after a change of one pod then
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
-    Almost all of this comes from two parts: the lookup tables are updated in place, and the trees
-    of domains are kept. Cached properties and free amounts are simply recomputed. Tracking their
-    dependencies would save another 15 ms, but an attempt missed that some depend on the time.
+    Almost all of the saving comes from two parts: the lookup tables are updated in place, and the
+    trees of domains are kept. Cached properties and free amounts are simply recomputed. Tracking
+    what these depend on would save another 15 ms, but is error-prone: some depend on the time.
     """
 
     def __init__(self, facts: Snapshot) -> None:
@@ -47,9 +47,9 @@ class Index(Belongings):
         """The snapshot that was passed in. In `facts`, some background pods are normal pods."""
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
-        """The values of `remembered`, each with its `of`."""
+        """The values of `remembered` by key, each with the fields `of` that it depends on."""
         self._used: set[object] = set()
-        """The keys that were asked for since the last `follow`."""
+        """The keys that were requested from `remembered` since the last `follow`."""
         self._few: dict[str, deque[object]] = {}
         """The keys of the values of `one_of_few`, by kind, oldest first."""
         self._take_nodes()
@@ -202,7 +202,7 @@ class Index(Belongings):
         return [max(0, sum(free)) for free in self.free(self.gpu_names)]
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """Return the amounts of these resources that each node has for pods."""
+        """Return the allocatable amounts of the resources `names` for each node."""
 
         def vectors() -> list[tuple[int, ...]]:
             # Equal nodes share one `allocatable`, so each is examined once.
@@ -213,14 +213,14 @@ class Index(Belongings):
         return self.one_of_few("allocatable", names, vectors, _OF_NODES)
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """Return the amounts of these resources that are free on each node."""
+        """Return the free amounts of the resources `names` for each node."""
         free = partial(self._without, self.used, names)
         return self.one_of_few("free", names, free, _OF_NODES | _OF_USAGE)
 
     def soon_free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """Return the amounts that are free on each node once the terminating pods are gone.
+        """Return the amounts of `names` that are free on each node once terminating pods are gone.
 
-        KAI counts these as room.
+        KAI counts these amounts as room.
         """
         if not self.terminating:
             return self.free(names)
@@ -230,7 +230,7 @@ class Index(Belongings):
         )
 
     def _without(self, used: ByNode, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """Return the remaining resources of each node after this usage."""
+        """Return the amounts of `names` that the usage `used` leaves on each node."""
         pairs = zip(self.nodes, self.allocatable(names), strict=True)
         return [amounts.left(has, used.get(node.name, _NOTHING), names) for node, has in pairs]
 

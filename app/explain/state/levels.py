@@ -119,7 +119,7 @@ def topology_of(index: Index, name: str = "") -> Topology:
 def shown_first(facts: Snapshot) -> str:
     """Return the name of KAI's first Topology, or "" if there is none or Grove has a topology.
 
-    Gangs that name no topology are not placed by it, but people who name none want to see it.
+    KAI does not use it for gangs that name no topology, but it is shown to users who name none.
     """
     if facts.topologies:
         return ""

@@ -91,14 +91,14 @@ class GroupedBy(_Declared[Mapping[K, Sequence[T]]]):
         self.order = order
 
     def over(self, facts: Iterable[T]) -> "Groups[K, T]":
-        """Return a new table of these facts."""
+        """Return a new table of `facts`, as this declaration describes it."""
         groups = Groups(self)
         groups.add(facts)
         return groups
 
 
 class Groups(Generic[K, T]):
-    """The groups of some facts by key. A key without facts has no group."""
+    """A lookup table of groups of facts by key, as a `GroupedBy` declares it."""
 
     def __init__(self, declared: GroupedBy[K, T]) -> None:
         self._keys = declared.keys
@@ -161,7 +161,7 @@ class NamedBy(_Declared[Mapping[K, T]]):
         self.field = name
 
     def over(self, facts: Iterable[T]) -> "Names[K, T]":
-        """Return a new table of these facts."""
+        """Return a new table of `facts`, as this declaration describes it."""
         return Names(self, facts)
 
 

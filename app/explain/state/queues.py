@@ -14,7 +14,7 @@ from app.facts.labels import NODE_POOL
 SEMI_PREEMPTIBLE = "semi-preemptible"
 """A preemptibility: pods above the minimum may be evicted, and the minimum counts against quota."""
 NOT_PREEMPTIBLE = 100
-"""A PodGroup with at least this priority is not preemptible, unless spec.preemptibility decides."""
+"""A PodGroup with at least this priority is not preemptible, unless spec.preemptibility is set."""
 DEFAULT_PRIORITY = 50
 """The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
 

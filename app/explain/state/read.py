@@ -36,7 +36,7 @@ async def read_list(
 async def read_all(
     client: Reader, *, now: float, only: Iterable[Resource] = BY_RESOURCE
 ) -> Snapshot:
-    """Return the facts of all kinds, or of `only` these kinds, in the whole cluster."""
+    """Return the facts of the kinds `only`, by default of all kinds, in the whole cluster."""
     reading = Reading(client, BY_RESOURCE)
     with paused():
         await read_everywhere(reading, only)

@@ -264,7 +264,7 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     assert result.exit_code == 1
     assert effects_document(result)["podsCut"] == {"moving": 7, "waiting": 0}
     assert (
-        "! 7 more pods without a gang must move too, and may not fit: only the first 500, by priority and age, were examined. They may take room that is listed here as free"
+        "! 7 more pods without a gang must move too, and may not fit: only the first 500, by priority and age, were examined. The other pods may take room that is listed here as free"
         in effects_text(result, everything=False).splitlines()
     )
 

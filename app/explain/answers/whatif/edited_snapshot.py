@@ -45,7 +45,7 @@ class EditedSnapshot(Value):
     """The documents of PodCliqueSets that would be created or recreated."""
 
     def then(self, line: str, **changes: Any) -> Self:
-        """Return a copy with these changes, and with one more line that describes them."""
+        """Return a copy with `changes`, and with `line`, which describes them, added to `lines`."""
         return replace(self, lines=(*self.lines, line), **changes)
 
 
@@ -74,7 +74,7 @@ def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") 
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
-    """Return the facts as if these pods were pending, and claims that only they use were free."""
+    """Return the facts as if `pods` were pending, and claims that only these pods use were free."""
     if not pods:
         return facts
     waiting = tuple(
@@ -127,7 +127,7 @@ def _cordoned(edited: EditedSnapshot, edit: Cordon, levels: Topology) -> EditedS
 
 
 def _closed(facts: Snapshot, names: Collection[str]) -> Snapshot:
-    """Return the facts with these nodes cordoned."""
+    """Return the facts with the nodes `names` cordoned."""
     nodes = tuple(
         replace(node, unschedulable=True) if node.name in names else node for node in facts.nodes
     )
@@ -135,7 +135,7 @@ def _closed(facts: Snapshot, names: Collection[str]) -> Snapshot:
 
 
 def _names(levels: Topology, targets: Iterable[str]) -> set[str]:
-    """Return the names of the nodes that targets name."""
+    """Return the names of all nodes that `targets` select."""
     return {node.name for target in targets for node in _targeted(levels, target)}
 
 
@@ -303,9 +303,9 @@ def _with_namespace(document: JsonMap, source: str) -> JsonMap:
 
 
 def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
-    """Return the facts without the objects that belong to these PodCliqueSets.
+    """Return the facts without the PodGangs, PodCliques, pods and PodGroups of `sets`.
 
-    Their gangs are planned from scratch.
+    The gangs of these PodCliqueSets are planned from scratch.
     """
     if not sets:
         return facts
@@ -323,7 +323,7 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
 
 
 def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the facts, with new facts instead of old ones with the same identity."""
+    """Return `before` with the facts `new`, which replace old facts of the same identity."""
     names = {_identity(fact) for fact in new} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
     latest = {_identity(fact) or id(fact): fact for fact in new}

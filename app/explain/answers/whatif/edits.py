@@ -29,20 +29,26 @@ class Drain(Value):
 
 
 class Cordon(Value):
-    """An edit that cordons nodes, which keep their pods. Targets are as in Drain."""
+    """An edit that cordons nodes, which keep their pods.
+
+    A target is the name of a node, or LEVEL=VALUE.
+    """
 
     targets: tuple[str, ...]
 
 
 class Addition(Value):
-    """An edit that adds `count` empty nodes that are like the node `like`."""
+    """An edit that adds `count` empty copies of the node `like`."""
 
     count: int
     like: str
 
 
 class Labelling(Value):
-    """An edit that sets labels of nodes, by level or label key. None as a value removes a label."""
+    """An edit that sets labels of nodes, or removes labels with the value None.
+
+    A label is given by its key, or by the name of its level.
+    """
 
     nodes: tuple[str, ...]
     labels: tuple[tuple[str, str | None], ...]
@@ -51,7 +57,7 @@ class Labelling(Value):
 class Applying(Value):
     """An edit that applies the documents of the file `source`.
 
-    They replace objects with the same name, or are added.
+    A document replaces the object of the same kind and name, or is added.
     """
 
     source: str

@@ -116,9 +116,9 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 1 if something is worse, a new workload does not start, or it is unknown.
+        """The exit code: 1 if something is worse, or a new workload does not start, otherwise 0.
 
-        "Unknown" means that pods that must leave were not examined. Otherwise, it is 0.
+        It is also 1 if some pods that must leave were not examined.
         """
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
@@ -236,7 +236,7 @@ def _others(index: Index, edited: EditedSnapshot, moves: Sequence[Fate]) -> int:
 
 
 class _Arranging:
-    """An arrangement of gangs in the facts of one index. They are placed one after the other."""
+    """An arrangement of the gangs of one index, which are placed one after the other."""
 
     def __init__(self, index: Index, candidates: Sequence[GangToPlace], tick: Tick) -> None:
         self._index = index

@@ -20,9 +20,9 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of pods without a gang that are examined: moving pods, and pending pods.
+"""The maximum number of moving pods without a gang that are examined, and also of pending ones.
 
-The maximum holds for each kind. A pod takes as much time as a gang.
+Examining a pod takes as much time as examining a gang.
 """
 
 
@@ -115,7 +115,7 @@ def is_alone(index: Index, pod: Pod) -> bool:
 
 
 def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Line, Line]:
-    """Return the gangs that must move, and the pending gangs, each in order.
+    """Return the gangs that must move, and the pending gangs, both sorted by rank.
 
     Gangs of PodCliqueSets that would be created count as pending. `look` is called with each
     PodCliqueSet and PodGroup and its gangs, because building the gangs again would take long.
