@@ -71,7 +71,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
-"""By resource to judge: the other resources whose objects must be readable for that."""
+"""The resources whose objects must be readable to judge a resource, by the resource to judge."""
 
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
@@ -89,7 +89,7 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The minimum age of an object for reports of problems that may resolve by themselves.
+"""The age up to which problems of an object that may resolve by themselves are not reported.
 
 Such a problem resolves sooner, but the clocks of this machine and of the API server may differ.
 """
@@ -278,7 +278,7 @@ class Auditor:
     # Owners of MNNVL resources.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
-        """Yield the findings about ComputeDomains or claims, whichever `resource` is.
+        """Yield the findings about the stored objects of `resource`, ComputeDomains or claims.
 
         The owner may be missing or wrong, or the DeviceClass may not exist.
         """
@@ -298,7 +298,8 @@ class Auditor:
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
         """Return the finding about an MNNVL resource if its owner is missing or wrong.
 
-        Return None otherwise, and if a new resource may still get its owner.
+        Return None otherwise, for resources of units, and if a new resource may still get its
+        owner.
         """
         if stored.place.unit:
             return None
@@ -327,7 +328,7 @@ class Auditor:
 
     @cached_property
     def _gangs_by_base(self) -> Mapping[Key, Sequence[StoredGang]]:
-        """The PodGangs that may have to own stored resources, by namespace and base name.
+        """The PodGangs that may be owners of stored resources, by namespace and base name.
 
         The index is built once, because a set may have very many PodGangs and resources. A PodGang
         may have 10,000 base names, so the index has only base names of stored resources.

@@ -44,7 +44,7 @@ class Finding(Value):
 
     @property
     def outcome(self) -> Outcome:
-        """`refused`, `undecided` if there is no verdict, or `warning` if no webhook rejects it."""
+        """`refused`, `undecided` (without a verdict) or `warning` (no webhook rejects it)."""
         if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"
@@ -89,7 +89,7 @@ class Tally(Struct):
     """The results of an audit so far."""
 
     counts: dict[str, AuditCounts] = {}
-    """The counts by kind."""
+    """The numbers of objects, by kind."""
     unread: dict[str, str] = {}
     """The resources that could not be judged completely, each with the reason."""
     absent: list[str] = []

@@ -21,4 +21,4 @@ COMMANDS = {
     "completion": "print a script that completes commands and options in your shell",
     "certs": "create or check certificates",
 }
-"""Each command with its description in the list of commands."""
+"""The description of each command, for the list of commands."""

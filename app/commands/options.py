@@ -93,7 +93,10 @@ def add_offline(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options that name a cluster. `default` says which one is used without them."""
+    """Add the options that name a cluster.
+
+    `default` says which cluster is used without these options.
+    """
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help=f"kubeconfig file (default: {default})"
     )
@@ -139,7 +142,8 @@ def port_number(text: str) -> int:
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     """Return the configuration in --config, or the defaults.
 
-    The environment and `flags` override it. Raise ConfigurationError if it is invalid.
+    Environment variables and `flags` override its values. Raise ConfigurationError if it is
+    invalid.
     """
     from app.config.read import configuration_or_defaults, with_overrides
 

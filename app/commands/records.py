@@ -46,7 +46,7 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
-    """Write the facts to the file given with --record, if any, and print how to read it.
+    """Write the facts to the file in --record, if any, and print the command that reads the file.
 
     `asked` is the object of the answer. Its name is "" for a list, and its namespace is "" for all
     namespaces. Raise OSError if the file cannot be written.

@@ -99,8 +99,8 @@ class WorkloadList(TypedDict):
 class ReportedLevel(TypedDict):
     """A topology level: its name (`domain`) and its node label (`key`).
 
-    `nodes` is the number of nodes with this label, and `domains` the number of domains. Null means
-    not known.
+    `nodes` is the number of nodes with this label, `domains` the number of domains, and `findings`
+    the number of findings about the level. Null means not known.
     """
 
     domain: str

@@ -27,7 +27,7 @@ class Counts(Struct):
     """
 
     judged: int = 0
-    """The number of writes with a verdict. Those whose verdict failed don't count."""
+    """The number of writes with a verdict. Writes that the server failed to judge don't count."""
     rejected: int = 0
     """The number of writes that were rejected, or would have been without warn-only mode."""
     changed: int = 0

@@ -18,7 +18,7 @@ WIDTH = 100
 """The width of a bar, in the units of its viewBox."""
 
 Bar = tuple[tuple[str, int, int], ...]
-"""The parts of a bar, each with its CSS class, its start and its width in units of WIDTH."""
+"""The parts of a bar, each as (CSS class, start, width). A whole bar has the width WIDTH."""
 
 
 class Colours:

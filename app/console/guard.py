@@ -88,7 +88,8 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
     """Return whether, according to the browser, our own page or the user sent the request.
 
     The file that opens the browser counts as another site. Other sites may only navigate to the
-    entry page, which shows nothing of the cluster. `entry` says whether this page is requested.
+    entry page, which shows nothing of the cluster. `entry` says whether the entry page is
+    requested.
     """
     site = headers.get("sec-fetch-site", "none")
     navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (

@@ -106,7 +106,10 @@ class WaitingList:
         self.complete = self._explain(index, to_explain, parts, SECONDS)
 
     def examine(self, index: Index) -> bool:
-        """Explain new workloads for SLICE seconds of CPU. Return whether any are left."""
+        """Explain workloads that are not explained yet, for SLICE seconds.
+
+        Return whether any are left.
+        """
         parts = self._counted_all(index)
         new = [ref for ref in self._to_explain(parts, reasons=False) if not self._kept[ref].state]
         return not self._explain(index, new, parts, SLICE)

@@ -59,10 +59,10 @@ def drawn(
     """Return the template's values for the map of the domains inside `at`.
 
     The cells are the domains of the deepest level with at most MOST_CELLS domains, grouped by their
-    parents. With `worst`, they are in one group, and nodes are left out: domains with the most
-    closed nodes come first, then those with the least room. `room` is the room that was asked for,
-    or None. `gang_nodes` are the names of nodes whose domains are marked. Return None if even the
-    level below `at` has too many domains.
+    parents. With `worst`, all cells are in one group, and none is a single node. Domains with the
+    most closed nodes come first, then those with the least room. `room` is the room that was asked
+    for, or None. `gang_nodes` are the names of nodes whose domains are marked. Return None if even
+    the level below `at` has too many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:

@@ -9,7 +9,7 @@ from app.facts.identity import Ref
 from app.objects.resource import Resource
 
 Query = Mapping[str, str]
-"""The query of a request: the first value of each name."""
+"""The options in the query of a request, each with its first value."""
 
 Values = dict[str, Any]
 """The values of a template, by name."""

@@ -13,7 +13,7 @@ class ConsoleSettings(Value):
     configuration: Configuration
     """The configuration of the server, for Findings and Playground."""
     kubeconfig: Path | None
-    """The kubeconfig file, or None for kubectl's."""
+    """The kubeconfig file, or None for the one that kubectl uses."""
     context: str | None
     """The context of the kubeconfig, or None for the current one."""
     context_name: str

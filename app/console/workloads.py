@@ -33,7 +33,7 @@ The filter also finds workloads beyond this limit.
 MOST_EQUAL = 20
 """The maximum number of rows in a group of equal workloads. The rest is only counted."""
 FOLDED = 3
-"""The minimum number of equal workloads that form a group. Only its first row is not folded."""
+"""The minimum number of equal workloads in a group. All its rows except the first are folded."""
 MOST_CAUSES = 6
 """The maximum number of links that filter the list by cause, for the most frequent causes."""
 OPTIONS = ("namespace", "who", "cause")
@@ -102,7 +102,7 @@ class Chip(NamedTuple):
 
     words: str
     number: int
-    """The number of workloads with this value."""
+    """The number of workloads that the link selects."""
     query: str
     """The query of the link."""
     current: bool
@@ -127,7 +127,7 @@ class _Narrowed:
     def _only(
         self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
     ) -> list[WorkloadRow]:
-        """Return the rows with the value that the query has for `option`, and note the option.
+        """Return the rows with the query's value of `option`, and add this value to `options`.
 
         Return all rows if that value is not one of `values`.
         """

@@ -29,16 +29,16 @@ Read = Callable[[str], Awaitable[Object]]
 
 
 class Api(Value):
-    """A resource that the server uses, and the check if the cluster does not serve it."""
+    """A resource that the server uses, and the result of its check if the cluster lacks it."""
 
     resource: Resource
     """The resource, with the versions that are known."""
     absent: Status
-    """The status of the check."""
+    """The status of the check if the cluster does not serve the resource."""
     means: str
-    """The consequence of the missing resource, for the message."""
+    """The consequence if the cluster does not serve the resource, as a clause for the message."""
     remedy: str
-    """The remedy, or "" if none is needed."""
+    """The remedy if the cluster does not serve the resource, or "" if none is needed."""
 
 
 _GROVE = "Install Grove if this cluster needs it."
@@ -299,7 +299,7 @@ class Release(Value):
     field: str = ""
     """A field of the objects' spec in this CRD that older releases lack, or ""."""
     has_bindings: bool = False
-    """Whether its topologies are ClusterTopologyBindings."""
+    """Whether these releases of Grove have ClusterTopologyBindings."""
 
 
 RELEASES = (

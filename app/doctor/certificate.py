@@ -43,7 +43,7 @@ class Handshake(Value):
     """The result of a TLS handshake."""
 
     outcome: Literal["trusted", "refused", "unreachable"]
-    """`refused`: the certificate failed verification. `unreachable`: no TLS server answered."""
+    """`trusted`, `refused` (the certificate failed verification) or `unreachable` (no answer)."""
     reason: str = ""
     """Why the handshake failed, or "" if the certificate is trusted."""
 
@@ -57,7 +57,7 @@ The arguments are the address, the port, the name that the certificate must have
 
 
 class Bundle(Value):
-    """A caBundle, with the webhooks that have it in common, and their common target."""
+    """A caBundle, and the webhooks that have this caBundle and the same target."""
 
     ca_bundle: str
     """The base64 text, as it is stored, or "" if there is none."""

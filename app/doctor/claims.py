@@ -38,11 +38,11 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5
 _MOST_CHECKS = 20
-"""The maximum number of claims' problems of one kind that are shown."""
+"""The maximum number of problems of one kind with claims that are shown."""
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check that the DeviceClasses exist which `mnnvl.claimMode` and the stored claims need.
+    """Check `mnnvl.claimMode` and the stored claims: the DeviceClasses that they need must exist.
 
     Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
     fails.
@@ -71,7 +71,7 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
 
 
 def _few(checks: Checks) -> Checks:
-    """Return `checks`, or the first _MOST_CHECKS of them and one with the number of the rest.
+    """Return the first _MOST_CHECKS checks, and one with the number of the others if there are any.
 
     Tenants decide how many claims there are, and which DeviceClasses the claims name.
     """
@@ -200,7 +200,7 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
 
 
 async def check_owners(client: Client, configuration: Configuration) -> Checks:
-    """Check that `mnnvl.owner` fits the release of Grove, and that stored resources agree with it.
+    """Check that `mnnvl.owner` fits the release of Grove, and that MNNVL resources have this owner.
 
     Raise ClusterError if a request fails.
     """

@@ -146,8 +146,8 @@ def _further_subjects(
 async def _outages(client: Client, ours: str) -> Checks:
     """Return the problems of other products' webhooks that are down.
 
-    These webhooks are not part of the installation. So if this process may not read them, the only
-    check says so and is `ok`. `ours` is the name of our webhook configurations.
+    These webhooks are not part of the installation. So if this process may not read them, return
+    one check with the status `ok`, which says so. `ours` is the name of our webhook configurations.
     """
     try:
         return await rehearsal.check_outages(client, ours)

@@ -28,7 +28,7 @@ from app.objects.resource import CONFIG_MAP, DEPLOYMENT, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_at
 
 _WEBHOOKS = ".webhooks.grove.io"
-"""The end of the names of Grove's webhooks."""
+"""The suffix of the names of Grove's webhooks."""
 
 AUTHORIZER = f"authorizer{_WEBHOOKS}"
 OPERATOR = "grove-operator"
@@ -52,8 +52,9 @@ class Operator(Value):
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
     """Check Grove's authorizer, its topology feature, and its permission to write the topology.
 
-    If Grove's settings cannot be read, a check names the ones to check by hand. Only an operator of
-    the dialect `design` writes the managed ClusterTopology: at startup, it creates or deletes it.
+    If Grove's settings cannot be read, a check names the settings to check by hand. Only an
+    operator of the dialect `design` writes the managed ClusterTopology: it creates or deletes this
+    object at startup.
     """
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
@@ -123,8 +124,8 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 async def _account(client: Client, namespace: str) -> str:
     """Return the user name of the operator's account, or the chart's default if it is not known.
 
-    The account is read from the Deployment. Anybody who may create a ConfigMap in the namespace
-    could otherwise choose the account that a remedy recommends.
+    The account is read from the Deployment, not from the ConfigMap. Otherwise, anybody who may
+    create a ConfigMap in the namespace could choose the account that a remedy recommends.
     """
     name = ""
     with contextlib.suppress(ClusterError):

@@ -104,7 +104,10 @@ async def check_queues(client: Client) -> Checks:
 
 
 def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
-    """Return the warning about queues that lack the same limits, which KAI reads as 0."""
+    """Return the warning about the queues `names`, which all lack `limits`.
+
+    KAI reads a missing limit as 0.
+    """
     bounds = {name: {"limit": -1} for name in limits}
     patch = shlex.quote(to_json({"spec": {"resources": bounds}}).decode())
     first, *_ = names = sorted(names)
@@ -119,10 +122,10 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
 
 
 async def check_order(client: Client) -> Checks:
-    """Return a check that is `ok` for each SchedulingShard that changes the order of gangs.
+    """Return a check for each SchedulingShard that may change the order of gangs.
 
-    `explain` assumes KAI's defaults, so its order may be wrong there. Raise ClusterError if a
-    request fails.
+    The checks are `ok`: they only say that the order in `explain`, which assumes KAI's defaults,
+    may be wrong. Raise ClusterError if a request fails.
     """
     if not client.served_version(SCHEDULING_SHARD):
         return []
@@ -159,7 +162,7 @@ async def check_staleness(client: Client) -> Checks:
 def _check_shard(shard: JsonMap) -> Check:
     """Check the time after which the scheduler of `shard` evicts gangs below their minimum.
 
-    -1s and other negative durations mean that it never does.
+    With a negative duration, such as -1s, it never evicts them.
     """
     name = key_of(shard)[1]
     given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)

@@ -41,13 +41,13 @@ class Need(Value):
     verbs: tuple[str, ...]
     """The verbs that the server needs."""
     purpose: str
-    """What the server uses it for, as a noun phrase for messages."""
+    """What the server uses the permission for, as a noun phrase for messages."""
     namespace: str = ""
     """The namespace of the objects, or "" for all namespaces and for cluster-scoped resources."""
     name: str = ""
-    """The name of the only object, or "" for all objects."""
+    """The name of the only object that the server needs, or "" for all objects."""
     optional: bool = False
-    """Whether the server works without it, with less information."""
+    """Whether the server works without the permission, with less information."""
 
     def __str__(self) -> str:
         return ".".join(filter(None, (self.resource, self.group))) + (

@@ -361,8 +361,8 @@ _FIELDS: Mapping[str, _Fields] = {
 }
 """The fields that a record keeps, by resource. The key "" is for answers without a resource.
 
-Every answer also keeps its apiVersion, kind and metadata. Of a resource that is not listed here,
-nothing else is kept.
+Every answer also keeps its apiVersion, its kind and a part of its metadata. Of a resource that is
+not listed here, nothing else is kept.
 """
 
 

@@ -93,8 +93,9 @@ _NEEDED = {
 async def check_outages(client: Client, ours: str) -> Checks:
     """Return the problems of other products' webhooks that are down and block workloads.
 
-    A webhook blocks workloads if its outage rejects the creation of any resource in _NEEDED. `ours`
-    is the name of our webhook configurations. Raise ClusterError if something cannot be read.
+    A webhook blocks workloads if objects of any resource in _NEEDED cannot be created during its
+    outage. `ours` is the name of our webhook configurations. Raise ClusterError if something cannot
+    be read.
     """
     fatal = [
         StoredWebhook(f"{resource.kind} {item['metadata']['name']}", is_mutating, content)
@@ -142,7 +143,7 @@ def _effect(webhook: StoredWebhook, installed: Installed) -> Check:
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
     """Yield a problem if the webhook's own Pods cannot be created while it is down.
 
-    It is only a warning if the webhook has matchConditions, which may exclude these Pods.
+    Yield only a warning if the webhook has matchConditions, which may exclude these Pods.
     """
     called = webhook.target.service
     if not webhook.is_fatal or called is None or not webhook.sees(_PODS, "CREATE"):
@@ -228,7 +229,7 @@ def _full_name(group: str, plural: str) -> str:
 
 
 def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
-    """Yield a warning for each resource whose webhooks may together exceed _SLOW_SECONDS.
+    """Yield a warning for each resource whose webhooks together may take over _SLOW_SECONDS.
 
     Mutating webhooks are called one after the other, validating ones in parallel.
     """
@@ -272,7 +273,7 @@ def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], 
 
 
 async def check_certificates(installed: Installed, shake: Shake, now: datetime) -> Checks:
-    """Return the problems of all caBundles, and a check with the number of those not compared."""
+    """Return the problems of all caBundles, and the number of caBundles that were not compared."""
     checks: Checks = []
     uncompared = 0
     for title, configuration in installed.configurations.items():

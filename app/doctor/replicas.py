@@ -66,7 +66,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
 
 
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
-    """Yield the reasons, from the status of a Pod, why it is not scheduled or a container waits."""
+    """Yield the reasons in a Pod's status: why it is not scheduled, and why containers wait."""
     for condition in maps_at(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
@@ -116,7 +116,7 @@ _SLACK = timedelta(seconds=60)
 """The assumed maximum difference between this machine's clock and the replicas' clocks."""
 
 _LONGEST = 86_400
-"""The maximum of the Lease's leaseDurationSeconds that is believed. A longer one counts as this."""
+"""The maximum lease duration, in seconds. A greater leaseDurationSeconds counts as this value."""
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"

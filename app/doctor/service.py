@@ -103,7 +103,7 @@ def _judge(title: str, ready: int) -> Check:
 
 
 def port_of(service: JsonMap, number: int) -> JsonMap | None:
-    """Return the port `number` of a Service, an item of `spec.ports`, or None if it has none."""
+    """Return the item of a Service's `spec.ports` with the port `number`, or None."""
     ports = maps_at(service, "spec", "ports")
     return next((port for port in ports if port.get("port") == number), None)
 

@@ -146,7 +146,7 @@ def _ready(name: str, topology: Object) -> Check:
 
 
 async def _kai(client: Client, name: str, topology: Object) -> Checks:
-    """Check that the ClusterTopology controls the KAI Topology `name`, and their levels agree.
+    """Check that the ClusterTopology controls the KAI Topology `name`, and that their levels agree.
 
     Return [] if the cluster does not serve KAI Topologies.
     """

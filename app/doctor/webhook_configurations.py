@@ -46,7 +46,7 @@ class StoredWebhook(Value):
 
     @property
     def target(self) -> Target:
-        """The Service or host that API servers call."""
+        """The Service or host that API servers call for the webhook."""
         return target_of(self.content)
 
     @property
@@ -57,8 +57,8 @@ class StoredWebhook(Value):
     def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
         """Return whether a rule of the webhook matches a resource and an operation.
 
-        `resource` is its group and plural. `scope` is its scope, "Cluster" or "Namespaced", or "*"
-        if that is not known.
+        `resource` is (group, plural). `scope` is the scope of the resource, "Cluster" or
+        "Namespaced", or "*" if that is not known.
         """
         return any(
             overlap(texts_at(rule, "apiGroups"), [resource[0]])

@@ -320,7 +320,10 @@ class _Items(Struct):
     """Whether a line after the items was read."""
 
     def has(self, line: str) -> bool:
-        """Return whether the next line belongs to an item. After another line, none does."""
+        """Return whether the next line belongs to an item.
+
+        After the first line that does not, return False.
+        """
         if self._indent is None:
             match = _ITEM.match(line)
             self._indent = len(match[1]) if match else None

@@ -126,7 +126,7 @@ class PodTemplate(Value):
     object: Object
     """The template, with its metadata and spec."""
     above: tuple[Object, ...]
-    """The maps of the workload that contain the template, outermost first: the workload."""
+    """The maps that contain the template, outermost first. The first one is the workload."""
 
 
 MOST_TEMPLATES = 128
