@@ -71,7 +71,7 @@ The arguments are the traceparent, the path, the request, the verdict, and the s
 
 
 class Exchange:
-    """Answers requests on the paths of `routes`.
+    """The exchange of admission requests for their answers, on the paths of `routes`.
 
     With `only_known`, callers must have presented a certificate of a configured client CA.
     """
@@ -103,9 +103,12 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token: other paths then get 401."""
+        """The function that returns whether API servers use only paths with a token.
+
+        If it returns True, other paths get 401.
+        """
         self.on_leak: Callable[[], None] = lambda: None
-        """Called if a request shows that a caller other than an API server knows a token."""
+        """The function that is called if a caller that is not an API server knows a token."""
         self.refused = 0
         """The number of reviews that were refused because their caller is unknown."""
         self.waiting = 0

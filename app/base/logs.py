@@ -17,7 +17,10 @@ _SHOWN = 160
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats each record as one line of JSON, with `path` and `uid` if its `extra` has them."""
+    """A formatter that writes a record as one line of JSON.
+
+    The line has `path` and `uid` if the `extra` of the record has them.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -38,7 +41,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ReadableFormatter(logging.Formatter):
-    """Formats each record as a short line, such as `12:00:01  warning  message`.
+    """A formatter that writes a record as a short line, such as `12:00:01  warning  message`.
 
     Below warning, the word for the level is omitted and a long message is cut. A traceback follows
     on indented lines, so that the text of an exception can't look like a record.

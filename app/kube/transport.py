@@ -101,7 +101,10 @@ class ApiRequest(Value):
 
 
 Call = Callable[[ApiRequest], Awaitable[Object]]
-"""Sends a request and returns the JSON object in the response. Raises ClusterError if it fails."""
+"""A function that sends a request and returns the JSON object in the response.
+
+It raises ClusterError if the request fails.
+"""
 
 
 class Transport:

@@ -74,7 +74,7 @@ def allow_files(connections: int) -> None:
 
 
 class MemoryReturn:
-    """Returns memory to the system after many connections were closed.
+    """A counter of closed connections, which returns memory to the system after many of them.
 
     `give_back` is the function that returns the memory. `clock` is monotonic, in seconds.
     """

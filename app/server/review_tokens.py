@@ -104,7 +104,7 @@ _NO_WRITES = "only deletions of PodGangs cause writes, unless server.clientCaFil
 
 
 class ReviewTokens(Part):
-    """Keeps the same token in the webhook configurations and in the routes of `exchange`.
+    """A reconciler that keeps a token in the webhook configurations and the routes of `exchange`.
 
     `now` returns the seconds since 1970, and `clock` returns the monotonic time in seconds.
     """

@@ -70,7 +70,7 @@ _UNREAD: Any = UNSET
 
 
 class VerdictLog:
-    """Writes a line for each verdict to `stream`.
+    """A log with a line for each verdict, written to `stream`.
 
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.
