@@ -33,7 +33,7 @@ FEW_BYTES = 256 * 1024
 """The size, in bytes, up to which a body can't have too many values, so they are not counted."""
 
 SALVAGED = 4096
-"""The number of bytes at the start of a body that are searched for the uid if it is too large."""
+"""The number of bytes at the start of an oversized body that are searched for the uid."""
 
 MOST_WAITING = MAX_VALUES
 """The maximum number of values in all reviews of unknown callers that wait for the API server.

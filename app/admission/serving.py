@@ -35,7 +35,7 @@ class ConnectionLimits(Value):
     because they don't resend a POST.
     """
     watch_seconds: float = 10.0
-    """The time between two checks of a connection. Its other time limits are only that precise."""
+    """The time between two checks of the other time limits of a connection."""
     close_seconds: float = 1.0
     """The time limit for closing TLS when the server stops. An idle client may never answer."""
 

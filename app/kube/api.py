@@ -429,7 +429,7 @@ class _Position(Struct):
     """The position in a list up to which its objects have been returned.
 
     The API server sorts the objects of a namespace by name. The order of the namespaces does not
-    matter here.
+    matter.
     """
 
     is_again: bool = False

@@ -89,7 +89,7 @@ class MemoryReturn:
         self._timer: asyncio.TimerHandle | None = None
 
     def freed_some(self) -> None:
-        """Count a closed connection, and plan a return of memory after enough of them."""
+        """Count a closed connection. After FREED_CONNECTIONS, plan a return of memory."""
         self._freed += 1
         if self._freed < FREED_CONNECTIONS or self._timer is not None:
             return
