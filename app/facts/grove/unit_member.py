@@ -159,7 +159,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
             resources.list_at("claims")  # only notes a wrong type: rules get the unchecked value
             limits = resources.map_at("limits")
             requests = resources.map_at("requests")
-            if has_gpus(limits, requests):
+            if has_gpus(limits) or has_gpus(requests):
                 at = f"{pointer}/{field}/{container.step}"
                 containers.append(GpuContainer(at, resources.content.get("claims")))
 

@@ -72,12 +72,11 @@ def is_gpu(resource: str) -> bool:
     return resource == GPU or resource.startswith("nvidia.com/mig-")
 
 
-def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
-    """Return whether the limits or requests of a container contain at least one GPU."""
-    for quantities in (limits, requests):
-        for name in filter(is_gpu, quantities):
-            if gpu_count(quantities[name]) > 0:
-                return True
+def has_gpus(quantities: JsonMap) -> bool:
+    """Return whether `quantities`, the limits or the requests of a container, contain a GPU."""
+    for name in filter(is_gpu, quantities):
+        if gpu_count(quantities[name]) > 0:
+            return True
     return False
 
 

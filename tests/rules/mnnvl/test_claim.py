@@ -250,6 +250,11 @@ def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None
         ),
         pytest.param(container(limits={"nvidia.com/gpu": 0}), False, id="zero"),
         pytest.param(
+            container(limits={"nvidia.com/gpu": 0, "nvidia.com/mig-1g.5gb": 1}),
+            True,
+            id="zero, and a MIG slice",
+        ),
+        pytest.param(
             container(limits={"nvidia.com/gpu": "0"}, requests={"nvidia.com/gpu": "0.0"}),
             False,
             id="zeros",
