@@ -174,7 +174,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     of_labels = [
         wrong_type(_LABELS.key(key), labels[key], "a string")
         for key in PLACE_LABELS
-        if key in labels and not isinstance(labels[key], str | None)
+        if labels.get(key) is not None and not isinstance(labels[key], str)
     ]
     place = read_place(labels)
     # it stays "" if the set owns the object only through a scaling group
