@@ -74,10 +74,7 @@ def is_gpu(resource: str) -> bool:
 
 def has_gpus(quantities: JsonMap) -> bool:
     """Return whether `quantities`, the limits or the requests of a container, contain a GPU."""
-    for name in filter(is_gpu, quantities):
-        if gpu_count(quantities[name]) > 0:
-            return True
-    return False
+    return any(gpu_count(quantities[name]) > 0 for name in filter(is_gpu, quantities))
 
 
 def gpu_count(quantity: Any) -> int:

@@ -81,23 +81,6 @@ class Injection(Value):
     """The form that a new claim would have."""
 
 
-def claim_mode(
-    configured_mode: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
-) -> ClaimMode:
-    """Return the form of the claim of a new PodClique.
-
-    `annotations` name its DeviceClass, and `classes` are the names of the existing ones. With
-    `auto`, the form is `template` if its DeviceClass does not exist, but one of NVIDIA's driver for
-    ComputeDomains does.
-    """
-    if configured_mode != "auto":
-        return configured_mode
-    device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
-    if device_class in classes or _DRIVER_CLASSES.isdisjoint(classes):
-        return "shared"
-    return "template"
-
-
 def inject(
     carrier: Carrier, old: Carrier | None, facts: CliqueFacts, configured_mode: ConfiguredMode
 ) -> Injection:
@@ -194,6 +177,23 @@ def _without_gpus(carrier: Carrier) -> list[str]:
     ]
 
 
+def claim_mode(
+    configured_mode: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
+) -> ClaimMode:
+    """Return the form of the claim of a new PodClique.
+
+    `annotations` name its DeviceClass, and `classes` are the names of the existing ones. With
+    `auto`, the form is `template` if its DeviceClass does not exist, but one of NVIDIA's driver for
+    ComputeDomains does.
+    """
+    if configured_mode != "auto":
+        return configured_mode
+    device_class = annotations.device_class or DEFAULT_DEVICE_CLASS
+    if device_class in classes or _DRIVER_CLASSES.isdisjoint(classes):
+        return "shared"
+    return "template"
+
+
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, or else `plan` in the form `new_mode`.
 
@@ -208,39 +208,6 @@ def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry
     if known is not None and entry == stored:
         return known
     return wanted
-
-
-def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
-    """Return the operations that add the claim of `plan` to the pod spec and to each GPU container.
-
-    An entry that exists already is not added again.
-    """
-    operations = _added(f"{carrier.pointer}/resourceClaims", carrier.claims, plan.entry)
-    for container in carrier.containers:
-        path = f"{container.pointer}/resources/claims"
-        operations += _added(path, container.claims, {"name": CLAIM})
-    return operations
-
-
-def _added(path: str, claims: list[Any] | None, entry: Entry) -> list[Operation]:
-    """Return the operation that appends `entry` to `claims`, the list at `path`, if there is one.
-
-    There is none if the list has an entry with the name of our claim.
-    """
-    if claims is None:
-        return [{"op": "add", "path": path, "value": [entry]}]
-    if claim_named(claims, CLAIM) is None:
-        return [{"op": "add", "path": f"{path}/-", "value": entry}]
-    return []
-
-
-def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Return the first DeviceClass in `awaited` that does not exist, or "" if all exist.
-
-    `classes` are the existing ones. If there are none, no driver is installed yet, and the result
-    is "".
-    """
-    return next((name for name in awaited if classes and name not in classes), "")
 
 
 def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
@@ -299,3 +266,36 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
         if group.name == own_group or inherits:
             total += pods * group.replicas
     return total
+
+
+def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
+    """Return the first DeviceClass in `awaited` that does not exist, or "" if all exist.
+
+    `classes` are the existing ones. If there are none, no driver is installed yet, and the result
+    is "".
+    """
+    return next((name for name in awaited if classes and name not in classes), "")
+
+
+def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
+    """Return the operations that add the claim of `plan` to the pod spec and to each GPU container.
+
+    An entry that exists already is not added again.
+    """
+    operations = _added(f"{carrier.pointer}/resourceClaims", carrier.claims, plan.entry)
+    for container in carrier.containers:
+        path = f"{container.pointer}/resources/claims"
+        operations += _added(path, container.claims, {"name": CLAIM})
+    return operations
+
+
+def _added(path: str, claims: list[Any] | None, entry: Entry) -> list[Operation]:
+    """Return the operation that appends `entry` to `claims`, the list at `path`, if there is one.
+
+    There is none if the list has an entry with the name of our claim.
+    """
+    if claims is None:
+        return [{"op": "add", "path": path, "value": [entry]}]
+    if claim_named(claims, CLAIM) is None:
+        return [{"op": "add", "path": f"{path}/-", "value": entry}]
+    return []
