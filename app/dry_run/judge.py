@@ -279,7 +279,8 @@ def _unknown(document: JsonMap) -> str:
         return ""
     groups = sorted(other for other, name in _KNOWN if name == kind)
     # other projects have kinds of the same name, such as Kueue's Workload
-    if groups and (group in _OF_KUBERNETES or nearest(group, tuple(groups))):
+    is_cut_off = any(group and other.startswith(f"{group}.") for other in groups)
+    if groups and (group in _OF_KUBERNETES or is_cut_off or nearest(group, tuple(groups))):
         return f'{kind} is a kind of {" or ".join(groups)}, not of "{group}"'
     meant = nearest(kind, tuple(sorted(name for other, name in _KNOWN if other == group)))
     return f"did you mean {meant}?" if meant else ""
