@@ -224,17 +224,18 @@ class Connection(asyncio.Protocol):
             return False
 
         self._is_last |= not head.keep_alive
-        route = self._exchange.route(head.path) if head.method == b"POST" else None
+        exchange = self._exchange
+        route = exchange.route(head.path) if head.method == b"POST" else None
         if route is None:
             self._answer_other(head)
             return False
 
-        unknown = self._exchange.refusal(route, has_certificate=self._has_certificate)
+        unknown = exchange.refusal(route, has_certificate=self._has_certificate)
         if unknown is not None:
             self._answer_last(unknown)
             return False
 
-        self.is_caller |= route.trusted or self._exchange.only_known
+        self.is_caller |= route.trusted or exchange.only_known
         self._route = route
         self._query = head.query
         self._headers = head.headers

@@ -37,7 +37,7 @@ def maps_of(value: Any) -> list[Object]:
 
 def int_of(value: Any, default: int = 0) -> int:
     """Return `value` if it is an integer, otherwise `default`. A boolean is not an integer."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    return value if type(value) is int else default
 
 
 def integer_in(text: str) -> int | None:

@@ -9,7 +9,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 from collections.abc import Iterator
 
 from app.base.spelling import Comparisons, nearest
-from app.facts.grove.template import Template
+from app.facts.grove.template import CliqueTemplate, Template
 from app.facts.labels import (
     KAI_QUEUE,
     KAI_SCHEDULER,
@@ -69,18 +69,14 @@ def _minimum(at: FieldPath, minimum: int, replicas: int) -> FieldError:
 
 def mistake_warnings(template: Template) -> list[str]:
     """Return warnings about misspelt annotations, misplaced labels and doubtful schedulers."""
+    warnings = []
     names = Comparisons()
-    return [
-        *(
-            warning
-            for part in template.parts
-            if part.all_annotations or part.labels
-            for warning in misspelt_annotations(
+    for part in template.parts:
+        if part.all_annotations or part.labels:
+            warnings += misspelt_annotations(
                 part.all_annotations, part.labels, part.metadata_path, names
             )
-        ),
-        *_scheduler_warnings(template),
-    ]
+    return warnings + _scheduler_warnings(template)
 
 
 def misspelt_annotations(
@@ -102,9 +98,10 @@ def misspelt_annotations(
 
 
 def _scheduler_warnings(template: Template) -> list[str]:
-    schedulers = {
-        clique.scheduler: clique for clique in reversed(template.cliques) if clique.scheduler
-    }
+    schedulers: dict[str, CliqueTemplate] = {}
+    for clique in template.cliques:
+        if clique.scheduler:
+            schedulers.setdefault(clique.scheduler, clique)
     if not schedulers:
         return []
     warnings = [

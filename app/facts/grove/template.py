@@ -213,36 +213,40 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     template = spec.child("template")
     whole = _read_part(SET, _TEMPLATE, template, metadata)
 
-    groups = [
-        GroupTemplate(
+    parts = [whole]
+    groups: list[GroupTemplate] = []
+    groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
+    for part, item in _parts_in(template, "podCliqueScalingGroups", "group"):
+        group = GroupTemplate(
             name=part.owner[1],
             part=part,
-            replicas=int_of(group.content.get("replicas"), 1),
-            min_available=int_of(group.content.get("minAvailable"), 1),
-            members=tuple(map(_name, group.list_at("cliqueNames"))),
+            replicas=int_of(item.content.get("replicas"), 1),
+            min_available=int_of(item.content.get("minAvailable"), 1),
+            members=tuple(map(_name, item.list_at("cliqueNames"))),
         )
-        for part, group in _parts_in(template, "podCliqueScalingGroups", "group")
-    ]
-    groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
-    for group in groups:
+        parts.append(part)
+        groups.append(group)
         for member in group.members:
-            groups_of.setdefault(member, {}).setdefault(group.part.owner, group)
+            groups_of.setdefault(member, {}).setdefault(part.owner, group)
 
-    cliques = [
-        _read_clique(part, clique.content, whole, groups_of.get(part.owner[1]), groups_read)
-        for part, clique in _parts_in(template, "cliques", "clique")
-    ]
-    parts = (whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques])
+    cliques: list[CliqueTemplate] = []
+    for part, item in _parts_in(template, "cliques", "clique"):
+        of_clique = groups_of.get(part.owner[1])
+        parts.append(part)
+        cliques.append(_read_clique(part, item.content, whole, of_clique, groups_read))
+
     mentions_mnnvl = any(part.annotations for part in parts)
-    asking = [
-        clique
-        for clique in (cliques if mentions_mnnvl else ())
-        if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
-    ]
+    asking: list[CliqueTemplate] = []
+    if mentions_mnnvl:
+        asking = [
+            clique
+            for clique in cliques
+            if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
+        ]
     return Template(
         name=str(metadata.get("name") or ""),
         replicas=int_of(spec.content.get("replicas"), 1),
-        parts=parts,
+        parts=tuple(parts),
         groups=tuple(groups),
         cliques=tuple(cliques),
         groups_of=groups_of,
@@ -307,12 +311,14 @@ def _read_clique(
     enabling = None
     mnnvl_group = ""
     for part in reversed(parts):  # the most specific part decides, which is the last one here
+        if not part.annotations:
+            continue
         if MNNVL_ENABLED in part.annotations:
             enabling = part if part.enabled else None
         if groups_read and part.group is not None:
             mnnvl_group = part.group
 
-    claims = list_of(pod_spec.get("resourceClaims"))[:MOST_ITEMS]
+    claims = pod_spec.get("resourceClaims")
     return CliqueTemplate(
         name=own.owner[1],
         pods=pods,
@@ -328,10 +334,10 @@ def _read_clique(
     )
 
 
-def _paths_and_names(clique: FieldPath, claims: Sequence[Any]) -> tuple[tuple[FieldPath, str], ...]:
+def _paths_and_names(clique: FieldPath, claims: Any) -> tuple[tuple[FieldPath, str], ...]:
     """Return the path and the name of each entry in the resourceClaims of a clique's pods."""
     path = clique.child("spec.podSpec.resourceClaims")
     return tuple(
         (path.index(position).child("name"), str(map_of(claim).get("name") or ""))
-        for position, claim in enumerate(claims)
+        for position, claim in enumerate(list_of(claims)[:MOST_ITEMS])
     )

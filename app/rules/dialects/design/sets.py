@@ -146,8 +146,8 @@ def _added(
 
 def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
     """Return a warning for each constraint on a level that KAI cannot use."""
-    if len(topology.levels_for_kai) == len(topology.levels):
-        return []
+    if HOSTNAME_KEY not in [level.key for level in topology.levels[:-1]]:
+        return []  # KAI can use all levels
     usable = [level.domain for level in topology.levels_for_kai]
     below = topology.domains.difference(usable)
     return [
@@ -175,7 +175,9 @@ def read_constraints(template: Template) -> tuple[Constraints, Findings]:
     findings: Findings = []
     constraints: list[Constraint] = []
     for part in template.parts:
-        domain = part.constraint.get("packDomain") if part.constraint else None
+        if not part.constraint:
+            continue
+        domain = part.constraint.get("packDomain")
         if domain is None or domain == "":
             continue
 
@@ -207,10 +209,8 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
         for constraint in constraints.all
         if constraint.domain in _RANKS
     }
-    # The owner of the narrowest enclosing constraint. Computed once per owner, because an invalid
-    # set can have many parts with the same name and many enclosing groups.
-    narrowest = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
-
+    strictest = max(ranks.values(), default=0)
+    narrowest: dict[Owner, Owner] = {}
     existing = topology.domains
     problems: list[_Problem] = []
     for constraint in constraints.all:
@@ -229,7 +229,13 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             finding = fields.invalid(constraint.path, domain, detail)
             problems.append(_Problem(constraint, finding))
 
-        above = narrowest[constraint.part.owner]
+        if _RANKS[domain] == strictest:
+            continue  # no constraint is narrower
+        owner = constraint.part.owner
+        # once per owner, because many parts of an invalid set can have the same name and groups
+        if owner not in narrowest:
+            narrowest[owner] = _narrowest(constraints.template.above(owner), ranks)
+        above = narrowest[owner]
         rank = ranks.get(above, 0)
         if rank > _RANKS[domain]:
             detail = (
@@ -244,10 +250,11 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
 
 def _narrowest(owners: Sequence[Owner], ranks: Mapping[Owner, int]) -> Owner:
     """Return the owner of the narrowest constraint, or the set if there is none."""
-    narrowest = SET
+    narrowest, narrowest_rank = SET, 0
     for owner in owners:
-        if ranks.get(owner, 0) > ranks.get(narrowest, 0):
-            narrowest = owner
+        rank = ranks.get(owner, 0)
+        if rank > narrowest_rank:
+            narrowest, narrowest_rank = owner, rank
     return narrowest
 
 
