@@ -217,7 +217,7 @@ class Reporter(Struct):
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
         """Read the object `ref`, and write its condition and an event if the report has changed.
 
-        Raise ClusterError if a request fails.
+        Write nothing if the object is being deleted. Raise ClusterError if a request fails.
         """
         target = ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace)
         obj = await self.client.get(target)

@@ -192,10 +192,10 @@ class WaitingDuty:
 
         text = "Reports that workloads are pending, or are no longer pending."
         yield counter("waiting_writes_total", text, self._reporter.writes)
-        text = "Gangs whose pods KAI evicted, by KAI's action."
+        text = "Gangs that lost their place because KAI evicted pods, by KAI's action."
         for cause, count in self._evictions.counts.items():
             yield counter("waiting_placements_lost_total", text, count, cause=cause)
-        text = "Reports delayed by the limit of writes, or after a failed write."
+        text = "Delays of reports, by the limit of writes, or by a recent or failed write."
         yield counter("waiting_writes_held_total", text, self._reporter.held_back)
         text = "CPU time of the last check for pending gangs, in seconds."
         yield gauge("waiting_look_seconds", text, self._seconds)
@@ -208,7 +208,7 @@ class WaitingDuty:
         pairs = [(blocked.reason, blocked.queue) for blocked in self._found.gangs]
         shown = dict(Counter(pairs).most_common(MOST_SERIES))
         counts = Counter(pair if pair in shown else (pair[0], "other") for pair in pairs)
-        text = "Gangs pending for more than waiting.afterSeconds, as seen by the leader."
+        text = "Gangs pending for at least waiting.afterSeconds, as seen by the leader."
         for (reason, queue), count in counts.items():
             yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
 

@@ -65,7 +65,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """How long KAI has been silent, and what to do, for the outlook if `said` is empty."""
+    """A text that explains KAI's silence, for the outlook if `said` is empty."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]

@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 AS_JSON = {"ref": "object"}
-"""The fields that have another name in JSON."""
+"""The JSON keys of fields whose key differs from their name in the code."""
 
 
 class Branch(Value, rename=AS_JSON):

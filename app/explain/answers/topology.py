@@ -302,7 +302,7 @@ def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, 
 
 
 class ConstraintChange(Value, rename=AS_JSON):
-    """The effect of other levels on one constraint of a PodCliqueSet."""
+    """How an edit of the levels affects one constraint of a PodCliqueSet."""
 
     ref: Ref
     field: str

@@ -357,7 +357,7 @@ class Arrangement:
     def _search(
         self, pairs: Sequence[Placing]
     ) -> tuple[list[frozenset[int]], list[Vector], dict[int, Shares]] | None:
-        """Try every placement of some demands. Raise Exhausted if there are too many.
+        """Try every placement of some demands. Raise Exhausted if there are too many to try.
 
         Return the nodes of each demand, and the free amounts and shared GPUs afterwards, or None if
         there is no placement.

@@ -347,7 +347,7 @@ class Trial(Board):
     ) -> bool:
         """Place pods that request GPU fractions one by one, like KAI's `OrderedNodesByTask`.
 
-        Return False if not all have room.
+        Return False if not all have room, or if there are more than MOST_ONE_BY_ONE.
         """
         if count > MOST_ONE_BY_ONE:
             return False

@@ -166,7 +166,10 @@ class Domains:
         return domain in (self.everywhere, self.inside, *self.within(len(path), path))
 
     def part(self, path: Path, scope: Domain) -> Domain:
-        """Return the part of a domain inside `scope`, which may be a domain of another tree."""
+        """Return the part of the domain `path` that is inside `scope`.
+
+        `scope` may be a domain of another tree.
+        """
         domain = self.called(path)
         if self.joined or not self.has(scope):
             within = set(scope.nodes)

@@ -89,7 +89,7 @@ class Topology(Value, dict=True):
         return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the name of a node label's level, or the part of the label after its slash."""
+        """Return the name of the level with the label `key`, or else what follows its slash."""
         levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
         names = (level.domain for level in levels if level.key == key)
         return next(names, key.rpartition("/")[2])

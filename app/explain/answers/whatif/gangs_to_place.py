@@ -20,9 +20,9 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of moving pods without a gang that are examined, and also of pending ones.
+"""The maximum number of examined pods without a gang, for moving and pending pods separately.
 
-Examining a pod takes as much time as examining a gang.
+Examining a pod takes as long as examining a gang.
 """
 
 
