@@ -91,9 +91,9 @@ def _overflown(amount: int, power: int, digits: str) -> int:
     """Return what schedulers read for `amount`, which is larger than an integer of 64 bits.
 
     The API server accepts such an amount. `digits` and `power` are the digits and the power of ten
-    of the quantity. Kubernetes ignores the overflow: for few digits, the result is 0, except for
-    the powers of the suffixes. Source: `Quantity.ScaledValue` in
-    k8s.io/apimachinery/pkg/api/resource (357557a6).
+    of the quantity. Kubernetes ignores the overflow. With at most 18 digits, the result is 0 unless
+    the power is 1, 2, 3, 6 or 9. In other cases, the number wraps around. Source:
+    `Quantity.ScaledValue` in k8s.io/apimachinery/pkg/api/resource (357557a6).
     """
     if len(digits.strip("+-").replace(".", "")) <= 18 and power not in (1, 2, 3, 6, 9):
         return 0

@@ -214,7 +214,7 @@ class ClusterTopologyReconciler(Struct):
         verdict = dialect.validate_levels(desired, old, operation, self.topology, managed=True)
         if verdict.findings:
             problems = "; ".join(map(str, verdict.findings))
-            note = f"the configured levels are invalid and were not written: {problems}"
+            note = f"clusterTopology.levels is invalid and was not written: {problems}"
             self.writing.events.record(regarding, "Warning", "TopologyNotWritten", note)
         return bool(verdict.findings)
 
@@ -231,8 +231,8 @@ class ClusterTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (
-                f"another writer keeps changing the levels; backing off for {pause:.0f} s. Check"
-                " the configuration of Grove's operator"
+                f"another writer keeps changing the levels; backing off for {pause:.0f} s. Find"
+                " and stop that controller or user, which may be Grove's operator"
             )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text

@@ -124,7 +124,10 @@ class LevelCoverageReconciler(Value):
             return []
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write the condition of a topology if it differs. Do nothing while nodes are not known."""
+        """Write the condition of a topology if it differs. Do nothing while nodes are not known.
+
+        Return the seconds until the next attempt, or None if none is needed.
+        """
         if not self.topology.nodes() or key not in self.all_keys():
             return None
         dialect = self.topology.dialect()

@@ -170,7 +170,10 @@ class Leader(Part):
             await self._elector.lead(self._work)
 
     async def _work(self) -> None:
-        """Do the work of the leader until cancelled. Raise the first error that ends a part."""
+        """Do the work of the leader until cancelled.
+
+        If a task fails, cancel the other tasks and raise an exception group.
+        """
         self._working = True
         try:
             async with asyncio.TaskGroup() as tasks:

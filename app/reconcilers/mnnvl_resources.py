@@ -119,7 +119,10 @@ class MnnvlResourcesReconciler(Struct):
         }
 
     async def reconcile(self, key: Key) -> float | None:
-        """Correct the owners of the resources, create missing ones, and delete unneeded ones."""
+        """Correct the owners of the resources, create missing ones, and delete unneeded ones.
+
+        Return the seconds until the next step, or None if none is needed.
+        """
         # this comes first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
         for resource in self._stored(key):

@@ -342,7 +342,11 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _collect_empty(self, stored: StoredPodGroup, annotated_only: bool) -> float | None:
-        """Delete one PodGroup for `_collect`, unless it has Pods or was empty only for a moment."""
+        """Delete the PodGroup `stored` if it has had no Pods for EMPTY_SECONDS.
+
+        `annotated_only` has the same meaning as in `_collect`. Return the seconds until the next
+        check, or None if none is needed.
+        """
         annotated = (stored.namespace, stored.name)
         if (
             self._caches.pods.by_index(BY_POD_GROUP, annotated)

@@ -68,19 +68,19 @@ class Uncovered(Value):
     """The reason why no policy can judge these objects or changes."""
 
 
-_TOO_DEAR = "comparing all pairs would exceed the cost limit of the API server"
+_TOO_DEAR = "a policy that compares all pairs would exceed the cost limit of the API server"
 
 UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
         f"PodCliqueSets with more than {MOST_PARTS} cliques and scaling groups",
-        "this limit protects the server, and comparing more than 400 cliques and scaling groups"
-        " would exceed the cost limit of the API server",
+        "the limit protects the server of grove-admission, and a policy that compared more than 400"
+        " cliques and scaling groups would exceed the cost limit of the API server",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "packDomains while topology support is disabled, or while the ClusterTopology is missing",
-        "there is no parameter then, and a policy cannot know which release of Grove runs",
+        "the policy then has no parameter, and it cannot know which release of Grove runs",
     ),
     Uncovered(
         "/validate/clustertopology",
@@ -105,17 +105,17 @@ UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
         "changes of stored topology constraints",
-        "Grove's own webhook rejects them",
+        "Grove's own webhook rejects these changes",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "packDomain in new PodCliqueSets, if there are ClusterTopologyBindings",
-        "Grove's CRD rejects it",
+        "Grove's CRD rejects packDomain in new PodCliqueSets",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "MNNVL annotations",
-        "they depend on other PodCliqueSets and on the APIs that the cluster serves",
+        "the rules depend on other PodCliqueSets and on the APIs that the cluster serves",
     ),
     Uncovered(
         "/validate/podgroup",
@@ -124,14 +124,16 @@ UNCOVERED = (
     ),
     Uncovered("/validate/podgroup", "PodGroups with more than 300 SubGroups", _TOO_DEAR),
     Uncovered("/validate/podgang", "returning the resources of a PodGang", "a policy cannot write"),
-    Uncovered("/mutate/podclique", "claims", "they depend on objects that a policy cannot read"),
-    Uncovered("/mutate/pod-mnnvl", "claims of units", "they depend on the owners of the Pod"),
+    Uncovered("/mutate/podclique", "claims", "claims depend on objects that a policy cannot read"),
+    Uncovered(
+        "/mutate/pod-mnnvl", "claims of units", "these claims depend on the owners of the Pod"
+    ),
     Uncovered(
         "/validate/pod-mnnvl",
         "Pods without their claim",
-        "while no server answers, the API server rejects these Pods anyway",
+        "while no server of grove-admission answers, the API server rejects these Pods anyway",
     ),
-    Uncovered("/mutate/podgang", "constraints", "they depend on the PodCliqueSet"),
+    Uncovered("/mutate/podgang", "constraints", "constraints depend on the PodCliqueSet"),
     Uncovered(
         "/mutate/pod-binding",
         "labels of the node",
@@ -201,9 +203,9 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: str) -> list[Object]:
     """Return the policies that restrict the use of queues and warn about missing queues.
 
-    The service accounts in `kai_namespaces`, where KAI and its queue assigners run, in our
-    namespace and in kube-system are exempt, because they only copy names of queues. Grove's
-    operator, one of `authorizedUsers`, is exempt too.
+    Accounts that only copy names of queues are exempt: the service accounts in `kai_namespaces`
+    (where KAI and its queue assigners run), in our namespace and in kube-system, the kubelets, and
+    `authorizedUsers`, such as Grove's operator.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads

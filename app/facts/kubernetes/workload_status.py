@@ -36,7 +36,7 @@ class WorkloadStatus(Value):
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
-    """Return whether the workload `obj`, such as a Job or a RayJob, has ended or is suspended."""
+    """Read whether the workload `obj`, such as a Job or a RayJob, has ended or is suspended."""
     ref = Ref(text_at(obj, "kind"), *read_key(obj))
     queued = is_of_kueue(map_at(obj, "metadata", "labels"), (), ())
     made_by = controller_of(obj)

@@ -212,9 +212,9 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
 def is_made_by_us(obj: JsonMap) -> bool:
     """Return whether we created a stored ComputeDomain or ResourceClaim.
 
-    We did if it has both of our labels and a replica's labels, its name begins with the replica's
-    name, and no Pod owns it. Claims that Kubernetes creates from a template are owned by Pods, and
-    have the template's labels.
+    We did if it has both of our labels and the labels of a replica or unit, its name begins with
+    the name of that replica or unit, and no Pod owns it. Claims that Kubernetes creates from a
+    template are owned by Pods, and have the template's labels.
     """
     resource = read_mnnvl_resource(obj)
     return (

@@ -32,6 +32,11 @@ The resource is `owned` by the PodGang, the PodGang may become its owner (`adopt
 deleted (`going`), or it has another owner that does not give it up (`foreign`).
 """
 
+CHECK_LEADER = (
+    "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log."
+)
+"""The remedy if the leader has not yet corrected the owner of a resource."""
+
 Adopted = Literal["true", "false"] | None
 """The value of the annotation `grove.io/mnnvl-resources-adopted`; None means no annotation."""
 

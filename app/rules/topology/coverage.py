@@ -286,7 +286,8 @@ def _order_problems(
     shown = [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn]
     text = (
         f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain}'
-        f" {listed(shown, _SHOWN)}; the scheduler treats these as different domains"
+        f" {listed(shown, _SHOWN)}; the scheduler treats a {narrower.domain} in several"
+        f" {broader.domain} domains as several domains"
     )
     yield LevelProblem("LevelsNotATree", text)
 

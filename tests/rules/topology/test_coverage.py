@@ -62,7 +62,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler treats these as different domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler treats a rack in several zone domains as several domains'
             ],
             id="a rack in two zones",
         ),
@@ -78,7 +78,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler treats these as different domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler treats a rack in several zone domains as several domains'
             ],
             id="many racks in many zones",
         ),

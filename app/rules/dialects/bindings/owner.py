@@ -12,6 +12,7 @@ from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import (
+    CHECK_LEADER,
     Adopted,
     OwnerRule,
     OwnershipProblem,
@@ -68,9 +69,7 @@ class PodCliqueSetOwns(OwnerRule):
             message = (
                 f"{owned}: {pcs} should own it, because Grove replaces PodGangs while pods run"
             )
-            return OwnershipProblem(
-                message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
-            )
+            return OwnershipProblem(message, CHECK_LEADER, True)
         if not all(_may_yield(owner, resource) for owner in resource.owners):
             message = f"owned by another object, although the pods of {pcs} use it"
             return OwnershipProblem(

@@ -13,6 +13,7 @@ from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.names import MAX_SUBDOMAIN
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import (
+    CHECK_LEADER,
     Adopted,
     OwnerRule,
     OwnershipProblem,
@@ -89,9 +90,7 @@ class PodGangOwns(OwnerRule):
                 f'not adopted: PodGang "{gang.name}" should own it, but the reconciler has not made'
                 " it the owner yet"
             )
-            return OwnershipProblem(
-                message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
-            )
+            return OwnershipProblem(message, CHECK_LEADER, True)
         if state == "foreign":
             message = f'owned by another object, although the pods of PodGang "{gang.name}" use it'
             return OwnershipProblem(

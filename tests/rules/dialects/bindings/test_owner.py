@@ -88,7 +88,7 @@ def test_the_annotation_lasts_as_long_as_the_podgang_owns_something() -> None:
     assert list(rule.base_names(GANG)) == []
 
 
-LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
+LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log."
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             True,
             OwnershipProblem(
                 'not adopted: PodGang "train-0" should own it, but the reconciler has not made it the owner yet',
-                "Check whether a replica leads (/readyz?verbose), and read its log.",
+                "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log.",
                 settling=True,
             ),
             id="waits",
