@@ -167,7 +167,7 @@ class Pause(Value):
     """A pause of all writes in one namespace."""
 
     until: float
-    """The time of the next attempt."""
+    """The time of the next attempt, on the clock of the event loop."""
     note: str
     """The note of the event on each PodCliqueSet of the namespace.
 

@@ -6,7 +6,7 @@ a clique takes precedence over its scaling group's, and the scaling group's over
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
@@ -122,7 +122,7 @@ class CliqueTemplate(Value):
     pods: int
     """The number of pods in one replica of the set or of the scaling group."""
     min_available: int
-    """How many of these pods must start together."""
+    """The number of these pods that must start together."""
     gpus: int
     """The GPUs of one pod, including MIG devices."""
     whole_gpus: int
