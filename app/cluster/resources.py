@@ -65,12 +65,15 @@ class MnnvlResources:
         Each must have been created by us, and must not be in deletion. If it has owners, one of
         them must exist. Raise Unavailable while a cache isn't ready.
         """
+        known_owners: tuple[OwnerRef, ...] | None = None
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
             if stored is None or stored.deleting or not _is_ours(stored, plan):
                 return False
-            if not self._owner_is_known(stored, plan):
+            # a claim usually has the same owners as its ComputeDomain
+            if stored.owners != known_owners and not self._owner_is_known(stored, plan):
                 return False
+            known_owners = stored.owners
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:

@@ -172,9 +172,9 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
     name = text_at(metadata, "name")
     labels = map_of(metadata.get("labels"))
     of_labels = [
-        wrong_type(_LABELS.key(key), labels[key], "a string")
-        for key in PLACE_LABELS
-        if labels.get(key) is not None and not isinstance(labels[key], str)
+        wrong_type(_LABELS.key(key), value, "a string")
+        for key, value in labels.items()
+        if not isinstance(value, str) and value is not None and key in PLACE_LABELS
     ]
     place = read_place(labels)
     # it stays "" if the set owns the object only through a scaling group
