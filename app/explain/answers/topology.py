@@ -112,7 +112,7 @@ def survey(index: Index, name: str = "") -> Survey:
 
 
 def nodes_are_known(facts: Snapshot) -> bool:
-    """Return whether all nodes were read, from the cluster or from files that have some."""
+    """Return whether all nodes were read, from the cluster or from files that contain nodes."""
     return "nodes" not in facts.unseen.keys() | facts.skipped
 
 

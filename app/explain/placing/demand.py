@@ -138,7 +138,7 @@ class Demand(Value, dict=True):
         return change(replace(self, parts=parts))
 
     def flat(self) -> Iterator["Demand"]:
-        """Yield its parts with constraints, innermost first, and then the demand itself."""
+        """Yield the parts with constraints, innermost first, and then the demand itself."""
         for part in self.bound:
             yield from part.flat()
         yield self

@@ -81,7 +81,7 @@ def line_of(index: Index) -> Mapping[Ref, Turn]:
 
 
 def unread_for_line(index: Index) -> set[str]:
-    """Return the facts in NEEDS, which decide the order, that were not read."""
+    """Return the facts of NEEDS that were not read. Without one of them, the order is unknown."""
     return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
 
 
