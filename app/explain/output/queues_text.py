@@ -18,6 +18,7 @@ from app.explain.reasons.reason import amount, counted, listed, plain
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.kubernetes.gpus import GPU
+from app.facts.labels import KAI_QUEUE
 from app.facts.rows import ROOM
 from app.objects.shape import Object
 
@@ -152,7 +153,7 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
     if not row.exists and row.unusable == "does not exist":
         yield (
             "does not exist, but PodGroups name it. Create the queue, or set the label"
-            " kai.scheduler/queue of their workloads to another queue"
+            f" {KAI_QUEUE} of their workloads to another queue"
         )
     elif row.unusable:
         yield row.unusable
