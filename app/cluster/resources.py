@@ -204,8 +204,10 @@ class MnnvlResources:
                 stored = await read_current(self._client, needed.ref(plan), needed.store)
                 if stored is None:
                     plan = plan.owned_by(await self._find_owner(plan))
+                    created.append(self._desired(needed, plan))
+                    continue
             if stored is None:
-                made = await self._create_or_read(needed, plan, dry_run=dry_run)
+                made = await self._create_or_read(needed, plan)
                 if isinstance(made, dict):
                     created.append(made)
                     continue
@@ -269,23 +271,21 @@ class MnnvlResources:
             raise Unavailable(_set_was_recreated(pcs.name))
         return pcs.uid
 
-    async def _create_or_read(
-        self, needed: _Needed, plan: Plan, *, dry_run: bool = False
-    ) -> Object | MnnvlResource:
-        """Create an object and return it, or return the existing resource with its name.
-
-        On a dry run, return the object that would be created. Raise Unavailable if the existing
-        resource was deleted before it could be read.
-        """
+    def _desired(self, needed: _Needed, plan: Plan) -> Object:
+        """Return an object as it is created, in the versions that the cluster serves."""
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         if not plan.is_of_pods:
             # the garbage collector doesn't find an owner in a version that is not served
             served = plan.owner.in_version(self._client.served_version(plan.owner))
             plan = plan.owned_by(plan.owner_uid, served)
-        desired = desired_resource(plan, needed.resource, version)
-        if dry_run:
-            return desired
+        return desired_resource(plan, needed.resource, version)
 
+    async def _create_or_read(self, needed: _Needed, plan: Plan) -> Object | MnnvlResource:
+        """Create an object and return it, or return the existing resource with its name.
+
+        Raise Unavailable if the existing resource was deleted before it could be read.
+        """
+        desired = self._desired(needed, plan)
         try:
             created = await self._client.create(needed.resource, desired, plan.namespace)
         except Conflict:
