@@ -91,14 +91,14 @@ async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
 
 async def test_both_are_made_in_the_versions_that_the_cluster_serves() -> None:
     cluster = OfflineCluster([SET])
-    versions = {COMPUTE_DOMAIN: "v1beta9", RESOURCE_CLAIM: "v1beta2", POD_CLIQUE_SET: "v1beta1"}
+    versions = {COMPUTE_DOMAIN: "v1beta9", RESOURCE_CLAIM: "v1beta2", POD_CLIQUE_SET: "v1alpha1"}
     cluster.client.served.update(versions)
     for obj in await cluster.resources.ensure(plan(), dry_run=True):
         resource = COMPUTE_DOMAIN if obj["kind"] == "ComputeDomain" else RESOURCE_CLAIM
         assert obj["apiVersion"] == f"{resource.group}/{versions[resource]}"
         # the garbage collector does not find an owner in another version
         (owner,) = obj["metadata"]["ownerReferences"]
-        assert owner["apiVersion"] == "grove.io/v1beta1"
+        assert owner["apiVersion"] == "grove.io/v1alpha1"
 
 
 async def test_twenty_at_once_make_one_of_each() -> None:
