@@ -142,7 +142,8 @@ class Auditor:
 
         if self._listing.stands_in:
             self.tally.notes.append(
-                "the managed ClusterTopology does not exist: used the levels of the configuration"
+                "the managed ClusterTopology does not exist, so the levels of the configuration"
+                " were used"
             )
 
     async def _all(self, namespace: str | None) -> AsyncIterator[Finding]:

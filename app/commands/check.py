@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="use the objects of a cluster, as if the documents were created there",
+        help="also use the objects of a cluster, as if the documents were created there",
     )
     add_offline(parser)
     add_cluster(parser, LIKE_KUBECTL)

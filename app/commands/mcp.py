@@ -58,8 +58,10 @@ Workload = Annotated[
         " A name without a kind means a PodCliqueSet."
     ),
 ]
-Namespace = Annotated[str, Field(description="A namespace of Kubernetes.")]
-AnyNamespace = Annotated[str, Field(description="A namespace; empty for all namespaces.")]
+Namespace = Annotated[str, Field(description="A Kubernetes namespace.")]
+AnyNamespace = Annotated[
+    str, Field(description="A Kubernetes namespace; empty for all namespaces.")
+]
 Domain = Annotated[
     str, Field(description="LEVEL=VALUE, such as zone=zone-a; empty for the whole cluster.")
 ]
@@ -270,7 +272,10 @@ def bounded(answer: Object) -> Object:
         short = _with_short_lists(_with_short_texts(answer, most))
         if len(visible_json(short)) <= MOST:
             return short
-    return {"error": f"the answer has more than {MOST:,} characters: ask for a part of it"}
+    return {
+        "error": f"the answer has more than {MOST:,} characters: ask for less, such as one"
+        " namespace or one domain"
+    }
 
 
 def _with_short_lists(answer: Object) -> Object:

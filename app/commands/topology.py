@@ -100,7 +100,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="level for --room (default: the second narrowest)",
     )
-    add_config(parser, "OperatorConfiguration; --room keeps its mnnvl.spareNodes free")
+    add_config(
+        parser,
+        "file with an OperatorConfiguration; --room also shows how many pods fit if its"
+        " mnnvl.spareNodes nodes stay free",
+    )
     parser.add_argument(
         "--levels",
         metavar="FILE",
@@ -310,7 +314,7 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
         topology, level, int(match[1]), int(match[2]) * 1000, _spare_nodes(arguments.config)
     )
     if not search:
-        raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
+        raise UnusableInput(f"--in {level}: no such level; the levels are {_levels(topology)}")
     return search
 
 

@@ -70,7 +70,7 @@ class WhatIf:
         index = Index(facts)
         if not index.room_is_known:
             kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
-            problem = f"Not all nodes and pods can be read. Could not be read: {', '.join(kinds)}."
+            problem = f"Not all nodes and pods can be read. Missing: {', '.join(kinds)}."
             return {"headline": "The effects are not known", "problem": problem}
         found = effects(index, edits, tick=tick)
         return {

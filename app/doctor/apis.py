@@ -158,7 +158,8 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
             f" {', '.join(resource.versions)}"
         )
         return problem(
-            f"{message}: {api.means}", "Install a release of grove-admission that supports it."
+            f"{message}: {api.means}",
+            "Install a release of grove-admission that supports this version.",
         )
 
     return Check(api.absent, f"{resource} is not installed: {api.means}", api.remedy)
@@ -222,8 +223,8 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         f"{item.get('type')}={item.get('status')}: {item.get('message')}" for item in conditions
     )
     remedy = (
-        f"Run: kubectl describe crd {name}. If it is being deleted, remove the finalizers of its"
-        " objects."
+        f"Run: kubectl describe crd {name}. If the CRD is being deleted, remove the finalizers of"
+        " its objects."
     )
 
     return problem(f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
@@ -259,20 +260,18 @@ def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
     CRD itself gives up the name, it is not examined again and must be recreated.
     """
     if accepted.get("reason") != "ShortNamesConflict":
-        return (
-            f"Delete the unused CRD: kubectl delete crd {name}, or"
-            f" {' or '.join(taken_by) or 'the other'}."
-        )
+        others = " or ".join(taken_by) or "the other CRD with these names"
+        return f"Delete the CRD that nothing uses: kubectl delete crd {name}, or delete {others}."
 
     delete = f"kubectl delete crd {name} (it was never served, so it has no objects)"
     if name == str(kinds.CLUSTER_TOPOLOGY):
         return (
-            f"Create it again without short names: {delete}; kubectl apply -k"
+            f"Create the CRD again without short names: {delete}; kubectl apply -k"
             " manifests/prerequisites."
         )
 
     if not taken_by:
-        return f"Create it again: {delete}; then apply it."
+        return f"Create the CRD again: {delete}; then apply the CRD."
 
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
 

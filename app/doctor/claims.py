@@ -137,8 +137,8 @@ def _check_cliques(
         return ok("every PodClique that requests an MNNVL claim has one")
 
     message = (
-        "PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain:"
-        f" {listed(lacking, _SHOWN)}"
+        "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink"
+        f" domain: {listed(lacking, _SHOWN)}"
     )
     return problem(message, PUT_BACK)
 
@@ -159,7 +159,7 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
         return []
 
     message = (
-        "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
+        "these Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
         f" domain: {listed(without, _SHOWN)}"
     )
     return [problem(message, f"{REPLACE} List all of them: grove-admission audit")]

@@ -75,7 +75,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 
     if operator is None and authorizer is None:
         message = (
-            "no configuration of Grove's operator was found. If it runs,"
+            "no configuration of Grove's operator was found. If the operator runs,"
             f" {_what_to_check(configuration)}"
         )
         return [ok(message), *users]

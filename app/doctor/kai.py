@@ -37,9 +37,9 @@ _ROLE = "kai-binder"
 _SINCE = (1, 36)
 _NEED = Need("resource.k8s.io", "resourceclaims/binding", ("update", "patch"), "binding")
 _REMEDY = (
-    "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (0.13 has no release with it), or add to"
-    f" ClusterRole {_ROLE}: apiGroups [resource.k8s.io], resources [resourceclaims/binding], verbs"
-    " [update, patch]."
+    "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (no release of 0.13 has this permission). Or"
+    f" add this rule to ClusterRole {_ROLE}: apiGroups [resource.k8s.io], resources"
+    " [resourceclaims/binding], verbs [update, patch]."
 )
 
 
@@ -51,7 +51,10 @@ async def check_binder(client: Client, read: Read) -> Checks:
     """
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:
-        message = f"the permissions of KAI's binder are not known: no ClusterRoleBinding {_ROLE}"
+        message = (
+            f"there is no ClusterRoleBinding {_ROLE}, so the permissions of KAI's binder were not"
+            " checked"
+        )
         return [ok(message)]
     try:
         version = await read("/version")

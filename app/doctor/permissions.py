@@ -22,7 +22,9 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 _REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml"
 _WHY = "reporting why gangs are pending"
-_REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
+_REMEDY_OF_WAITING = (
+    "Add the component manifests/components/waiting to your overlay, and apply the overlay."
+)
 _NAMED = (
     'The stored rule must have resourceNames: ["{name}"], which a tool such as Kustomize may have'
     " changed."

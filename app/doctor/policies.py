@@ -45,13 +45,13 @@ from app.webhooks.policies import (
 )
 
 _INSTALL = (
-    "Print the policies with the configuration of the server (grove-admission policies), and"
-    " apply them with --prune, as in manifests/guide/rules.md."
+    "Print the policies with the configuration of the server (grove-admission policies --config"
+    " FILE), and apply them with --prune, as in manifests/guide/rules.md."
 )
 _INSTALL_MARKING = (
-    "Print the policy with the configuration of the server (grove-admission policies --mutating),"
-    " and apply it. Delete each of our mutating policies that this command does not print: kubectl"
-    " delete mutatingadmissionpolicy,mutatingadmissionpolicybinding NAME"
+    "Print the policy with the configuration of the server (grove-admission policies --mutating"
+    " --config FILE), and apply it. Delete each of our mutating policies that this command does not"
+    " print: kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding NAME"
 )
 _BOUNDS = (
     "finalizers",
@@ -167,8 +167,8 @@ async def check_account(client: Client) -> Checks:
     if not missing:
         return [ok("policies limit the writes of the server's account to what the server needs")]
     message = (
-        "these ValidatingAdmissionPolicies are missing, so a stolen server token could write more:"
-        f" {', '.join(missing)}"
+        "these ValidatingAdmissionPolicies are missing or not enforced, so a stolen server token"
+        f" could write more: {', '.join(missing)}"
     )
     return [warning(message, _BOUND_ACCOUNT)]
 
@@ -446,7 +446,7 @@ def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
     options = "".join(f" --kai-namespace {namespace}" for namespace in namespaces)
     return (
         "Print the queue guard with the configuration of the server (grove-admission policies"
-        f" --queues {mode}{options}), and apply it with --prune, as in"
+        f" --queues {mode}{options} --config FILE), and apply it with --prune, as in"
         " manifests/guide/queue-guard.md."
     )
 

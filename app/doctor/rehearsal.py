@@ -162,7 +162,10 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
     )
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
-    remedy = f"Exclude {namespace} in its namespaceSelector: {NAMESPACE_LABEL} NotIn [{namespace}]."
+    remedy = (
+        f"Exclude {namespace} in the webhook's namespaceSelector: {NAMESPACE_LABEL} NotIn"
+        f" [{namespace}]."
+    )
     yield Check("warning" if webhook.has_conditions else "problem", message, remedy)
 
 
@@ -243,8 +246,8 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
 
     for (name, total, names), operations in slow.items():
         message = (
-            f"{', '.join(operations)} of {name} may take up to {total} s if its {len(names)}"
-            f" webhooks are slow: an API server gives up after {_LIMIT_SECONDS} s"
+            f"{', '.join(operations)} of {name} may take up to {total} s if all {len(names)}"
+            f" webhooks are slow, but API servers give up after {_LIMIT_SECONDS} s"
         )
         remedy = f"Set a lower timeoutSeconds for {', '.join(dict.fromkeys(names))}."
         yield warning(message, remedy)

@@ -119,8 +119,9 @@ _LONGEST = 86_400
 """The maximum lease duration, in seconds. A greater leaseDurationSeconds counts as this value."""
 
 _LOGS = (
-    "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"
-    ' Role must allow create, get and patch of leases, with resourceNames: ["{name}"].'
+    "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. The"
+    " Role of the server must allow create, get and patch of leases, with resourceNames:"
+    ' ["{name}"].'
 )
 
 

@@ -97,7 +97,7 @@ def _judge(title: str, ready: int) -> Check:
     if ready == 0:
         return problem(f"{title} has no ready endpoint", _UNREADY)
     if ready == 1:
-        message = f"{title} has only 1 ready endpoint: no webhook answers while it restarts"
+        message = f"{title} has only 1 ready endpoint: no webhook answers while its Pod restarts"
         return warning(message, "Run at least two replicas of the Deployment.")
     return ok(f"{title} has {ready} ready endpoints")
 

@@ -123,8 +123,8 @@ def _listed(levels: Sequence[Level]) -> str:
 
 def _disabled(name: str, stored: Object | None) -> Check:
     if stored is None:
-        return ok("topology support is off")
-    message = f"topology support is off, but ClusterTopology {name} exists"
+        return ok("clusterTopology.enabled is false")
+    message = f"clusterTopology.enabled is false, but ClusterTopology {name} still exists"
     return warning(message, _LEADER)
 
 

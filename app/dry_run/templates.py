@@ -405,7 +405,7 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
             f"the {made} that this {maker.kind} creates is checked only if a Pod template has the"
             f" annotation {MNNVL_ENABLED}"
         )
-    return f"check the {made} that its controller creates instead"
+    return f"check the {made} that the controller of this {maker.kind} creates instead"
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:

@@ -588,7 +588,7 @@ CASES: list[Any] = [
             "spec: {runtimeRef: {name: r}}\n"
         ],
         0,
-        ["check the JobSet that its controller creates instead"],
+        ["check the JobSet that the controller of this TrainJob creates instead"],
         ["check apiVersion"],
     ),
     (
@@ -612,7 +612,7 @@ CASES: list[Any] = [
         "a deployment of Dynamo",
         ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
         0,
-        ["check the PodCliqueSet that its controller creates instead"],
+        ["check the PodCliqueSet that the controller of this DynamoGraphDeployment creates instead"],
         ["check apiVersion"],
     ),
     (

@@ -124,7 +124,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         (["--in", "rack"], "--in needs --room"),
         (
             ["--room", "3x8", "--in", "block"],
-            "--in block: no such level; there are zone, rack and host",
+            "--in block: no such level; the levels are zone, rack and host",
         ),
         (["block=b1"], "'block=b1': block is not a level; the levels are zone, rack and host"),
         (

@@ -110,12 +110,12 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
 EVERY = ("ok", "every PodClique that requests an MNNVL claim has one", "")
 LACKING = (
     "problem",
-    "PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain: ml/train-0-lost",
+    "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain: ml/train-0-lost",
     PUT_BACK,
 )
 WITHOUT = (
     "problem",
-    "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
+    "these Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
     "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the new Pods get the claim. List all of them: grove-admission audit",
 )
 

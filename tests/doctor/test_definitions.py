@@ -59,7 +59,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "problem",
                     'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use by gadgets.example.com (KindConflict)',
-                    "Delete the unused CRD: kubectl delete crd tools.example.com, or gadgets.example.com.",
+                    "Delete the CRD that nothing uses: kubectl delete crd tools.example.com, or delete gadgets.example.com.",
                 )
             ],
             id="the kind of another one",
@@ -70,7 +70,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "problem",
                     'CRD tools.example.com is not established, and its API is not served: "Gadget" is already in use (KindConflict)',
-                    "Delete the unused CRD: kubectl delete crd tools.example.com, or the other.",
+                    "Delete the CRD that nothing uses: kubectl delete crd tools.example.com, or delete the other CRD with these names.",
                 )
             ],
             id="the kind of one that has just been deleted",
@@ -81,7 +81,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "warning",
                     'CRD tools.example.com is served without some of its names: "Gadget" is already in use by gadgets.example.com (KindConflict)',
-                    "Delete the unused CRD: kubectl delete crd tools.example.com, or gadgets.example.com.",
+                    "Delete the CRD that nothing uses: kubectl delete crd tools.example.com, or delete gadgets.example.com.",
                 )
             ],
             id="one that was established before",
@@ -92,7 +92,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "problem",
                     "CRD tools.example.com is not established, and its API is not served: NamesAccepted=True: fine; NonStructuralSchema=True: spec.versions[0].schema: Required value",
-                    "Run: kubectl describe crd tools.example.com. If it is being deleted, remove the finalizers of its objects.",
+                    "Run: kubectl describe crd tools.example.com. If the CRD is being deleted, remove the finalizers of its objects.",
                 )
             ],
             id="no reason that is known",

@@ -55,13 +55,13 @@ async def test_what_may_not_be_read_says_what_to_look_for(
 
 
 async def test_without_grove_it_is_said_what_to_look_for() -> None:
-    message = f"no configuration of Grove's operator was found. If it runs, {CHECKS}"
+    message = f"no configuration of Grove's operator was found. If the operator runs, {CHECKS}"
     assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("ok", message)]
 
 
 async def test_with_topology_off_here_groves_feature_need_not_be_off() -> None:
     exempt = CHECKS.partition(", and ")[2]
-    message = f"no configuration of Grove's operator was found. If it runs, {exempt}"
+    message = f"no configuration of Grove's operator was found. If the operator runs, {exempt}"
     assert await check_grove(MemoryClient(), Configuration()) == [Check("ok", message)]
 
 

@@ -190,7 +190,7 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
         Check(
             "problem",
             f"{who}: reporting why gangs are pending",
-            "Add the component manifests/components/waiting to your overlay.",
+            "Add the component manifests/components/waiting to your overlay, and apply the overlay.",
         ),
     ]
 

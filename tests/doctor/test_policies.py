@@ -22,7 +22,7 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REMEDY = "Print the policies with the configuration of the server (grove-admission policies), and apply them with --prune, as in manifests/guide/rules.md."
+REMEDY = "Print the policies with the configuration of the server (grove-admission policies --config FILE), and apply them with --prune, as in manifests/guide/rules.md."
 GUARD = "topology-guard.grove-admission.grove.io"
 SUBGROUPS = "podgroup-subgroups.grove-admission.grove.io"
 

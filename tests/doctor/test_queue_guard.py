@@ -68,7 +68,7 @@ KNOWN = Check("ok", "the policies know all Queues (1) and warn about other names
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
-    remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in manifests/guide/queue-guard.md."
+    remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace} --config FILE), and apply it with --prune, as in manifests/guide/queue-guard.md."
     return Check("warning", message, remedy)
 
 

@@ -147,7 +147,7 @@ class Rehearsed:
 
 
 NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
-CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow: an API server gives up after 60 s"
+CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if all 3 webhooks are slow, but API servers give up after 60 s"
 AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
 
@@ -333,7 +333,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                 (
                     "problem",
                     f"{KUEUE}, mpod.kb.io: while this webhook is down, its own Pods in kueue-system cannot be created, so it does not recover by itself",
-                    "Exclude kueue-system in its namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
+                    "Exclude kueue-system in the webhook's namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
                 )
             ],
         ),
@@ -343,7 +343,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                 (
                     "warning",
                     f"{KAI}, admission.kai-scheduler.svc: while this webhook is down, its own Pods in kai-scheduler cannot be created, so it does not recover by itself, unless its matchConditions exclude them",
-                    "Exclude kai-scheduler in its namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
+                    "Exclude kai-scheduler in the webhook's namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
                 )
             ],
         ),
@@ -372,7 +372,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
             [
                 (
                     "warning",
-                    "CREATE of pods may take up to 52 s if its 8 webhooks are slow: an API server gives up after 60 s",
+                    "CREATE of pods may take up to 52 s if all 8 webhooks are slow, but API servers give up after 60 s",
                     "Set a lower timeoutSeconds for pod.mutate.grove-admission.grove.io, pod-mnnvl.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, pod-mnnvl.validate.grove-admission.grove.io, vpod.kb.io, validate.kyverno.svc-fail.",
                 )
             ],

@@ -79,7 +79,7 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             [service(), endpoints({"ready": True}, {"ready": False})],
             Check(
                 "warning",
-                f"{WHAT} has only 1 ready endpoint: no webhook answers while it restarts",
+                f"{WHAT} has only 1 ready endpoint: no webhook answers while its Pod restarts",
                 "Run at least two replicas of the Deployment.",
             ),
             [Endpoint("10.0.0.1", 8443)],

@@ -145,10 +145,10 @@ async def test_without_kai_nothing_is_said_of_it() -> None:
 @pytest.mark.parametrize(
     ("objects", "said"),
     [
-        pytest.param([], ("ok", "topology support is off"), id="gone"),
+        pytest.param([], ("ok", "clusterTopology.enabled is false"), id="gone"),
         pytest.param(
             [topology()],
-            ("warning", "topology support is off, but ClusterTopology grove-topology exists"),
+            ("warning", "clusterTopology.enabled is false, but ClusterTopology grove-topology still exists"),
             id="still there",
         ),
     ],

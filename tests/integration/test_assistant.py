@@ -352,7 +352,7 @@ QUESTIONS = (
         "room",
         {"pods": 4, "gpus": 8, "level": "rak"},
         lambda found: found["problems"],
-        ["--in rak: no such level; there are zone, block, rack and host"],
+        ["--in rak: no such level; the levels are zone, block, rack and host"],
         is_error=True,
     ),
     Question(

@@ -384,7 +384,7 @@ ASKED: dict[str, tuple[list[str], int, str]] = {
     "a level that there is not": (
         ["topology", "--room", "4x8", "--in", "rak"],
         2,
-        "--in rak: no such level; there are zone, rack and host",
+        "--in rak: no such level; the levels are zone, rack and host",
     ),
     "a key on no node": (
         ["topology", "--levels", "FILE"],
