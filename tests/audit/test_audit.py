@@ -284,7 +284,9 @@ async def test_before_the_first_installation_the_levels_of_the_configuration_cou
     )
     auditor = auditing(client, CONFIGURED)
     assert [finding.name async for finding in auditor.findings(None)] == ["lost"]
-    note = "the managed ClusterTopology does not exist, so the levels of the configuration were used"
+    note = (
+        "the managed ClusterTopology does not exist, so the levels of the configuration were used"
+    )
     assert (auditor.tally.notes, auditor.tally.exit_code) == ([note], 1)
 
 

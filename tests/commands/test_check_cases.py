@@ -612,7 +612,9 @@ CASES: list[Any] = [
         "a deployment of Dynamo",
         ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
         0,
-        ["check the PodCliqueSet that the controller of this DynamoGraphDeployment creates instead"],
+        [
+            "check the PodCliqueSet that the controller of this DynamoGraphDeployment creates instead"
+        ],
         ["check apiVersion"],
     ),
     (

@@ -148,7 +148,10 @@ async def test_without_kai_nothing_is_said_of_it() -> None:
         pytest.param([], ("ok", "clusterTopology.enabled is false"), id="gone"),
         pytest.param(
             [topology()],
-            ("warning", "clusterTopology.enabled is false, but ClusterTopology grove-topology still exists"),
+            (
+                "warning",
+                "clusterTopology.enabled is false, but ClusterTopology grove-topology still exists",
+            ),
             id="still there",
         ),
     ],
