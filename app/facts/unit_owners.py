@@ -30,6 +30,8 @@ from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_at, 
 
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 SET_SUBGROUP = "leaderworkerset.sigs.k8s.io/subgroup-index"
+SET_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
+SET_SIZE = "leaderworkerset.sigs.k8s.io/size"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"

@@ -31,8 +31,13 @@ from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.labels import KAI_QUEUE, NODE_POOL
 from app.facts.nvidia.computedomain import ComputeDomain
+from app.facts.unit_owners import SET_SIZE, SET_WORKER
 
 Object = dict[str, Any]
+VERSIONS = {
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+}
 SOME_TIME = "2026-11-21T12:00:00Z"
 
 
@@ -734,9 +739,17 @@ def container_status(fact: Stalled) -> Object:
 
 
 def _made_for(fact: Pod) -> dict[str, str]:
-    """The label of a JobSet, which is the kind of workload in tables."""
-    names = [ref.name for ref in fact.made_for if ref.kind == "JobSet"]
-    return {"jobset.sigs.k8s.io/jobset-name": names[0]} if names else {}
+    """The labels of a JobSet and of a LeaderWorkerSet, the kinds of workloads in tables."""
+    found = {
+        key: ref.name
+        for key, kind in (
+            ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
+            ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+        )
+        for ref in fact.made_for
+        if ref.kind == kind
+    }
+    return found | ({SET_WORKER: "0"} if fact.leads else {})
 
 
 def pod(fact: Pod) -> Object:
@@ -790,6 +803,9 @@ def pod(fact: Pod) -> Object:
         at = time_of(fact.bound)["creationTimestamp"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
         status["conditions"] = [scheduled]
+    if fact.leads:
+        ready = {"type": "Ready", "status": "True" if fact.leads.ready else "False"}
+        status["conditions"] = [*status.get("conditions", []), ready]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
     if fact.scales_for:
@@ -807,6 +823,7 @@ def pod(fact: Pod) -> Object:
             **(OPTED_OUT_AND_MARKED if fact.skipped else {}),
             **sharing(fact.shape.part),
             **({OTHER_GROUP: fact.other_group} if fact.other_group else {}),
+            **({SET_SIZE: str(fact.leads.size)} if fact.leads else {}),
         },
         **time_of(fact.created),
     }
@@ -875,8 +892,12 @@ def _controllers(ref: Ref | None) -> list[Object]:
 
 
 def workload_status(fact: WorkloadStatus) -> Object:
-    """The Job that has this status."""
+    """The workload that has this status."""
     labels = {"kueue.x-k8s.io/queue-name": "lab"} if fact.queued else {}
+    groups: Object = {}
+    if fact.startup:
+        template = {"size": fact.group}
+        groups = {"startupPolicy": fact.startup, "leaderWorkerTemplate": template}
     ends = {
         "type": fact.ended,
         "status": "True",
@@ -885,12 +906,12 @@ def workload_status(fact: WorkloadStatus) -> Object:
         **({"lastTransitionTime": stamp(fact.time)} if fact.time is not None else {}),
     }
     return made(
-        "jobset.x-k8s.io/v1alpha2" if fact.ref.kind == "JobSet" else "batch/v1",
+        VERSIONS.get(fact.ref.kind, "batch/v1"),
         fact.ref.kind,
         fact.ref.namespace,
         fact.ref.name,
         metadata={"labels": labels},
-        spec={"suspend": bool(fact.suspended)},
+        spec={"suspend": bool(fact.suspended)} | groups,
         status={"conditions": [ends] if fact.ended else []},
     )
 

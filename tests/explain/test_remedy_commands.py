@@ -89,6 +89,7 @@ WORDS = {
     "DomainsJoined": "labels of all nodes of a domain, whose names the platform team chooses",
     "NotATree": "labels of all nodes of a domain, or the levels of the topology",
     "BoundToDomain": "how a workload restarts is up to what runs in it",
+    "NvlinkSplit": "the constraint is in a template, or ComputeDomains are made again",
     "NotAsPreferred": "how a workload restarts is up to what runs in it",
     "GangSplit": "a note: the minimum is chosen by who asks for it",
     "GangStale": "an argument of KAI's scheduler",

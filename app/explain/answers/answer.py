@@ -14,6 +14,7 @@ from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.messages import said_of, silence
 from app.explain.reasons.reason import Reason, ago, counted, listed, with_age
+from app.explain.reasons.startup_order import pods_to_come
 from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
@@ -181,7 +182,8 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
 
 
 def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool) -> State:
-    if _missing_replicas(about) or (placement == "waits" and not _has_ended(about)):
+    missing = _missing_replicas(about) or pods_to_come(about.index, about.gangs)
+    if missing or (placement == "waits" and not _has_ended(about)):
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
         return "problem"
@@ -295,6 +297,9 @@ def _pods_words(about: Subject, of: Branch) -> str:
         of_gang = ""
     pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"
 
+    missing = pods_to_come(about.index, about.gangs)
+    if missing:
+        return f"{pods}, {counted(missing, 'pod')} not created yet"
     missing = _missing_replicas(about)
     if about.pcs and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not created yet"

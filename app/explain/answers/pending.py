@@ -5,7 +5,7 @@ A workload is one of these, whichever scheduler places its pods:
 - a PodCliqueSet
 - a KAI PodGroup that no PodGang owns and that has live pods
 - the outermost workload of other pods with GPUs or claims that are pending or do not start on their
-  node, or such a pod itself
+  node, or such a pod itself; also a LeaderWorkerSet whose leader waits for its workers
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
 
 Other pending pods, which have no GPUs and no claims, are in no row.
@@ -23,6 +23,7 @@ from app.explain.answers.branch import State
 from app.explain.answers.positions import InLine
 from app.explain.reasons.pod_starts import MOST_STARTING
 from app.explain.reasons.reason import Who
+from app.explain.reasons.startup_order import workers_to_come
 from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.index import Index
 from app.explain.state.makers import without_pods
@@ -133,10 +134,13 @@ def _waits_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod with GPUs or claims is pending, and in no other row of the list."""
     if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
-    if pod.is_helper or pod.daemon_of or (pod.node and not _starts_late(index, pod)):
+    if pod.is_helper or pod.daemon_of:
+        return False
+    leads = workers_to_come(index, pod) > 0
+    if pod.node and not (leads or _starts_late(index, pod)):
         return False
     has_gpus = any(counts_as_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
-    return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
+    return (has_gpus or leads) and (pod.namespace, pod.group) not in index.pod_groups
 
 
 def _starts_late(index: Index, pod: Pod) -> bool:

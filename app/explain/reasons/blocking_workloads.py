@@ -38,6 +38,7 @@ _LASTING = {
 """The controllers that replace a pod that ends."""
 _OF_NODES = {"DaemonSet", "Node"}
 """The controllers of pods that belong to a node. A static pod has its Node as controller."""
+_LWS = "LeaderWorkerSet"
 _STUCK = 300.0
 """The seconds after which a pod that has a node and has not started counts as stuck."""
 _LONG = 60.0
@@ -89,12 +90,15 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 def workload_of(pod: Pod) -> Ref:
     """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod itself.
 
-    Instead of a ReplicaSet, return the workload that owns it, such as a Deployment.
+    Instead of a ReplicaSet, or of a StatefulSet of a LeaderWorkerSet, return the workload that owns
+    it: people scale the owner.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
     if pod.controller and pod.controller.kind == "ReplicaSet" and pod.made_for:
         return pod.made_for[0]
+    if pod.controller and pod.controller.kind == "StatefulSet" and pod.made_for:
+        return next((ref for ref in pod.made_for if ref.kind == _LWS), pod.controller)
     if pod.controller:
         return pod.controller
     return Ref("PodGroup", pod.namespace, pod.group) if pod.group else pod.ref
@@ -244,9 +248,10 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
             f" revision {holds} the room, and a rolling update deletes old pods only once new ones"
             " are ready"
         )
+    smaller = " or smaller groups" if holder.ref.kind == _LWS else ""
     remedy = (
-        f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"
-        f" {holds} the room and {does} not end"
+        f"Use fewer replicas{smaller} of {holder.ref}, or ask for more nodes: {names} of the same"
+        f" workload {holds} the room and {does} not end"
     )
     if is_deployment:
         return remedy

@@ -1,8 +1,15 @@
-"""Report ComputeDomains that are not ready, being deleted, or in a deadlock with their pods."""
+"""Report ComputeDomains that are not ready, split, being deleted, or in a deadlock with their pods.
+
+A ComputeDomain may have nodes in several NVLink domains. The driver then runs an IMEX domain in
+each: a daemon connects only to daemons with its clique ID (`UpdateDNSNameMappings` in
+`cmd/compute-domain-daemon`), and a node is ready without those of other cliques. So all pods start,
+but they share memory over NVLink only with pods in their own NVLink domain.
+"""
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -310,6 +317,122 @@ def host_managed(index: Index, domain: ComputeDomain) -> bool:
 def hosts_run_imex(index: Index) -> bool:
     """Return whether NVIDIA's DeviceClass for channels exists, and the one for daemons does not."""
     return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
+
+
+def nvlink_split(gang: Gang) -> Reasons:
+    """Report that placed pods of a ComputeDomain are in several NVLink domains."""
+    for domain in compute_domains_of(gang):
+        known = standing(gang.index, domain)
+        inside = _by_nvlink(gang.index, known.nodes)
+        if len(inside) < 2:
+            continue
+        placed = [pod for pod in known.users if pod.node]
+        nvlink_of = _nvlink_of_nodes(gang.index)
+        pods = Counter(nvlink_of[pod.node] for pod in placed if pod.node in nvlink_of)
+        where = listed(f"{value} ({counted(pods[value], 'pod')})" for value in sorted(inside))
+        text = (
+            f"The {counted(placed, 'pod')} of ComputeDomain {domain.name} are in {len(inside)}"
+            f" NVLink domains ({NVLINK_DOMAIN}): {where}. {_APART}"
+        )
+        evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(inside), 16))
+        objects = (domain.ref, *refs(placed))
+        remedy = _together(gang.index, known)
+        yield about(
+            evidence, "NvlinkSplit", text, remedy, "you", objects=objects, severity="warning"
+        )
+
+
+def nvlink_will_split(gang: Gang) -> Reasons:
+    """Report that pods of a ComputeDomain would be placed in several NVLink domains."""
+    for domain in compute_domains_of(gang):
+        known = standing(gang.index, domain)
+        own = [pod for pod in known.users if not pod.node]
+        placed = _by_nvlink(gang.index, known.nodes)
+        if not own or len(placed) > 1:
+            continue
+        sizes = _nvlink_sizes(gang.index)
+        # Each of these pods needs the channel of a node of its own.
+        alone = [pod for pod in known.users if any(claim.template for claim in pod.claims)]
+        evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(sizes), 16))
+        objects = (domain.ref, *refs(own))
+        if sizes and len(alone) > max(sizes.values()):
+            text = (
+                f"The {counted(alone, 'pod')} of ComputeDomain {domain.name} need a node each, and"
+                f" the largest NVLink domain ({NVLINK_DOMAIN}) has"
+                f" {counted(max(sizes.values()), 'node')}. {_APART}"
+            )
+        else:
+            chosen = _nodes_to_come(gang)
+            would_be = _by_nvlink(gang.index, {*known.nodes, *chosen})
+            others = len(gang.waiting) - len([pod for pod in own if pod in gang.waiting])
+            if not _must_split(_by_nvlink(gang.index, chosen), placed, others):
+                continue
+            text = (
+                f"KAI would place the pods of ComputeDomain {domain.name} in {len(would_be)} NVLink"
+                f" domains ({NVLINK_DOMAIN}): {listed(sorted(would_be))}. {_APART}"
+            )
+        remedy = _together(gang.index, known)
+        yield about(evidence, "NvlinkSplit", text, remedy, "you", objects=objects, severity="note")
+
+
+_APART = "Pods share memory over NVLink only within one of them"
+
+
+def _nodes_to_come(gang: Gang) -> frozenset[str]:
+    """Return the nodes that KAI would choose for a gang, or none if it has no place."""
+    now = gang.placements.now
+    return now.nodes if gang.is_of_kai and now.fits else frozenset()
+
+
+def _must_split(
+    chosen: Mapping[str, Sequence[str]], placed: Mapping[str, Sequence[str]], others: int
+) -> bool:
+    """Return whether pods of a ComputeDomain would be in several NVLink domains.
+
+    `chosen` are the nodes that KAI would choose for their gang, and `placed` the nodes of its
+    placed pods, by NVLink domain. `others` pending pods of the gang do not use the ComputeDomain.
+    Any of these nodes may be theirs.
+    """
+    total = sum(map(len, chosen.values()))
+    homes = placed or chosen
+    return bool(chosen) and all(total - len(chosen.get(home, ())) > others for home in homes)
+
+
+def _together(index: Index, known: Standing) -> str:
+    """Return the remedy that keeps the pods of a ComputeDomain within one NVLink domain."""
+    sizes = _nvlink_sizes(index)
+    most = max(sizes.values(), default=0)
+    if len(known.users) > most:
+        return (
+            f"Use one ComputeDomain for at most {counted(most, 'pod')}, which one NVLink domain has"
+            " nodes for. Do nothing if the program uses the network between NVLink domains"
+        )
+    return (
+        f"If all of these pods share memory, require the level {NVLINK_DOMAIN} for them (or pod"
+        " affinity with this topologyKey, if another scheduler than KAI places them), and restart"
+        " them together. Do nothing if the program uses the network between NVLink domains"
+    )
+
+
+def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return the nodes by NVLink domain. Nodes without its label are left out."""
+    labels = _nvlink_of_nodes(index)
+    return by_key((labels[name], name) for name in names if name in labels)
+
+
+def _nvlink_sizes(index: Index) -> Mapping[str, int]:
+    """Return the number of nodes in each NVLink domain."""
+    return Counter(_nvlink_of_nodes(index).values())
+
+
+def _nvlink_of_nodes(index: Index) -> Mapping[str, str]:
+    """Return the NVLink domain of each node that has its label."""
+
+    def look() -> Mapping[str, str]:
+        nodes = ((node.name, node.labels.get(NVLINK_DOMAIN)) for node in index.nodes)
+        return {name: value for name, value in nodes if value}
+
+    return index.remembered("NVLink domains", look, ["nodes"])
 
 
 def domain_deleted(gang: Gang) -> Reasons:

@@ -21,6 +21,7 @@ from app.explain.reasons.reason import (
     listed,
     to_describe,
 )
+from app.explain.reasons.startup_order import pods_missing
 from app.explain.reasons.uncreated_pods import advice_on, known_advice
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
@@ -259,6 +260,8 @@ def _short_of_pods(gang: Gang) -> list[Member]:
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
+    if any(pods_missing(gang)):
+        return []  # PodsMissing says when the other pods are created.
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # Grove creates no more pods, for example because the namespace is being deleted.
     short = [member for member in gang.members if len(member.pods) < member.minimum]

@@ -39,6 +39,7 @@ from app.explain.reasons import (
     scaling,
     scheduler_messages,
     shared_claims,
+    startup_order,
     topology,
     uncreated_pods,
     volumes,
@@ -125,6 +126,13 @@ def _pods_wait(gang: Gang) -> bool:
     return bool(gang.waiting)
 
 
+def _starts_in_steps(gang: Gang) -> bool:
+    """Return whether pods of a gang may have to be ready before others are created."""
+    if any(pod.leads for pod in gang.placed):
+        return True
+    return bool(gang.placed) and bool(gang.facts.workload_statuses)
+
+
 def _nothing_waits(gang: Gang) -> bool:
     """Return whether no pod is pending. Then no pod will replace one that a kubelet rejected."""
     return not gang.waiting
@@ -199,6 +207,7 @@ RULES: tuple[Rule, ...] = (
         "GangIncomplete",
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
+    Rule(startup_order.pods_missing, ("pods",), _starts_in_steps, together=True),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
@@ -282,6 +291,13 @@ RULES: tuple[Rule, ...] = (
     Rule(compute_domains.domain_deadlock, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(compute_domains.nvlink_split, ("pods", "compute_domains", "nodes"), claims.uses_claims),
+    Rule(
+        compute_domains.nvlink_will_split,
+        ("compute_domains", *ROOMS),
+        _claims_and_waits,
+        "NvlinkSplit",
+    ),
     Rule(placed_pods.required_violated, ("pods", "nodes", *TOPOLOGY)),
     Rule(placed_pods.node_gone, ("pods", "nodes"), together=True),
     Rule(placed_pods.node_not_ready, ("pods", "nodes"), together=True),

@@ -302,6 +302,8 @@ def _habit(
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
     remedy = f"Do nothing if these are different {level.domain}s. Otherwise, correct the labels"
+    if total == 1:
+        remedy += f", or list {level.domain} above {above} if it is the broader level"
     return about(evidence, "NotATree", text, remedy, "platform", severity="note")
 
 

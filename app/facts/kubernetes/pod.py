@@ -51,7 +51,7 @@ from app.facts.labels import (
     SKIP_PODGROUPER,
     SUBGROUP,
 )
-from app.facts.unit_owners import read_owner
+from app.facts.unit_owners import SET_SIZE, SET_WORKER, read_owner
 from app.facts.workload_of_pod import names_of_workloads
 from app.objects.conditions import condition_of
 from app.objects.names import MAX_LABEL, MAX_SUBDOMAIN, is_subdomain
@@ -59,6 +59,7 @@ from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (
     JsonMap,
     int_of,
+    integer_in,
     map_at,
     map_of,
     maps_at,
@@ -231,6 +232,15 @@ _STARTS = {"ContainerCreating", "PodInitializing"}
 """The reasons of containers that wait for their first start, which are not a problem."""
 
 
+class Leader(Value):
+    """The group of a LeaderWorkerSet that a pod leads."""
+
+    size: int
+    """The number of pods in the group, with the leader, or 0 if its annotation is missing."""
+    ready: bool
+    """Is the leader's condition Ready True?"""
+
+
 class Pod(Namespaced):
     """A pod, with the fields that explanations need."""
 
@@ -335,6 +345,9 @@ class Pod(Namespaced):
     grace: int = 0
     """The grace period in seconds if the pod is being deleted, otherwise 0."""
 
+    leads: Leader | None = None
+    """The group of a LeaderWorkerSet that it leads, or None."""
+
     @property
     def is_helper(self) -> bool:
         """Whether KAI created the pod for other pods, so that it is not a workload."""
@@ -423,7 +436,16 @@ def read_pod(obj: JsonMap) -> Pod:
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
         scales_for=_scales_for(text_at(metadata, "namespace"), labels),
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
+        leads=_leads(obj, labels, annotations),
     )
+
+
+def _leads(obj: JsonMap, labels: JsonMap, annotations: JsonMap) -> Leader | None:
+    """Return the group of a LeaderWorkerSet that a pod leads, or None."""
+    if labels.get(SET_WORKER) != "0":
+        return None
+    size = max(0, integer_in(text_at(annotations, SET_SIZE)) or 0)
+    return Leader(size, condition_of(obj, "Ready").get("status") == "True")
 
 
 _SCALING = "kai-scale-adjust"

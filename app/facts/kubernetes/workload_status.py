@@ -1,17 +1,40 @@
 """Read from a workload whether it has ended or is suspended."""
 
+from collections.abc import Callable, Iterator, Mapping
+
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
+from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.objects.owners import controller_of
-from app.objects.shape import JsonMap, map_at, maps_at, text_at
+from app.objects.resource import STATEFUL_SET
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 FAILED = "Failed"
+LEADER_READY = "LeaderReady"
+"""The startupPolicy with which a LeaderWorkerSet creates workers once their leader is ready."""
+_LEADER_CREATED = "LeaderCreated"
+"""The default of the startupPolicy."""
 _ENDS = (FAILED, "Complete", "Completed", "Succeeded")
 """The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
 """The condition that is equivalent to each `status.jobStatus` of a RayJob that has ended."""
+
+
+class Step(Value):
+    """Pods that a workload creates only once earlier ones are ready or complete."""
+
+    prefix: str
+    """The beginning of the names of the pods."""
+    pods: int
+    """The number of the pods."""
+    setting: str
+    """The setting that makes them wait."""
+    part: str = ""
+    """The part of the workload that they belong to, or "" for the whole workload."""
+    after: str = ""
+    """What they wait for, or "" if each of them waits for the one before."""
 
 
 class WorkloadStatus(Value):
@@ -33,6 +56,12 @@ class WorkloadStatus(Value):
     """Whether the workload has a label of Kueue, such as the name of a queue."""
     controller: Ref | None = None
     """The owner that controls the workload, such as the JobSet of a Job, or None."""
+    startup: str = ""
+    """The startupPolicy of a LeaderWorkerSet, or "" for other kinds."""
+    group: int = 0
+    """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
+    steps: tuple[Step, ...] = ()
+    """The pods of a StatefulSet or JobSet that wait for earlier ones."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -48,6 +77,12 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     elif map_at(spec, "runPolicy").get("suspend") is True:
         suspended = "spec.runPolicy.suspend"
 
+    startup, group = "", 0
+    if ref.kind == LEADER_WORKER_SET.kind:
+        startup = text_at(spec, "startupPolicy") or _LEADER_CREATED
+        group = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
+    steps = tuple(_STEPS[ref.kind](ref.name, spec)) if ref.kind in _STEPS else ()
+
     status = map_at(obj, "status")
     for condition in maps_at(status, "conditions"):
         if condition.get("type") in _ENDS and condition.get("status") == "True":
@@ -60,6 +95,9 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
                 suspended,
                 queued,
                 controller,
+                startup,
+                group,
+                steps,
             )
     ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
     if text_at(status, "jobDeploymentStatus") == FAILED:
@@ -73,4 +111,42 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         suspended,
         queued,
         controller,
+        startup,
+        group,
+        steps,
     )
+
+
+def _steps_of_stateful_set(name: str, spec: JsonMap) -> Iterator[Step]:
+    replicas = int_of(spec.get("replicas"), 1)
+    policy = text_at(spec, "podManagementPolicy") or "OrderedReady"
+    if policy == "OrderedReady" and replicas > 1:
+        yield Step(f"{name}-", replicas, f"podManagementPolicy: {policy}")
+
+
+def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
+    """Yield the replicated jobs of a JobSet that wait for earlier ones."""
+    in_order = text_at(map_at(spec, "startupPolicy"), "startupPolicyOrder") == "InOrder"
+    before = ""
+    for job in maps_at(spec, "replicatedJobs"):
+        part = text_at(job, "name")
+        pods = int_of(job.get("replicas"), 1) * int_of(
+            map_at(job, "template", "spec").get("parallelism"), 1
+        )
+        waits = [
+            f"{text_at(each, 'name')} is {text_at(each, 'status').lower() or 'ready'}"
+            for each in maps_at(job, "dependsOn")
+        ]
+        if waits:
+            yield Step(f"{name}-{part}-", pods, "dependsOn", part, " and ".join(waits))
+        elif in_order and before:
+            setting = "startupPolicyOrder: InOrder"
+            yield Step(f"{name}-{part}-", pods, setting, part, f"{before} is ready")
+        before = part
+
+
+_STEPS: Mapping[str, Callable[[str, JsonMap], Iterator[Step]]] = {
+    STATEFUL_SET.kind: _steps_of_stateful_set,
+    JOB_SET.kind: _steps_of_job_set,
+}
+"""The function that yields the steps of a workload with a name and a spec, by kind."""

@@ -6,6 +6,7 @@ from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.unit_member import Unclaimed
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceSlice
 from app.facts.kubernetes.pod import PodClaim
+from app.facts.labels import NVLINK_DOMAIN
 from app.rules.mnnvl.missing_claims import read_clique
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import (
@@ -13,9 +14,11 @@ from tests.explain.fleet import (
     NOW,
     WORKERS,
     cliques,
+    nodes,
     occupant,
     pcs,
     placed,
+    pods,
 )
 from tests.explain.table.row import (
     CHANNEL,
@@ -24,6 +27,7 @@ from tests.explain.table.row import (
     ONE_RACK,
     SHARED,
     TEMPLATED,
+    Changes,
     Row,
     channels,
     claiming,
@@ -84,6 +88,18 @@ NAMING |= {
     "claims": (replace(CLAIM, name="own", domain="uid-cd", allocated=True),),
 }
 RUN = tuple(replace(pod, phase="Running") for pod in NAMING["pods"])
+
+
+def in_nvlink(domains: int) -> Changes:
+    """All nodes, dealt out to some NVLink domains in turn."""
+    values = ((node, f"c.{number % domains}") for number, node in enumerate(nodes()))
+    dealt = (replace(n, labels={**n.labels, NVLINK_DOMAIN: value}) for n, value in values)
+    return {"nodes": tuple(dealt)}
+
+
+READY = domain("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+TO_PLACE = {**READY, "pods": pods(claims=(TEMPLATED,))}
+APART = "Pods share memory over NVLink only within one of them"
 
 CLAIMS = (
     Row(
@@ -356,5 +372,30 @@ CLAIMS = (
         "platform",
         {**domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"), "pods": RUN},
         also=("NotAsPreferred",),
+    ),
+    Row(
+        "NvlinkSplit",
+        "pods of a ComputeDomain are in two NVLink domains",
+        {**READY, **in_nvlink(2)},
+        f"The 4 pods of ComputeDomain llm-0-cd are in 2 NVLink domains (nvidia.com/gpu.clique): c.0 (2 pods) and c.1 (2 pods). {APART}",
+        "you",
+        {**READY, **in_nvlink(1)},
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "NvlinkSplit",
+        "KAI would place them in two",
+        {**TO_PLACE, **in_nvlink(2)},
+        f"KAI would place the pods of ComputeDomain llm-0-cd in 2 NVLink domains (nvidia.com/gpu.clique): c.0 and c.1. {APART}",
+        "you",
+        {**TO_PLACE, **in_nvlink(1)},
+    ),
+    Row(
+        "NvlinkSplit",
+        "no NVLink domain has a node for each pod",
+        {**TO_PLACE, **in_nvlink(16)},
+        f"The 4 pods of ComputeDomain llm-0-cd need a node each, and the largest NVLink domain (nvidia.com/gpu.clique) has 1 node. {APART}",
+        "you",
+        {**TO_PLACE, **in_nvlink(1)},
     ),
 )

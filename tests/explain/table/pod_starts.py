@@ -8,10 +8,12 @@ from app.facts.identity import Ref
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.claim import ClaimTemplate
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Stalled
+from app.facts.kubernetes.pod import RUNS, Leader, Pod, PodClaim, Stalled
+from app.facts.kubernetes.workload_status import LEADER_READY, WorkloadStatus
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
+    ROUTER,
     WORKERS,
     nodes,
     occupant,
@@ -28,6 +30,7 @@ NO_IMAGE = Stalled("engine", "ImagePullBackOff", 'Back-off pulling image "exampl
 CRASHES = Stalled("engine", "CrashLoopBackOff", restarts=12, ended="OOMKilled")
 CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
 LATER = NOW - 30
+FIRST = f"{ROUTER}-0"
 
 
 def warned(about: Ref, uid: str, reason: str, message: str, source: str) -> Event:
@@ -69,7 +72,52 @@ def rejected(failure: str, **changes: Any) -> Pod:
 NOT_ALIGNED = "TopologyAffinityError: Pod was rejected: no alignment"
 NO_CLAIMS = "16 cannot allocate all claims"
 
+LWS = Ref("LeaderWorkerSet", NAMESPACE, "vllm")
+
+
+def led(*, ready: bool, size: int = 4) -> tuple[Pod, ...]:
+    """All pods run, and the first leads a group of a LeaderWorkerSet."""
+    first, *others = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    leads = {"leads": Leader(size, ready), "made_for": (LWS,)}
+    return (replace(first, **leads), *others)
+
+
 STARTING = (
+    Row(
+        "PodsMissing",
+        "a set with startupPolicy LeaderReady, whose leader is not ready",
+        {
+            "pods": led(ready=False),
+            "workload_statuses": (WorkloadStatus(LWS, startup=LEADER_READY, group=4),),
+        },
+        f"{FIRST} is not ready, and its 3 workers do not exist. LeaderWorkerSet vllm creates the workers of a group only once its leader is ready (startupPolicy: LeaderReady)",
+        "you",
+        {
+            "pods": led(ready=False, size=1),
+            "workload_statuses": (WorkloadStatus(LWS, startup=LEADER_READY, group=1),),
+        },
+    ),
+    Row(
+        "PodsMissing",
+        "the policy is not known, and the leader is not ready",
+        {"pods": led(ready=False, size=2)},
+        f"{FIRST} is not ready, and its worker does not exist. LeaderWorkerSet vllm creates the workers of a group only once its leader is ready, if its startupPolicy is LeaderReady",
+        "you",
+        {"pods": tuple(replace(each, created=NOW - 30) for each in led(ready=False, size=2))},
+    ),
+    Row(
+        "PodsMissing",
+        "the leader is ready",
+        {"pods": led(ready=True)},
+        f"{FIRST} is ready, but its 3 workers do not exist",
+        "you",
+        {
+            "pods": led(ready=True),
+            "events": (
+                warned(Ref("StatefulSet", NAMESPACE, "vllm"), "uid-sts", "FailedCreate", "no", "a"),
+            ),
+        },
+    ),
     Row(
         "KubeletRefuses",
         "the kubelet rejected the pod before one that is pending",

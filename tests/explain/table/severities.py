@@ -16,6 +16,7 @@ SEVERITIES: dict[str, Severity] = {
     "LevelWithoutTopology": "warning",
     "NotATree": "warning",
     "NotAsPreferred": "note",
+    "NvlinkSplit": "warning",
     "PlacementLost": "warning",
     "PodGangMigrationInProgress": "warning",
     "QueueStatusStale": "warning",
@@ -36,6 +37,8 @@ OF_ROWS: dict[tuple[str, str], Severity] = {
     ("NodesComing", "no autoscaler answers KAI's scaling pod"): "note",
     ("NotATree", "most names of racks repeat: a habit, one note"): "note",
     ("NotStarted", "an init container has been at work for long"): "warning",
+    ("NvlinkSplit", "KAI would place them in two"): "note",
+    ("NvlinkSplit", "no NVLink domain has a node for each pod"): "note",
     (
         "PlacementLost",
         "KAI has evicted a background pod, which is what these are for",
