@@ -16,8 +16,8 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Device, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
-from app.facts.kubernetes.pod import Pod, PodClaim, Stalled
-from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Shape, Stalled
+from app.facts.kubernetes.selectors import Requirement, Taint
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
 from tests.explain.fleet import HOST, NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
@@ -432,7 +432,7 @@ def test_a_missing_resource_is_no_cause_where_nodes_have_room(
             'running Score plugins: plugin "DynamicResources" failed with: number of allocations',
             "Ask the platform team to read the log of the scheduler",
         ),
-        ("pod group is not ready, 1 Running, 3 minAvailable", "Find out why the other pods"),
+        ("pod group is not ready, 1 Running, 3 minAvailable", "Find out why pods of the group"),
     ],
 )
 def test_what_helps_depends_on_the_scheduler_s_words(words: str, remedy: str, told: Told) -> None:
@@ -561,3 +561,72 @@ def test_a_domain_that_no_pod_uses_says_what_makes_it_ready(told: Told) -> None:
     assert answer.headline == (
         "No pod uses cd: its nodes become ready once pods with claim template channel have nodes"
     )
+
+
+# Remedies that would do harm.
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("node.kubernetes.io/disk-pressure", "Repair gpu-00: Kubernetes removes the taint"),
+        ("node.cloudprovider.kubernetes.io/uninitialized", "Repair gpu-00: Kubernetes removes"),
+        ("example.com/team", "Add the toleration {key: example.com/team, operator: Exists,"),
+    ],
+)
+def test_taints_of_kubernetes_are_not_tolerated(key: str, words: str, told: Told) -> None:
+    tainted = replace(FOUR[0], taints=(Taint(key, "", "NoSchedule"),))
+    pending = made("Job", "a", 0)
+    [first, *_] = told(pending.controller or pending.ref, pending, nodes=(tainted,)).reasons
+    assert first.id == "NodesUnfit"
+    assert first.remedy.startswith(words)
+    assert ("toleration" in first.remedy) is key.startswith("example.com")
+
+
+def test_scaling_the_stateful_set_of_a_leaderworkerset_has_no_effect(told: Told) -> None:
+    lws = Ref("LeaderWorkerSet", NAMESPACE, "lws")
+    of_set = {"made_for": (lws, Ref("StatefulSet", NAMESPACE, "lws")), "owner": "uid-sts"}
+    placed = made("StatefulSet", "lws", 0, **of_set, **on("gpu-00"))
+    waiting = made("StatefulSet", "lws", 1, **of_set, unscheduled=LACKS, said_at=NOW - 60)
+    first = told(lws, placed, waiting, nodes=FOUR[:1]).reasons[0]
+    assert first.remedy.startswith("Use fewer replicas or smaller groups of LeaderWorkerSet lws")
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ("grove-initc", "ends once the PodCliques that start earlier"),
+        ("wait-gcs-ready", "ends once the head of the RayCluster answers"),
+        ("fetch", "The other containers start once it ends"),
+    ],
+)
+def test_init_containers_of_controllers_wait_for_other_pods(
+    container: str, words: str, told: Told
+) -> None:
+    runs = Stalled(container, RUNS, init=True, since=NOW - 900)
+    starting = {**on("gpu-00"), "phase": "Pending", "bound": NOW - 900, "stalled": (runs,)}
+    pod = made("RayCluster", "ray", 0, **starting)
+    [reason] = told(Ref("RayCluster", NAMESPACE, "ray"), pod).reasons
+    assert reason.id == "NotStarted"
+    assert words in reason.remedy
+
+
+def test_a_pod_with_a_node_in_its_template_is_not_blamed_on_the_node(told: Told) -> None:
+    failed = {"phase": "Failed", "failure": "OutOfnvidia.com/gpu: Node didn't have enough"}
+    pod = made("Job", "a", 0, **{**on("gpu-00"), **failed})
+    [reason] = told(pod.ref, pod).reasons
+    assert reason.remedy.startswith("If the pod template sets nodeName, remove it")
+
+
+@pytest.mark.parametrize(
+    ("resource", "words"),
+    [("memory", "memory"), ("ephemeral-storage", "ephemeral storage")],
+)
+def test_an_amount_in_bytes_says_of_what(resource: str, words: str, told: Told) -> None:
+    asked = {"shape": Shape(((resource, 2 * 1024**4 * 1000),))}
+    pod = made("Job", "a", 0, **asked)
+    has = replace(FOUR[0], allocatable={**FOUR[0].allocatable, resource: 900 * 1024**3 * 1000})
+    first = told(Ref("Job", NAMESPACE, "a"), pod, nodes=(has,)).reasons[0]
+    text = f"No node has 2 TiB of {words}, which a pod requests; the largest has 900 GiB"
+    assert first.text == text
+    assert first.remedy.startswith(f"Request at most 900 GiB of {words} per pod")

@@ -236,6 +236,11 @@ _STEPS = {
     f" {' or '.join(KAI_CORDONS)}): they leave this pool once its pods there have ended",
 }
 _TAINTED = "tainted"
+_OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""The prefixes of taints that Kubernetes sets for the state of a node.
+
+Pods that tolerate them would not run well there, and a removed taint comes back.
+"""
 
 
 def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
@@ -253,10 +258,13 @@ def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[
 
 def _step(why: str, closed: Sequence[tuple[Node, str]]) -> str:
     """Return the step that opens the nodes that are closed because of `why`."""
-    if why.partition(" ")[0] == _TAINTED:
+    names = listed((node.name for node, cause in closed if cause == why), 3)
+    kind, _, key = why.partition(" ")
+    if kind == _TAINTED and key.startswith(_OF_KUBERNETES):
+        return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
+    if kind == _TAINTED:
         return _tolerations(closed)
-    names = (node.name for node, cause in closed if cause == why)
-    return _STEPS.get(why) or f"repair {listed(names, 3)}"
+    return _STEPS.get(why) or f"repair {names}"
 
 
 def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:
@@ -279,6 +287,7 @@ def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> st
 def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
     """Return the step against taints, with the tolerations that a pod template needs."""
     keys = {why.partition(" ")[2] for _, why in closed if why.startswith(_TAINTED)}
+    keys = {key for key in keys if not key.startswith(_OF_KUBERNETES)}
     taints = dict.fromkeys(
         taint for node, _ in closed for taint in node.taints if taint.key in keys
     )

@@ -195,15 +195,14 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             if not most and is_device(name):
                 return _not_offered(obstacle.gang.index, name, that, nodes)
             text = (
-                f"No node{that} has {amount(name, ask)}, which a pod requests; the largest has"
-                f" {amount(name, most)}"
+                f"No node{that} has {amount(name, ask)}{_of(name)}, which a pod requests; the"
+                f" largest has {amount(name, most)}"
             )
-            return (
-                text,
-                f"Request at most {amount(name, most)} per pod{_also_needed(obstacle)}, or ask the"
-                " platform team for larger nodes",
-                "you",
+            remedy = (
+                f"Request at most {amount(name, most)}{_of(name)} per pod{_also_needed(obstacle)},"
+                " or ask the platform team for larger nodes"
             )
+            return text, remedy, "you"
     return None
 
 
@@ -236,6 +235,12 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
         )
         return text, remedy, "you"
     return None
+
+
+def _of(resource: str) -> str:
+    """Return ` of memory` or ` of ephemeral storage` after an amount in bytes, or ""."""
+    of_bytes = resource in ("memory", "ephemeral-storage")
+    return f" of {resource.replace('-', ' ')}" if of_bytes else ""
 
 
 def _sized(name: str, ask: int) -> str:

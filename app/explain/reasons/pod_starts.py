@@ -196,6 +196,16 @@ def _alike_in_containers(pods: Iterable[Pod]) -> Iterator[list[Pod]]:
     yield from by_key(pairs).values()
 
 
+_OTHERS_WAIT = "The other containers start once it ends"
+_WAITS_FOR = {
+    "grove-initc": "Grove's init container ends once the PodCliques that start earlier (startsAfter"
+    " or startup type InOrder) have their minimum of ready pods: find out why these are not ready",
+    "wait-gcs-ready": "KubeRay's init container ends once the head of the RayCluster answers: find"
+    " out why the head is not ready",
+}
+"""What the init containers of controllers wait for, by name."""
+
+
 def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     first = min(pods, key=attrgetter("name"))
     container = first.stalled[0]
@@ -206,7 +216,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     # A pod that has started was placed as requested, and a running init container may be normal.
     severity: Severity = "warning" if first.bound is None else "problem"
     if container.reason == RUNS:
-        remedy += ". The other containers start once it ends"
+        remedy += f". {_WAITS_FOR.get(container.name, _OTHERS_WAIT)}"
         severity = "warning"
     elif container.restarts:
         log += " --previous"
@@ -286,8 +296,9 @@ _FAILED_BEFORE = 3600.0
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
-        "Ask the platform team what else uses {node}: its kubelet sees more usage than the"
-        " scheduler. Then {again}",
+        "If the pod template sets nodeName, remove it: no scheduler checks whether such a pod fits."
+        " Otherwise, ask the platform team what else uses {node}: its kubelet sees more usage than"
+        " the scheduler. Then {again}",
         "platform",
     ),
     (

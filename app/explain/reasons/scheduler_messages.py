@@ -112,7 +112,7 @@ _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
 _UNCORDON = "Ask the platform team to uncordon nodes."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
-WHOLE_GROUP = "Find out why the other pods of the group have no node: it starts only as a whole."
+WHOLE_GROUP = "Find out why pods of the group have no node: it starts only as a whole."
 """The remedy for messages of gang schedulers, which don't say why a group is not complete."""
 
 _SELECT: tuple[str, Who] = (

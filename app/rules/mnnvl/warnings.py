@@ -115,7 +115,9 @@ def unit_warnings(
 
     # A group of the Workload API has its constraints in the group and in its Workload.
     is_known = bounds.is_known and is_label_key(named.kind.key)
-    if is_known and not any(_is_inside(level, nodes) for level in levels):
+    # more pods than an NVLink domain has nodes can't be kept within one
+    may_fit = bounds.size is None or bounds.size.pods <= nvlink.size(nodes)
+    if is_known and may_fit and not any(_is_inside(level, nodes) for level in levels):
         keys = ", ".join(level.key for level in levels)
         broader = f" (a domain of {keys} has several)" if levels else ""
         yield (

@@ -287,3 +287,11 @@ def test_a_selected_domain_keeps_pods_together(terms: Any, selector: Any, kept: 
     required = {"requiredDuringSchedulingIgnoredDuringExecution": selected}
     obj = worker(affinity={"nodeAffinity": required}, nodeSelector=selector)
     assert (CLIQUE in read_bounds(obj, above(obj)).levels) is kept
+
+
+def test_pods_for_which_no_domain_has_nodes_are_not_told_to_stay_within_one() -> None:
+    """They would stay pending: a required level that is too small is worse than none."""
+    found = of_size({}, UnitSize(3, 1), RACKS)
+    assert "3 pods need 3 nodes" in found
+    assert "nothing keeps its pods" not in found
+    assert "nothing keeps its pods" in of_size({}, UnitSize(2, 1), RACKS)
