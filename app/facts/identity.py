@@ -94,7 +94,7 @@ def read_name(obj: JsonMap) -> str:
     return text_at(map_at(obj, "metadata"), "name")
 
 
-# Places, from labels of both vocabularies.
+# Places, from the labels of Grove's designs and of its operator.
 
 
 class Place(Value):

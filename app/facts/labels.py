@@ -2,8 +2,8 @@
 
 A key that only one file uses is defined there. No key is defined twice.
 
-There are two vocabularies: the vocabulary of Grove's designs, and `GROVE_*`, which Grove's operator
-writes. We read both, and write the first. Sources: `rules/README.md`,
+Grove's designs and Grove's operator (`GROVE_*`) use different keys for the same facts. We read
+both, and write those of the designs. Sources: `rules/README.md`,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
 """
 

@@ -54,7 +54,7 @@ TOO_LARGE = "TooLargeToRead"
 
 
 class Row(Value, Generic[T], dict=True, eq=False):
-    """How the objects of a kind are read into facts, and the limits on their sizes.
+    """The way to read the objects of a kind into facts, and the limits on their sizes.
 
     mypy infers the type of a row from `read`. A row with lambdas states its type instead.
     """

@@ -207,11 +207,11 @@ OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, _DISAGGREGATED, *_LABELLED, _JO
 """The kinds in order of precedence: if a Pod names several, the first one is its owner."""
 
 NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
-"""The kind of a Pod that names no owner."""
+"""The OwnerKind of a Pod that names no owner."""
 
 
 def is_label_key(key: str) -> bool:
-    """Return whether a key is a label instead of a field of the spec."""
+    """Return whether `key` is the key of a label, and not a field of a pod spec."""
     return not key.startswith(_SPEC)
 
 

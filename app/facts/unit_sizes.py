@@ -88,7 +88,7 @@ class _Subgroups(Value):
     size: int
     """The number of Pods in each subgroup, without an extra leader."""
     leader: Literal["instead", "extra", "excluded"]
-    """How the leader counts in the first subgroup: instead of a worker, as an extra Pod, or not."""
+    """Whether the first subgroup counts the leader as one of its Pods, as an extra Pod, or not."""
 
 
 def _read_subgroups(inner: JsonMap) -> _Subgroups:

@@ -105,7 +105,7 @@ UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
         "changes of stored topology constraints",
-        "Grove's own webhook rejects these changes",
+        "Grove's own webhook rejects changes of stored topology constraints",
     ),
     Uncovered(
         "/validate/podcliqueset",
@@ -126,7 +126,7 @@ UNCOVERED = (
     Uncovered("/validate/podgang", "returning the resources of a PodGang", "a policy cannot write"),
     Uncovered("/mutate/podclique", "claims", "claims depend on objects that a policy cannot read"),
     Uncovered(
-        "/mutate/pod-mnnvl", "claims of units", "these claims depend on the owners of the Pod"
+        "/mutate/pod-mnnvl", "claims of units", "claims of units depend on the owners of the Pod"
     ),
     Uncovered(
         "/validate/pod-mnnvl",

@@ -1,8 +1,8 @@
 """Read a PodCliqueSet from a request: the set itself, its scaling groups and its cliques.
 
-A part has a topologyConstraint, and annotations about MNNVL in both vocabularies. An annotation of
-a clique takes precedence over its scaling group's, and the scaling group's over the set's. For
-`grove.io/mnnvl-group`, Grove does the same:
+A part can have a topologyConstraint, and annotations about MNNVL: those of the design, and Grove's
+own. An annotation of a clique takes precedence over its scaling group's, and the scaling group's
+over the set's. For `grove.io/mnnvl-group`, Grove does the same:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
@@ -54,7 +54,7 @@ class SetPart(Value):
     constraint: JsonMap | None
     """The topologyConstraint, or None if there is none."""
     annotations: JsonMap
-    """The annotations about MNNVL, of both vocabularies."""
+    """The annotations about MNNVL: those of the design, and Grove's own."""
     all_annotations: JsonMap
     """All annotations of the part."""
     labels: JsonMap
@@ -110,7 +110,7 @@ class GroupTemplate(Value):
     replicas: int
     """The number of replicas of the group in one replica of the set."""
     min_available: int
-    """How many of the replicas must start together."""
+    """The number of replicas that must start together."""
     members: tuple[str, ...]
     """The names of the cliques in the group."""
 
@@ -185,9 +185,9 @@ class Template(Value):
     mentions_mnnvl: bool
     """Whether any part has an annotation about MNNVL. If not, no rule about MNNVL applies."""
     asking: tuple[CliqueTemplate, ...]
-    """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
+    """The cliques with GPUs for which the design's or Grove's annotations request MNNVL.
 
-    MIG devices count only in our vocabulary.
+    For Grove's annotations, MIG devices do not count as GPUs.
     """
 
     @property

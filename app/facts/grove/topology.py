@@ -54,7 +54,7 @@ class ClusterTopology(Value):
     external: bool = False
     """Whether administrators manage the KAI Topology."""
     drift: str = ""
-    """Why the KAI Topology is not in sync, according to the status, or "" if it is."""
+    """The reason why the KAI Topology is not in sync, according to the status, or "" if it is."""
     enabled: bool = True
     """Whether topology support is enabled. If not, the managed topology has no levels."""
 

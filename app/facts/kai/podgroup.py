@@ -30,7 +30,7 @@ class SubGroup(Value):
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places the SubGroup."""
     needed: int | None = None
-    """How many of the child SubGroups KAI must place (`minSubGroup`), or None for all."""
+    """The number of child SubGroups that KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels of a constraint that KAI ignores, because `topology` is ""."""
     topology: str = ""
@@ -58,7 +58,7 @@ class Said(Value):
     allocated: Amounts = field(default_factory=dict)
     """The usage of `queue`, in thousandths by resource."""
     time: float | None = None
-    """When KAI gave the reason, or None if that is not known."""
+    """The time when KAI gave the reason, or None if that is not known."""
 
 
 class KaiPodGroup(Namespaced):
@@ -77,7 +77,7 @@ class KaiPodGroup(Namespaced):
     delay: float = 0.0
     """The preemptionDelay in seconds."""
     evicted: float | None = None
-    """When KAI last evicted pods of the PodGroup, or None if it never did."""
+    """The time when KAI last evicted pods of the PodGroup, or None if it never did."""
     pool: str = ""
     """The node pool that the PodGroup names in a label, or ""."""
     topology: str = ""
@@ -89,9 +89,9 @@ class KaiPodGroup(Namespaced):
     said: tuple[Said, ...] = ()
     """The reasons why KAI has not placed the pods, from the last condition of each node pool."""
     created: float | None = None
-    """When the PodGroup was created."""
+    """The time when the PodGroup was created, or None if that is not known."""
     needed: int | None = None
-    """How many of the SubGroups KAI must place (`minSubGroup`), or None for all."""
+    """The number of SubGroups that KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because the constraint names no topology."""
     priority_class: str = ""

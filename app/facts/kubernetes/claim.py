@@ -64,7 +64,7 @@ class ResourceClaim(Namespaced):
     place: Place = NOWHERE
     """The PodCliqueSet or unit that the labels of the claim name."""
     deleting: float | None = None
-    """When the deletion of the claim was requested, or None if it was not."""
+    """The time when the deletion of the claim was requested, or None if it was not."""
     queue: str = ""
     """The KAI queue that a label of the claim names, or ""."""
     domain: str = ""

@@ -37,7 +37,7 @@ class KueueCondition(Value):
     message: str
     """The message for people."""
     time: float | None = None
-    """When the status last changed, or None if that is not known."""
+    """The time when the status last changed, or None if that is not known."""
 
 
 class KueueCheck(Value):
@@ -51,7 +51,7 @@ class KueueCheck(Value):
     time: float | None = None
     """Since when the check is in this state, or None if that is not known."""
     retries: int = 0
-    """How often the check asked Kueue to try again."""
+    """The number of times that the check asked Kueue to try again."""
 
 
 class KueueWorkload(Namespaced):
@@ -69,7 +69,7 @@ class KueueWorkload(Namespaced):
     active: bool = True
     """Whether Kueue may admit the Workload. A user can forbid that with `spec.active`."""
     requeues: int = 0
-    """How often Kueue requeued the Workload because its pods were not ready in time."""
+    """The number of times that Kueue requeued the Workload, as its pods were not ready in time."""
     again: float | None = None
     """The time before which Kueue does not try the Workload again, or None."""
     flavors: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class KueueWorkload(Namespaced):
     checks: tuple[KueueCheck, ...] = ()
     """The states of the AdmissionChecks for the Workload."""
     evictions: int = 0
-    """How often Kueue evicted the Workload, for any reason."""
+    """The number of times that Kueue evicted the Workload, for any reason."""
     uid: str = ""
     controller: Ref | None = None
     """The controller of the Workload, for which Kueue created it, or None."""

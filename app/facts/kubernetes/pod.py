@@ -213,17 +213,17 @@ class Stalled(Value):
     name: str
     """The name of the container."""
     reason: str
-    """Why the container waits, such as CrashLoopBackOff, or RUNS for a running init container."""
+    """The reason of the wait, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
     """The message of the kubelet, or ""."""
     init: bool = False
     """Whether the container is an init container."""
     restarts: int = 0
-    """How often the container was restarted."""
+    """The number of restarts of the container."""
     since: float | None = None
-    """When a running init container was started, or None."""
+    """The time when a running init container was started, or None."""
     ended: str = ""
-    """How the last run ended, such as `exit code 1` or `OOMKilled`, or "" if that is not known."""
+    """The end of the last run, such as `exit code 1` or `OOMKilled`, or "" if that is not known."""
 
 
 RUNS = "Running"
@@ -289,13 +289,13 @@ class Pod(Namespaced):
     finalizers: tuple[str, ...] = ()
     """The finalizers of the pod."""
     created: float | None = None
-    """When the pod was created."""
+    """The time when the pod was created, or None if that is not known."""
     volumes: tuple[str, ...] = ()
     """The names of the PersistentVolumeClaims, including those of ephemeral volumes."""
     ephemeral: tuple[str, ...] = ()
     """The names of the PersistentVolumeClaims that Kubernetes creates for ephemeral volumes."""
     bound: float | None = None
-    """When the pod was bound to its node.
+    """The time when the pod was bound to its node.
 
     It is None before that, after the pod has started, and if the time is not known.
     """
@@ -307,11 +307,11 @@ class Pod(Namespaced):
     asks_mnnvl: bool = False
     """Whether the pod has GPUs and requests MNNVL itself, instead of through a PodClique."""
     said_at: float | None = None
-    """When the condition PodScheduled became False, if there is a message in `unscheduled`."""
+    """The time when the condition PodScheduled became False, or None if `unscheduled` is ""."""
     controller: Ref | None = None
     """The controller, or None."""
     skipped: bool = False
-    """Whether KAI's pod-grouper skips the pod although it opts out of Workloads.
+    """Whether KAI's podgrouper skips the pod although it opts out of Workloads.
 
     If so, nothing creates a PodGroup for the pod.
     """
@@ -333,7 +333,10 @@ class Pod(Namespaced):
     An init container is listed only if the other containers wait for it.
     """
     failure: str = ""
-    """Why the pod as a whole has failed, in the kubelet's words, such as `OutOfcpu: ...`, or ""."""
+    """The reason why the pod as a whole has failed, or "".
+
+    It has the kubelet's words, such as `OutOfcpu: ...`.
+    """
     other_group: str = ""
     """The PodGroup that the pod names for Volcano or the coscheduling plugin, or ""."""
     scales_for: tuple[str, str] | None = None
@@ -370,7 +373,7 @@ class Pod(Namespaced):
 
     @property
     def deleted(self) -> float | None:
-        """When the deletion of the pod was requested, or None if it was not."""
+        """The time when the deletion of the pod was requested, or None if it was not."""
         return None if self.deleting is None else self.deleting - self.grace
 
 

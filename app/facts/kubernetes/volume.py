@@ -24,7 +24,7 @@ class VolumeClaim(Namespaced):
     volume: str = ""
     """The PersistentVolume that the claim is bound to, or ""."""
     deleting: float | None = None
-    """When the deletion of the claim was requested, or None if it was not."""
+    """The time when the deletion of the claim was requested, or None if it was not."""
 
 
 class Volume(ClusterScoped):
@@ -32,7 +32,7 @@ class Volume(ClusterScoped):
 
     kind = "PersistentVolume"
     places: tuple[Term, ...] = ()
-    """The terms of the node affinity, one of which a node must meet. Empty for any node."""
+    """The terms of the node affinity, one of which a node must meet, or () for any node."""
     storage_class: str = ""
     """The name of the StorageClass, or ""."""
     phase: str = "Pending"
@@ -50,7 +50,7 @@ class StorageClass(ClusterScoped):
     provisions: bool = True
     """Whether a provisioner creates the volumes. If not, they are created by hand."""
     places: tuple[Term, ...] = ()
-    """The terms of `allowedTopologies`, one of which a node must meet. Empty for any node."""
+    """The terms of `allowedTopologies`, one of which a node must meet, or () for any node."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:

@@ -49,7 +49,7 @@ class WorkloadStatus(Value):
     message: str = ""
     """The message that the status gives about the end, or ""."""
     time: float | None = None
-    """When the workload ended, or None if it has not ended or the time is not known."""
+    """The time when the workload ended, or None if it has not ended or the time is not known."""
     suspended: str = ""
     """The field that suspends the workload, such as `spec.suspend`, or ""."""
     queued: bool = False

@@ -45,9 +45,9 @@ class OwnershipProblem(Value):
     """A problem with the owner of an MNNVL resource, and its remedy."""
 
     message: str
-    """What is wrong, for people."""
+    """The problem, for people."""
     remedy: str
-    """How to solve the problem, for people."""
+    """The solution, for people."""
     settling: bool = False
     """Whether the problem may resolve within moments, so that it is reported only if it lasts."""
 
@@ -170,7 +170,7 @@ class LevelsVerdict(Value):
     """The verdict on a write of a ClusterTopology or a ClusterTopologyBinding."""
 
     refusal: str | None = None
-    """Why the deletion is not allowed, or None if it is allowed or nothing is deleted."""
+    """The reason to reject a deletion, or None if it is allowed or nothing is deleted."""
     findings: Sequence[FieldError] = field(default_factory=list)
     """The reasons to reject the write."""
     warnings: Sequence[str] = field(default_factory=list)

@@ -298,7 +298,7 @@ class Room(Value):
     nodes: int
     """The number of nodes of the domain with the most nodes."""
     nodes_by_gpus: Mapping[int, int] | None
-    """How many nodes of the largest domain have how many GPUs, or None if no GPUs are known."""
+    """The number of nodes in the largest domain by GPUs per node, or None if no GPUs are known."""
 
     @property
     def gpus(self) -> int | None:
