@@ -154,23 +154,31 @@ def read_place(labels: JsonMap) -> Place:
     Objects that are read one after the other share one result if it is equal, because there may be
     very many of them.
     """
-    found = tuple([(key, labels[key]) for key in PLACE_LABELS if key in labels])
-    for _, value in found:
-        # anybody may send a review with megabytes of labels, which must not stay in the cache
-        if not isinstance(value, str) or len(value) > MAX_LABEL:
-            return _place.__wrapped__(found)
-    return _place(found)
+    values = tuple(map(labels.get, PLACE_LABELS))
+    try:
+        return _shared_place(values)
+    except (TypeError, ValueError):  # a value is not a text, or it is too long
+        return _place(values)
 
 
 @lru_cache(maxsize=256)
-def _place(found: tuple[tuple[str, Any], ...]) -> Place:
-    """Return the place for the labels that were found, each with its key.
+def _shared_place(values: tuple[Any, ...]) -> Place:
+    """Return `_place(values)`, or raise ValueError if a text is too long for a label.
+
+    Anybody may send a review with megabytes of labels, which must not stay in the cache.
+    """
+    if any(len(value) > MAX_LABEL for value in values if value):
+        raise ValueError
+    return _place(values)
+
+
+def _place(values: tuple[Any, ...]) -> Place:
+    """Return the place for the values of PLACE_LABELS. A value that is not a text counts as "".
 
     The labels of the designs take precedence over Grove's, except for the name of the PodClique.
     The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
-    texts = dict.fromkeys(PLACE_LABELS, "")
-    texts |= {key: intern(value) for key, value in found if isinstance(value, str)}
+    texts = dict(zip(PLACE_LABELS, map(interned, values), strict=True))
 
     pcs = texts[PCS_NAME] or texts[GROVE_PCS_NAME]
     replica = texts[PCS_REPLICA] or texts[GROVE_PCS_REPLICA]
