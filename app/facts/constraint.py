@@ -21,4 +21,4 @@ class SchedulerConstraint(Value):
 
 
 UNBOUND = SchedulerConstraint()
-"""The constraint of a part without one."""
+"""The constraint of a part that has no constraint."""

@@ -46,7 +46,7 @@ _WORKLOAD = "spec.workloadRef.name"
 _WORKLOAD_GROUP = "spec.workloadRef.podGroup"
 
 HasUnit = Callable[[JsonMap, JsonMap], bool]
-"""Returns whether an owner with this spec still has the unit of a Pod with these labels."""
+"""A function of an owner's spec and a Pod's labels: whether the owner still has the Pod's unit."""
 
 
 class UnitScope(Value):

@@ -90,7 +90,7 @@ class MnnvlResourcesReconciler(Struct):
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-    """Since when the resources of each key are unneeded, and their kinds.
+    """The time since which the resources of each key are unneeded, and their kinds.
 
     It is empty at the start of each term as the leader.
     """

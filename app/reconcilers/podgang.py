@@ -56,7 +56,7 @@ class CurrentGang(Value):
 
     @property
     def has_needless_annotation(self) -> bool:
-        """Whether the PodGang has the annotation although it should not.
+        """Whether the PodGang has the annotation MNNVL_ADOPTED although it should not.
 
         It should not have it if it has no resources, or owns none in later dialects.
         """

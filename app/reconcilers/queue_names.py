@@ -51,7 +51,7 @@ class QueueNamesReconciler(Struct):
     name = "queue-names"
 
     client: Client
-    """Writes the object."""
+    """Writes the QueueNames object."""
     queues: WatchStore[str]
     """The names of the cached Queues."""
     listed: WatchStore[frozenset[str]]
@@ -65,7 +65,10 @@ class QueueNamesReconciler(Struct):
         return [_KEY]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Create the object, or correct the names in it, at most once in PAUSE_SECONDS."""
+        """Create the QueueNames object, or correct its names, at most once in PAUSE_SECONDS.
+
+        Return the seconds until the next step, or None if none is needed.
+        """
         if self.client.served_version(QUEUE_NAMES) is None:
             return None
         if not (self.listed.synced and self.listed.served and self.queues.synced):
@@ -84,7 +87,7 @@ class QueueNamesReconciler(Struct):
         return None
 
     async def _write(self, stored: frozenset[str] | None, desired: frozenset[str]) -> None:
-        """Create the object, or add and remove the names that differ."""
+        """Create the QueueNames object, or add and remove the names that differ."""
         names = dict.fromkeys(sorted(desired - (stored or frozenset())), "")
         if stored is None:
             new = {"metadata": {"name": NAME}, "spec": {"names": names}}

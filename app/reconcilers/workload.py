@@ -253,7 +253,10 @@ class WorkloadReconciler:
     async def _release_by_owner(
         self, key: Key, pods: list[StoredPod], top_owners: TopOwners
     ) -> float | None:
-        """Release `pods`, because their top owners opt out."""
+        """Release `pods`, because their top owners opt out.
+
+        Return the seconds until the next step, or None if none is needed.
+        """
         by_owner = defaultdict(list)
         for pod in pods:
             owner = top_owners[pod.controller] or {}
@@ -374,7 +377,7 @@ class WorkloadReconciler:
     def _forget_deleted(
         self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
     ) -> None:
-        """Forget since when a PodGroup was empty, once it is deleted or created again."""
+        """Forget the time since which a PodGroup was empty, once it is deleted or created again."""
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)
 
@@ -385,7 +388,7 @@ class _Changes(Value):
     loop: Loop
     """The loop of the groups."""
     caches: WorkloadCaches
-    """Finds the groups concerned."""
+    """Finds the groups that a change concerns."""
 
     def all_changed(self, *change: object) -> None:
         """Add all groups with Pods."""

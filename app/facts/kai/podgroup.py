@@ -106,7 +106,7 @@ class KaiPodGroup(Namespaced):
     given_up: bool = False
     """Whether KAI has made its only attempt, and will not try again."""
     stale: float | None = None
-    """Since when fewer pods run than the minimum, according to KAI's annotation, or None."""
+    """The time since which fewer pods run than the minimum, from KAI's annotation, or None."""
     grace: float | None = None
     """The stalenessGracePeriod of the PodGroup in seconds, or None if it sets none."""
 

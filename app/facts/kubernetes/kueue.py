@@ -49,7 +49,7 @@ class KueueCheck(Value):
     message: str = ""
     """The message of the controller that runs the check, or ""."""
     time: float | None = None
-    """Since when the check is in this state, or None if that is not known."""
+    """The time since which the check is in this state, or None if that is not known."""
     retries: int = 0
     """The number of times that the check asked Kueue to try again."""
 
@@ -69,7 +69,7 @@ class KueueWorkload(Namespaced):
     active: bool = True
     """Whether Kueue may admit the Workload. A user can forbid that with `spec.active`."""
     requeues: int = 0
-    """The number of times that Kueue requeued the Workload, as its pods were not ready in time."""
+    """The number of requeues of the Workload because its pods were not ready in time."""
     again: float | None = None
     """The time before which Kueue does not try the Workload again, or None."""
     flavors: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ class Node(ClusterScoped):
     pressure: str = ""
     """The first condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """Since when the condition Ready is not True, or None if it is True, missing or has no time."""
+    """The time since which Ready is not True, or None if it is True, missing or has no time."""
 
     @property
     def takes_pods(self) -> bool:

@@ -100,7 +100,7 @@ class Shape(Value):
     part: GpuPart | None = None
     """The request for GPU fractions, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
-    """For each volume that only some nodes can use, the terms of which a node must meet one."""
+    """For each volume that only some nodes can use, the terms, one of which a node must meet."""
 
     @property
     def selects(self) -> bool:
@@ -238,7 +238,7 @@ class Leader(Value):
     size: int
     """The number of pods in the group, with the leader, or 0 if its annotation is missing."""
     ready: bool
-    """Is the leader's condition Ready True?"""
+    """Whether the leader's condition Ready is True."""
 
 
 class Pod(Namespaced):
@@ -282,9 +282,9 @@ class Pod(Namespaced):
     priority: int = 0
     """The priority in the spec."""
     deleting: float | None = None
-    """The deletionTimestamp, when the pod should end or should have ended, or None.
+    """The deletionTimestamp, by which the pod should end, or None if it is not being deleted.
 
-    It is the time of the deletion plus the grace period.
+    It is the time of the request for the deletion plus the grace period.
     """
     finalizers: tuple[str, ...] = ()
     """The finalizers of the pod."""
@@ -349,7 +349,7 @@ class Pod(Namespaced):
     """The grace period in seconds if the pod is being deleted, otherwise 0."""
 
     leads: Leader | None = None
-    """The group of a LeaderWorkerSet that it leads, or None."""
+    """The group of a LeaderWorkerSet that the pod leads, or None."""
 
     @property
     def is_helper(self) -> bool:

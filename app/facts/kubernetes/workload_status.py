@@ -30,18 +30,18 @@ class Step(Value):
     pods: int
     """The number of the pods."""
     setting: str
-    """The setting that makes them wait."""
+    """The setting that makes the pods wait."""
     part: str = ""
-    """The part of the workload that they belong to, or "" for the whole workload."""
+    """The part of the workload that the pods belong to, or "" for the whole workload."""
     after: str = ""
-    """What they wait for, or "" if each of them waits for the one before."""
+    """What the pods wait for, or "" if each pod waits for the one before it."""
 
 
 class WorkloadStatus(Value):
     """Whether a workload, such as a Job, has ended or is suspended, and why."""
 
     ref: Ref
-    """The workload."""
+    """The reference to the workload."""
     ended: str = ""
     """The type of the condition with which the workload ended, or "" if it has not ended."""
     reason: str = ""

@@ -71,7 +71,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
-        """Return the value of the annotation for a PodGang whose resources have these `states`.
+        """Return the annotation MNNVL_ADOPTED of a PodGang whose resources have these `states`.
 
         If `adopting` is true, for a dry run, adoptable resources count as owned.
         """

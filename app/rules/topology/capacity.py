@@ -124,7 +124,7 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 
 
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
-    """Return the cliques that one replica of each owner has in one PodGang, with their pods.
+    """Return, by owner, the cliques of one replica in one PodGang, each with its number of pods.
 
     The PodGang of the set contains `minAvailable` replicas of a scaling group. Each further replica
     forms its own PodGang.

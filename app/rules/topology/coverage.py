@@ -86,7 +86,7 @@ class Nodes:
         return Room(most, largest if self.most_gpus() else None)
 
     def _domains(self, keys: Sequence[str]) -> list[Counter[int]]:
-        """Return, for each domain of the labels `keys`, how many nodes have how many GPUs."""
+        """Return the number of nodes by GPUs per node, for each domain of the labels `keys`."""
         domains: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
         for labels, count in self.with_labels(keys):
             domains[tuple(labels[key] for key in keys)][_gpus(labels)] += count
@@ -98,7 +98,7 @@ class Nodes:
 
     @_once
     def most_with_equal(self, key: str) -> int:
-        """Return how many nodes share the most frequent value of the label `key`.
+        """Return the number of nodes with the most frequent value of the label `key`.
 
         Return 0 if no node has the label.
         """
@@ -158,7 +158,8 @@ NodesWith = Callable[[Collection[str]], Nodes]
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
     """Return the problems of `levels` (broadest first) according to the labels of the nodes.
 
-    Without nodes, only the order that the source of the labels documents is known.
+    If no nodes are known, only the order of the levels is checked, against the order that the
+    source of the labels documents.
     """
     nodes = nodes_with([level.key for level in levels])
     total = _number_of(nodes)
@@ -306,7 +307,7 @@ class Room(Value):
         return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Return how many pods with `gpus_per_pod` GPUs fit into the largest domain.
+        """Return the number of pods with `gpus_per_pod` GPUs that fit into the largest domain.
 
         Return None if the pods request no GPUs, or if the GPUs of nodes are not known.
         """

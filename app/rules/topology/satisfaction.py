@@ -48,7 +48,8 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:
     """Return a warning about the removal of the levels `removed` from the ClusterTopology.
 
-    `sets` are the PodCliqueSets with constraints on these levels. Without any, there is no warning.
+    `sets` are the PodCliqueSets with constraints on these levels. If there are none, the result is
+    empty.
     """
     if not sets:
         return []

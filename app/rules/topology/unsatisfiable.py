@@ -1,9 +1,9 @@
 """Warn about constraints that KAI ignores, or never satisfies even in an empty cluster.
 
-Only the constraints and the levels of the KAI Topology decide on that. Decisions of the real
-scheduler are in `tests/testdata/kai-decisions`: `d3-*` for preferred levels, `d5-subgroup-broader`
-for required ones, `d10-no-topology-host` for a constraint without a topology. Source:
-https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugins/topology
+The warnings depend only on the constraints and on the levels of the KAI Topology. Decisions of the
+real scheduler are in `tests/testdata/kai-decisions`: `d3-*` for preferred levels,
+`d5-subgroup-broader` for required ones, `d10-no-topology-host` for a constraint without a topology.
+Source: https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugins/topology
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -23,7 +23,7 @@ from app.rules.dialects.dialect import (
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """The rule that PodCliqueSets own all resources, and that PodGangs return theirs to them."""
+    """The rule that PodCliqueSets own all MNNVL resources, also those that PodGangs have owned."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -81,7 +81,7 @@ class PodCliqueSetOwns(OwnerRule):
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:
-    """Return whether `owner` may be replaced: is it a PodGang or the PodCliqueSet itself?"""
+    """Return whether `owner` is a PodGang or the PodCliqueSet of `resource`, so may be replaced."""
     if owner.kind == POD_GANG.kind:
         return True
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

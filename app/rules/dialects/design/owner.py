@@ -120,7 +120,7 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 def _group_replicas(clique: str, pcs: str) -> Iterator[str]:
     """Yield the names of the scaling group replicas that the PodClique `clique` may belong to.
 
-    Each is a beginning of the name that ends in a number, the index of a replica, before a dash.
+    Each name is a part of `clique` before a dash, and ends in a number: the index of a replica.
     """
     before = len(pcs)
     at = clique.find("-", before + 1)
