@@ -6,6 +6,8 @@ of MNNVL resources and their preconditions.
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
@@ -131,17 +133,23 @@ class MnnvlResources:
             await self._check_owner(plan, NotOurs)
         # reviews that create nothing take no lock, so that they can't delay others
         if dry_run:
-            return await self._ensure_all(plan, dry_run=True)
+            return await self._missing(plan)
         if doubt is not None:
             return await self._leave_to_leader(plan, doubt)
 
+        async with self._alone(plan):
+            if plan.is_of_pods:
+                return await self._create_missing(plan)
+            return [] if self.is_ensured(plan) else await self._create_if_requested(plan)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, plan: Plan) -> AsyncIterator[None]:
+        """Run the block while no other review creates resources of the same unit."""
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                if plan.is_of_pods:
-                    return await self._ensure_all(plan, dry_run=False)
-                return [] if self.is_ensured(plan) else await self._ensure_asked(plan)
+                yield
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
@@ -156,7 +164,7 @@ class MnnvlResources:
                     " up here"
                 )
 
-    async def _ensure_asked(self, plan: Plan) -> list[Object]:
+    async def _create_if_requested(self, plan: Plan) -> list[Object]:
         """Create the missing resources if the stored PodCliqueSet requests them.
 
         Otherwise, leave them to the leader, as `_leave_to_leader` does.
@@ -182,44 +190,57 @@ class MnnvlResources:
         elif not asks_for(pcs, plan):
             doubt = f'the template of PodCliqueSet "{name}" does not request them'
         else:
-            return await self._ensure_all(plan.owned_by(pcs.uid), dry_run=False)
+            return await self._create_missing(plan.owned_by(pcs.uid))
         return await self._leave_to_leader(plan, doubt)
 
     async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
         """Return [] if no resource is missing. Otherwise, raise Unavailable with `doubt`."""
-        if await self._ensure_all(plan, dry_run=True):
+        if await self._missing(plan):
             raise Unavailable(doubt)
         return []
 
-    async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
-        """Create the missing resources and return them. On a dry run, only return them.
+    async def _missing(self, plan: Plan) -> list[Object]:
+        """Return the missing resources, as they would be created.
 
-        Before a creation, the caller has read the owner. Raise NotOurs or Unavailable if an
-        existing resource can't be used.
+        Raise NotOurs or Unavailable if an existing resource can't be used.
+        """
+        missing: list[Object] = []
+        for needed in self._needed(plan):
+            stored = needed.store.get(plan.namespace, needed.name)
+            if stored is None:
+                stored = await read_current(self._client, needed.ref(plan), needed.store)
+            if stored is None:
+                plan = plan.owned_by(await self._find_owner(plan))
+                missing.append(self._desired(needed, plan))
+                continue
+            await self._check_usable(needed, stored, plan)
+        return missing
+
+    async def _create_missing(self, plan: Plan) -> list[Object]:
+        """Create the missing resources of `plan`, whose owner was just read, and return them.
+
+        Raise NotOurs or Unavailable if an existing resource can't be used.
         """
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
-            if stored is None and dry_run:
-                stored = await read_current(self._client, needed.ref(plan), needed.store)
-                if stored is None:
-                    plan = plan.owned_by(await self._find_owner(plan))
-                    created.append(self._desired(needed, plan))
-                    continue
             if stored is None:
                 made = await self._create_or_read(needed, plan)
                 if isinstance(made, dict):
                     created.append(made)
                     continue
                 stored = made
-
-            _check_is_ours(needed, stored, plan)
-            if stored.deleting:
-                raise _deletion_error(plan, f"{needed} is being deleted")
-            if not await self._owner_lives(stored, plan):
-                problem = "belongs to an owner that is gone, and will be garbage-collected"
-                raise _deletion_error(plan, f"{needed} {problem}")
+            await self._check_usable(needed, stored, plan)
         return created
+
+    async def _check_usable(self, needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
+        """Raise NotOurs or Unavailable if `stored`, the object of `needed`, can't be used."""
+        _check_is_ours(needed, stored, plan)
+        if stored.deleting:
+            raise _deletion_error(plan, f"{needed} is being deleted")
+        if not await self._owner_lives(stored, plan):
+            problem = "belongs to an owner that is gone, and will be garbage-collected"
+            raise _deletion_error(plan, f"{needed} {problem}")
 
     async def restore(self, plan: Plan) -> list[Object]:
         """Create the missing resources of `plan`, whose owner must exist, and return them.
