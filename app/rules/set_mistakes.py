@@ -69,7 +69,7 @@ def _minimum(at: FieldPath, minimum: int, replicas: int) -> FieldError:
 
 def mistake_warnings(template: Template) -> list[str]:
     """Return warnings about misspelt annotations, misplaced labels and doubtful schedulers."""
-    warnings = []
+    warnings: list[str] = []
     names = Comparisons()
     for part in template.parts:
         if part.all_annotations or part.labels:
