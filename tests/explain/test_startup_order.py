@@ -185,7 +185,7 @@ def test_a_stateful_set_creates_one_pod_after_the_other() -> None:
     "stored",
     [
         stateful_set(2),
-        stateful_set(12, podManagementPolicy="Parallel"),
+        stateful_set(2, podManagementPolicy="Parallel"),
         stateful_set(0),
     ],
 )
@@ -267,3 +267,37 @@ def test_a_job_set_creates_jobs_after_others(stored: Object, told: str) -> None:
 def test_other_job_sets_wait_for_nothing(stored: Object) -> None:
     answer = answered(stored, of_job_set("driver"), ref=Ref("JobSet", "ml", "sim"))
     assert "PodsMissing" not in {reason.id for reason in answer.reasons}
+
+
+def of_deployment(created: str) -> Object:
+    made = member(0, {}, created=created)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-6f9c7", "controller": True}
+    labels = {"pod-template-hash": "6f9c7"}
+    made["metadata"] |= {"name": "web-6f9c7-a", "labels": labels, "ownerReferences": [owner]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "pod", "told"),
+    [
+        ("Deployment", of_deployment(LATE), ["Deployment web has 1 of 3 pods"]),
+        ("Deployment", of_deployment(NEW), []),
+        ("StatefulSet", of_stateful_set(0), ["StatefulSet web has 1 of 3 pods"]),
+    ],
+)
+def test_pods_that_are_created_at_once_are_late(kind: str, pod: Object, told: list[str]) -> None:
+    """Events that would say why are kept for an hour."""
+    stored = {**stateful_set(3, podManagementPolicy="Parallel"), "kind": kind}
+    answer = answered(stored, pod, ref=Ref(kind, "ml", "web"))
+    assert [reason.text for reason in answer.reasons] == told
+    assert ("2 pods not created yet" in answer.headline) is bool(told)
+
+
+def test_the_state_of_a_leader_that_crashes_is_told_at_once() -> None:
+    crashes = member(0)
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    crashes["status"]["containerStatuses"] = [
+        {"name": "main", "restartCount": 9, "state": waiting},
+    ]
+    first = answered(lws("LeaderReady"), crashes).reasons[0]
+    assert first.text.endswith(" In vllm-0, container main is in CrashLoopBackOff (9 restarts)")

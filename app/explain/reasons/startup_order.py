@@ -4,6 +4,8 @@
   once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the
   leader, so it counts as placed.
 - A StatefulSet creates one pod after the other, unless its podManagementPolicy is Parallel.
+- A StatefulSet with Parallel, or a Deployment, creates all pods at once, unless something keeps its
+  controller from it.
 - A JobSet creates replicated jobs with dependsOn, or with startupPolicyOrder InOrder, only once
   earlier ones are ready or complete.
 """
@@ -16,6 +18,7 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
+from app.explain.reasons.messages import stalled_words
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -23,6 +26,7 @@ from app.explain.reasons.reason import (
     about,
     counted,
     listed,
+    lower_first,
     to_describe,
 )
 from app.explain.state.index import Index
@@ -120,6 +124,10 @@ def _without_workers(
         f"{names} {'is' if one else 'are'} not ready, and {none}. {made_by} creates the"
         f" workers of a group only once its leader is ready{when}"
     )
+    stalled = next((pod for pod in leaders if pod.stalled), None)
+    if stalled:
+        words = lower_first(stalled_words(stalled.stalled[0], index.facts.now))
+        text += f". In {stalled.name}, {words}"
     remedy = (
         f"Find out why {leaders[0].name} is not ready: {_CHECKS}. If the leader becomes ready only"
         " with its workers, create the set again with startupPolicy: LeaderCreated, because they"
@@ -174,7 +182,8 @@ def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
         return []
     pods = index.pods_made_for.get(made_by, ())
     steps = (Missing(step, _of_step(pods, step)) for step in status.steps)
-    return [missing for missing in steps if missing.count > 0 and _waits(missing)]
+    now = index.facts.now
+    return [missing for missing in steps if missing.count > 0 and _waits(missing, now)]
 
 
 def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
@@ -183,16 +192,26 @@ def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
     return tuple(sorted(found, key=lambda pod: (len(pod.name), pod.name)))
 
 
-def _waits(missing: Missing) -> bool:
-    """Return whether a step waits for earlier pods: of its own, or else of another step."""
-    return bool(missing.exist) if not missing.step.after else not missing.exist
+def _waits(missing: Missing, now: float) -> bool:
+    """Return whether pods are still to come after those of their own or of another step.
+
+    Pods that are created at once count as late a minute after the newest one.
+    """
+    if missing.step.after:
+        return not missing.exist
+    newest = max((pod.created or 0.0 for pod in missing.exist), default=now)
+    return bool(missing.exist) and (bool(missing.step.setting) or now - newest > _SOON)
 
 
 def _in_steps(index: Index, made_by: Ref) -> Reasons:
     """Yield the reason for pods that a workload has not created yet."""
     for missing in missing_in_steps(index, made_by):
         step = missing.step
-        if not step.after:
+        if not step.setting:
+            text = f"{made_by} has {len(missing.exist)} of {counted(step.pods, 'pod')}"
+            remedy = f"Find out why {made_by} creates no more pods: read its events"
+            commands = tuple(filter(None, (to_describe(made_by),)))
+        elif not step.after:
             last = missing.exist[-1]
             text = (
                 f"{made_by} has {len(missing.exist)} of {counted(step.pods, 'pod')}. It creates the"

@@ -7,7 +7,7 @@ from app.facts.identity import Ref, read_key
 from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.objects.owners import controller_of
-from app.objects.resource import STATEFUL_SET
+from app.objects.resource import DEPLOYMENT, STATEFUL_SET
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
@@ -23,14 +23,14 @@ _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"
 
 
 class Step(Value):
-    """Pods that a workload creates only once earlier ones are ready or complete."""
+    """Pods that a workload creates, all at once or after earlier ones."""
 
     prefix: str
     """The beginning of the names of the pods."""
     pods: int
     """The number of the pods."""
-    setting: str
-    """The setting that makes the pods wait."""
+    setting: str = ""
+    """The setting that makes the pods wait, or "" if they are created at once."""
     part: str = ""
     """The part of the workload that the pods belong to, or "" for the whole workload."""
     after: str = ""
@@ -61,7 +61,7 @@ class WorkloadStatus(Value):
     group: int = 0
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     steps: tuple[Step, ...] = ()
-    """The pods of a StatefulSet or JobSet that wait for earlier ones."""
+    """The pods of a Deployment, StatefulSet or JobSet, as far as its spec tells their number."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -120,8 +120,12 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
 def _steps_of_stateful_set(name: str, spec: JsonMap) -> Iterator[Step]:
     replicas = int_of(spec.get("replicas"), 1)
     policy = text_at(spec, "podManagementPolicy") or "OrderedReady"
-    if policy == "OrderedReady" and replicas > 1:
-        yield Step(f"{name}-", replicas, f"podManagementPolicy: {policy}")
+    in_order = f"podManagementPolicy: {policy}" if policy == "OrderedReady" else ""
+    yield Step(f"{name}-", replicas, in_order)
+
+
+def _steps_of_deployment(name: str, spec: JsonMap) -> Iterator[Step]:
+    yield Step(f"{name}-", int_of(spec.get("replicas"), 1))
 
 
 def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
@@ -146,6 +150,7 @@ def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
 
 
 _STEPS: Mapping[str, Callable[[str, JsonMap], Iterator[Step]]] = {
+    DEPLOYMENT.kind: _steps_of_deployment,
     STATEFUL_SET.kind: _steps_of_stateful_set,
     JOB_SET.kind: _steps_of_job_set,
 }
