@@ -108,7 +108,7 @@ def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
 def add_output(
     parser: argparse.ArgumentParser, description: str = "output format (default: text)"
 ) -> None:
-    """Add the option for the output format. It has the same name as kubectl's."""
+    """Add the option for the output format, which has the same name as in kubectl."""
     parser.add_argument(
         "-o", "--output", default="text", choices=("text", "json"), help=description
     )

@@ -37,7 +37,7 @@ class Counts(Struct):
 
 
 class ReportedMessage(Value):
-    """A message that would have rejected writes of one kind of object.
+    """A message with which writes of one kind of object were or would have been rejected.
 
     The JSON report has the same field names.
     """
@@ -63,7 +63,7 @@ class Report(Struct):
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
     """The number of writes that were or would have been rejected, by message."""
     examples: dict[ReportedMessage, str] = {}
-    """The first such write in words, by message."""
+    """The first write that was or would have been rejected, in words, by message."""
     not_judged: Counter[str] = field(default_factory=Counter)
     """The number of failed verdicts, by message."""
 

@@ -235,8 +235,8 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 def _of_audit(finding: Finding) -> FindingRow:
     """Return the row of a finding of the audit.
 
-    Warnings about the kinds in _OWNED, which concern resources without an owner, are leaks. Other
-    findings are in the group of their outcome.
+    Warnings about the kinds in _OWNED are in the group `leak`. All other findings are in the group
+    of their outcome.
     """
     is_leak = finding.outcome == "warning" and finding.kind in _OWNED
     group = "leak" if is_leak else finding.outcome

@@ -36,7 +36,7 @@ NOT_EXAMINED = "not examined yet"
 """The reason in the row of a workload that is not explained yet."""
 
 Parts = tuple[object, ...]
-"""The facts about one workload. They have not changed as long as they are the same objects."""
+"""The facts about one workload. They are unchanged as long as all are the same Python objects."""
 
 
 class _KeptRow(Value):
@@ -86,8 +86,8 @@ class WaitingList:
     def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
         """Return the workload to show if the user has selected none, or None if there are no rows.
 
-        It is the first of `rows`, and remains selected as long as it is pending and among `rows`.
-        Otherwise, the page would jump while workloads are examined.
+        This workload is the first of `rows`. It remains selected as long as it is pending and among
+        `rows`, because otherwise the page would jump while workloads are examined.
         """
         stays = any(row.ref == self._selected and row.state == "waits" for row in rows)
         if not stays:
@@ -157,7 +157,7 @@ class WaitingList:
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, float, Ref]:
-        """Return a sort key: pending workloads come first, then those explained longest ago."""
+        """Return a sort key: pending workloads first, then by how long ago they were explained."""
         kept = self._kept[ref]
         return kept.row.state != "waits", kept.state, kept.order, ref
 

@@ -47,9 +47,10 @@ def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
 
 
 def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
-    """Return the object that `Kind/namespace/name` names, or None if the text has another form.
+    """Return the object that `text` names, or None if it has another form or an unknown kind.
 
-    `kinds` has the accepted kinds. The namespace is empty for a cluster-scoped kind.
+    The form is `Kind/namespace/name`, with an empty namespace for a cluster-scoped kind. `kinds`
+    has the known kinds.
     """
     kind, _, rest = text.partition("/")
     namespace, _, name = rest.partition("/")

@@ -93,7 +93,7 @@ def parsed(lines: Sequence[str]) -> list[Supposition]:
 
 
 def _command(lines: Sequence[str]) -> str:
-    """Return the command line that answers the same question."""
+    """Return the command line that previews the edits in `lines`."""
     edits = [word for line in lines for word in ("--if", line)]
     return shlex.join(["grove-admission", "topology", *edits])
 

@@ -81,7 +81,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """Whether the API server answered. It is also True if the Secret does not exist."""
+    """False if the Secret could not be read. True if it was read, or does not exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:

@@ -174,7 +174,7 @@ def _image(image: Any) -> Any:
 
 
 def _names_only(fields: Any) -> Any:
-    """Return a map with the same keys, and {} as the value of each."""
+    """Return a map with the keys of `fields`, and {} as the value of each."""
     return {name: {} for name in map_of(fields)}
 
 
