@@ -51,7 +51,7 @@ from app.explain.output.topology_text import (
     survey_text,
 )
 from app.explain.output.whatif_text import effects_document, effects_text
-from app.explain.reasons.reason import listed
+from app.explain.reasons.reason import are, listed
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, shown_first, topology_of, value_of_level
 from app.explain.state.read import read_all
@@ -274,12 +274,12 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
     level, _, value = text.partition("=")
     if not level or not value:
         meant = value_of_level(topology, text)
-        like = f"did you mean {meant}?" if meant else f"the levels are {_levels(topology)}"
+        like = f"did you mean {meant}?" if meant else _levels(topology)
         raise UnusableInput(f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; {like}")
 
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
-        raise UnusableInput(f"{text!r}: {level} is not a level; the levels are {_levels(topology)}")
+        raise UnusableInput(f"{text!r}: {level} is not a level; {_levels(topology)}")
 
     depth = topology.domains.depth(keys[0]) or 1
     reports = [
@@ -314,7 +314,7 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
         topology, level, int(match[1]), int(match[2]) * 1000, _spare_nodes(arguments.config)
     )
     if not search:
-        raise UnusableInput(f"--in {level}: no such level; the levels are {_levels(topology)}")
+        raise UnusableInput(f"--in {level}: no such level; {_levels(topology)}")
     return search
 
 
@@ -329,13 +329,13 @@ def _spare_nodes(config: Path | None) -> int:
 
 
 def _levels(topology: Topology) -> str:
-    """Return the names of the levels as words."""
+    """Return a text with the names of the levels, such as `the levels are zone and rack`."""
     none = (
         "none that you may read"
         if topology.index.facts.unseen.keys() & {"topologies", "kai_topologies"}
         else "none"
     )
-    return listed(topology.names, 16) or none
+    return f"the {are(topology.names, 'level')} {listed(topology.names, 16) or none}"
 
 
 # The effects of edits.

@@ -361,3 +361,13 @@ def test_the_topology_of_kai_is_shown_without_its_name_if_grove_has_none(
     assert "rack-a1  " in out
     if not options:
         assert out.startswith("KAI Topology net: 16 nodes in 4 racks\n")
+
+
+def test_the_only_level_is_named_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(
+        tmp_path, facts(kai_topologies=(KaiTopology("network", (RACK,)),), topologies=())
+    )
+    assert main(["topology", "zone=a", "--offline", path]) == 2
+    assert "zone is not a level; the level is" in capsys.readouterr().err

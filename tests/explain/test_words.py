@@ -1,6 +1,6 @@
 """Words for people."""
 
-from app.explain.reasons.reason import ago, amount, clock, counted, listed, plain
+from app.explain.reasons.reason import ago, amount, are, clock, counted, listed, plain
 
 
 def test_words() -> None:
@@ -44,3 +44,8 @@ def test_words() -> None:
         "2 days",
     ]
     assert clock(15 * 3600 + 42 * 60) == "15:42 UTC"
+
+
+def test_a_list_of_one_is_singular() -> None:
+    assert are(["rack"], "level") == "level is"
+    assert are(["zone", "rack"], "level") == are([], "level") == "levels are"

@@ -239,7 +239,8 @@ def preview_text(preview: Preview) -> str:
         f"! NO NODE has the label {key}, so no gang with a constraint would be placed"
         for key in preview.absent
     ]
-    lines.append(f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected")
+    named = "level" if len(preview.after.levels) == 1 else "levels"
+    lines.append(f"with the {named} {levels}: {counted(sets, 'PodCliqueSet')} affected")
     lines = list(map(visible, lines))
     for effect in preview.effects:
         mark = "!" if effect.severe else " "

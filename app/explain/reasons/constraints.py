@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Unit
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, are, counted, listed
 from app.explain.state.levels import Topology, topology_of
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import (
@@ -42,13 +42,12 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
     for field, domain, _ in (part for _, asked in pcs.constraints for part in asked.constraints):
         if cluster.key_of(domain) is None:
             text = (
-                f'"{domain}" is not a level of {cluster.kind} {cluster.name}, whose levels are'
-                f" {known}"
+                f'"{domain}" is not a level of {cluster.kind} {cluster.name}, whose'
+                f" {are(cluster.levels, 'level')} {known}"
             )
             evidence = Evidence(pcs.ref, field, domain)
-            yield about(
-                evidence, "LevelUnknown", text, f"Use one of these levels in {field}", "you"
-            )
+            this = "this level" if len(cluster.levels) == 1 else "one of these levels"
+            yield about(evidence, "LevelUnknown", text, f"Use {this} in {field}", "you")
 
 
 def _unknown_topology(pcs: SetWithStatus) -> Reasons:

@@ -127,6 +127,11 @@ def counted(things: int | Sized, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
 
 
+def are(things: Sized, noun: str) -> str:
+    """Return a noun with its verb, such as `level is` for one thing, or `levels are`."""
+    return f"{noun} is" if len(things) == 1 else f"{_plural(noun)} are"
+
+
 def _plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 

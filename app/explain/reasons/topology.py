@@ -342,8 +342,9 @@ def topology_differs(gang: Gang) -> Reasons:
         text = f"KAI has no Topology {cluster.kai}, so it cannot place gangs by {levels}"
         yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
     elif kai.keys != keys:
+        named = "level" if len(kai.keys) == 1 else "levels"
         text = (
-            f"KAI's Topology has the levels {listed(kai.keys)}, but the {cluster.kind} has"
+            f"KAI's Topology has the {named} {listed(kai.keys)}, but the {cluster.kind} has"
             f" {listed(keys)}"
         )
         yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))

@@ -15,7 +15,7 @@ from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_about
 from app.explain.reasons.obstacle import nodes_in_pool, obstacle_of, terms_words
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, listed
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, are, counted, listed
 from app.explain.state.amounts import is_device, resources_of
 from app.explain.state.index import Index
 from app.explain.state.volumes import Tied, class_of, tied
@@ -108,7 +108,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         if not names:
             remedy = f"Ask the platform team for a StorageClass {claim.storage_class}"
             return f"{words}; there is none", remedy, "platform"
-        others = f"there are {listed(names)}"
+        others = f"the existing {are(names, 'one')} {listed(names)}"
         return f"{words}; {others}", "Create the claim again with one that exists", "you"
     if storage.waits:
         return None

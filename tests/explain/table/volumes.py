@@ -73,7 +73,7 @@ VOLUMES = (
         "VolumeUnbound",
         "its StorageClass does not exist",
         claimed(data(storage_class="quick"), FAST),
-        f"{NAMED} names StorageClass quick, which does not exist; there are fast",
+        f"{NAMED} names StorageClass quick, which does not exist; the existing one is fast",
         "you",
         claimed(data(storage_class="late"), LATE),
     ),

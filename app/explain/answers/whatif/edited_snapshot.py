@@ -18,7 +18,7 @@ from app.explain.answers.whatif.edits import (
     UnusableEdit,
 )
 from app.explain.placing.fitness import NAME_FIELD
-from app.explain.reasons.reason import counted, listed
+from app.explain.reasons.reason import are, counted, listed
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, topology_of, value_of_level
 from app.explain.state.snapshot import Snapshot, projected
@@ -189,7 +189,8 @@ def _key_of(topology: Topology, level: str) -> str:
         return level
     names = listed(topology.names, 16) or "none"
     raise UnusableEdit(
-        f"{level!r} is neither a level nor a label of a node; the levels are {names}"
+        f"{level!r} is neither a level nor a label of a node;"
+        f" the {are(topology.names, 'level')} {names}"
     )
 
 
