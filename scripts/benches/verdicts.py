@@ -9,10 +9,14 @@ server takes for a verdict: they don't add to it.
 The webhook in Go is that of NVIDIA's DRA driver (github.com/NVIDIA/k8s-dra-driver-gpu,
 cmd/webhook), if `--go-peer` or the environment variable GO_PEER names its program. It judges a
 ResourceClaim in a review as large as the PodGroup's.
+
+With `--tree DIR`, only our webhooks are measured, and the server of another checkout answers the
+same reviews in the same rounds. The ratio of both is the median of the ratios in the rounds.
 """
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -27,6 +31,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import truediv
 from pathlib import Path
 
 import msgspec
@@ -72,7 +77,7 @@ class Case:
     p99s: list[float] = field(default_factory=list)
 
 
-def cases(with_go: bool) -> list[Case]:
+def cases(with_go: bool, with_tree: bool = False) -> list[Case]:
     podgroup = review("podgroup.valid")
     podcliqueset = review("podcliqueset.topology-three-levels")
     podclique = padded(review("podclique.replica-scope-0-worker"), "spec", "podSpec")
@@ -81,7 +86,7 @@ def cases(with_go: bool) -> list[Case]:
     )
     compared = ("floor", "floor that parses", *(case.name for case in go))
 
-    return [
+    measured = [
         *go,
         Case("floor", "floor", "/", podgroup),
         Case("floor that parses", "parsing", "/", podgroup),
@@ -125,6 +130,17 @@ def cases(with_go: bool) -> list[Case]:
             padded(pod_review(), "spec"),
             ("floor that parses, 12 KB", "/mutate/podclique, 12 KB"),
         ),
+    ]
+    if not with_tree:
+        return measured
+    return [
+        each
+        for case in measured
+        if case.server == "ours"
+        for each in (
+            Case(case.name, "ours", case.path, case.body),
+            Case(f"{case.name}, tree", "tree", case.path, case.body),
+        )
     ]
 
 
@@ -247,7 +263,9 @@ def facts() -> bytes:
 
 
 @contextlib.contextmanager
-def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dict[str, Server]]:
+def servers(
+    directory: Path, names: set[str], go_peer: str = "", tree: Path = ROOT
+) -> Iterator[dict[str, Server]]:
     """The servers, each on its own port, all on the first core."""
     ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
     (directory / "facts").mkdir()
@@ -259,8 +277,13 @@ def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dic
         for name, port in ports.items():
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             command = ["taskset", "-c", "0", *arguments(name, port, directory, go_peer)]
+            checkout = ROOT
+            environment = ENVIRONMENT
+            if name == "tree":
+                checkout = tree
+                environment = ENVIRONMENT | {"PYTHONPATH": str(tree)}
             process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT
+                command, cwd=checkout, stdout=log, stderr=subprocess.STDOUT, env=environment
             )
             stack.callback(stop, process)
             wait_for(port, process, directory / f"{name}.log")
@@ -278,7 +301,7 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
         ]
         return [go_peer, "--port", str(port), *pair]
 
-    if name != "ours":
+    if name not in ("ours", "tree"):
         return [sys.executable, "scripts/benches/peers.py", name, str(port), str(directory)]
 
     options = [
@@ -402,6 +425,11 @@ def report(measured: list[Case]) -> None:
             f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f} {cpu[case.name]:8.1f}   {ratio}"
         )
 
+    for case, other in itertools.pairwise(measured):
+        if other.server == "tree":
+            ratio = statistics.median(map(truediv, case.cpu, other.cpu))
+            print(f"{case.name:26} {ratio:.2f} of the CPU time of the other checkout")
+
     kopf = rates.get("kopf, the same rule")
     if kopf:
         print(
@@ -416,6 +444,7 @@ def main() -> int:
     parser.add_argument(
         "--go-peer", default=os.environ.get("GO_PEER", ""), help="program of the webhook in Go"
     )
+    parser.add_argument("--tree", type=Path, help="another checkout to compare with")
     options = parser.parse_args()
     missing = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if missing:
@@ -426,11 +455,11 @@ def main() -> int:
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("the benchmark needs two cores, one for the server and one for the load")
 
-    measured = cases(with_go=bool(options.go_peer))
+    measured = cases(with_go=bool(options.go_peer), with_tree=options.tree is not None)
     names = {case.server for case in measured}
     with (
         tempfile.TemporaryDirectory() as name,
-        servers(Path(name), names, options.go_peer) as started,
+        servers(Path(name), names, options.go_peer, options.tree or ROOT) as started,
     ):
         for turn in range(options.rounds):
             for case in measured:
