@@ -27,9 +27,8 @@ _KEEPER = (
 )
 _STORED: Mapping[CertificateMode, str] = {
     "self-managed": (
-        "See the log of a replica, which creates and renews the certificate: kubectl -n"
-        " {namespace} logs deployment/grove-admission. To get a new certificate, delete the"
-        " Secret: kubectl -n {namespace} delete secret {name}."
+        "Find out why the replicas do not create or renew the certificate: kubectl -n {namespace}"
+        " logs deployment/grove-admission."
     ),
     "files": (
         "Renew the certificate where it was issued. With cert-manager, find out why it was not"
@@ -115,8 +114,8 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
 
     Return [] if this process could not read the Secret.
     """
-    namespace, _, name = secret.partition("/")
-    keeper = _STORED[mode].format(namespace=namespace, name=name)
+    namespace = secret.partition("/")[0]
+    keeper = _STORED[mode].format(namespace=namespace)
     if shown.tls_crt is None:
         if not shown.is_readable:
             return []  # check_bundle reports it if it needs the certificate

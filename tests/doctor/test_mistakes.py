@@ -31,7 +31,7 @@ LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 RULES = "Run: kubectl apply -f manifests/base/rbac.yaml"
 KEEPER = "With self-managed certificates, the replicas write the caBundle: see the log of deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise, write the CA into caBundle of the webhook configurations."
-STORED_CERTIFICATE = f"See the log of a replica, which creates and renews the certificate: {LOGS}. To get a new certificate, delete the Secret: kubectl -n grove-system delete secret grove-admission-certificates."
+STORED_CERTIFICATE = f"Find out why the replicas do not create or renew the certificate: {LOGS}."
 UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
 PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."
 
