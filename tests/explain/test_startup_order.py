@@ -301,3 +301,43 @@ def test_the_state_of_a_leader_that_crashes_is_told_at_once() -> None:
     ]
     first = answered(lws("LeaderReady"), crashes).reasons[0]
     assert first.text.endswith(" In vllm-0, container main is in CrashLoopBackOff (9 restarts)")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "LeaderWorkerSet"])
+def test_a_workload_that_was_scaled_to_zero_waits_for_nothing(kind: str) -> None:
+    version = "leaderworkerset.x-k8s.io/v1" if kind == "LeaderWorkerSet" else "apps/v1"
+    stored = {**stateful_set(0), "apiVersion": version, "kind": kind}
+    answer = answered(stored, ref=Ref(kind, "ml", "web"))
+    assert answer.headline == "web has no replicas, so there is nothing to place"
+    assert (answer.state, answer.exit_code, answer.outlook) == ("well", 0, "")
+    one = {**stateful_set(1), "apiVersion": version, "kind": kind}
+    assert answered(one, ref=Ref(kind, "ml", "web")).state == "waits"
+
+
+def test_groups_of_a_leaderworkerset_are_counted_by_their_leaders() -> None:
+    stored = lws()
+    stored["spec"]["replicas"] = 3
+    answer = answered(stored, member(0), member(1), member(0, group=1), member(1, group=1))
+    assert "4 pods not created yet" in answer.headline
+    assert [reason.text for reason in answer.reasons] == ["LeaderWorkerSet vllm has 2 of 3 groups"]
+
+
+def test_a_paused_deployment_creates_no_pods() -> None:
+    stored = {**stateful_set(2), "kind": "Deployment"}
+    stored["spec"] = {**stored["spec"], "paused": True}
+    ref = Ref("Deployment", "ml", "web")
+    [reason] = answered(stored, ref=ref).reasons
+    assert (reason.id, reason.remedy) == (
+        "WorkloadSuspended",
+        "Set spec.paused to false to start it",
+    )
+    running = {**stored, "status": {"replicas": 2}}
+    assert "WorkloadSuspended" not in {reason.id for reason in answered(running, ref=ref).reasons}
+
+
+def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
+    answer = answered(stateful_set(1), ref=Ref("StatefulSet", "ml", "web"))
+    assert answer.outlook == (
+        "Its controller has created no pods yet. If it does not within a minute, find out why:"
+        " kubectl describe statefulset web -n ml"
+    )

@@ -13,7 +13,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.messages import said_of, silence
-from app.explain.reasons.reason import Reason, ago, counted, listed, with_age
+from app.explain.reasons.reason import Reason, ago, counted, listed, to_describe, with_age
 from app.explain.reasons.startup_order import pods_to_come
 from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
@@ -84,6 +84,12 @@ class Answer(Value, rename=AS_JSON):
         """The conclusion about a pending object that no reason explains, or "" for others."""
         if self.causes or self.state != "waits":
             return ""
+        if not self.total and self.ref.kind in _WORKLOADS:
+            see = to_describe(self.ref)
+            words = (
+                "Its controller has created no pods yet. If it does not within a minute, find out"
+            )
+            return f"{words} why: {see}" if see else f"{words} why"
         if self.skipped or self.unknown:
             words = "Nothing that we could check is blocking it; the rest is listed below."
             silence = "" if self.said else f" {self.silence[:1].upper()}{self.silence[1:]}."
@@ -183,6 +189,8 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
 
 def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool) -> State:
     missing = _missing_replicas(about) or pods_to_come(about.index, about.gangs)
+    if _is_scaled_to_zero(about):
+        return "well"
     if missing or (placement == "waits" and not _has_ended(about)):
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
@@ -190,6 +198,12 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
     if unseen or placement == "unknown":
         return "unknown"
     return "warning" if reasons or _how_it_ends(about) else placement
+
+
+def _is_scaled_to_zero(about: Subject) -> bool:
+    """Return whether the requested workload has neither replicas nor pods."""
+    status = about.index.workload_statuses.get(about.ref)
+    return status is not None and status.replicas == 0 and not about.gangs
 
 
 def _has_ended(about: Subject) -> bool:
@@ -255,6 +269,8 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     if not of.total and not about.gangs and not about.pcs:
         if _has_ended(about):
             return f"{name} {_how_it_ends(about)}"
+        if _is_scaled_to_zero(about):
+            return f"{name} has no replicas, so there is nothing to place"
         if about.ref.kind in USED:
             return f"No pod uses {name}{_what_makes_ready(about)}"
         return f"{name} is pending: it has no pods yet"

@@ -166,7 +166,7 @@ class Missing(Value):
 
     @property
     def count(self) -> int:
-        """The number of pods that do not exist."""
+        """The number of pods, or of groups of pods, that do not exist."""
         return self.step.pods - len(self.exist)
 
 
@@ -189,6 +189,8 @@ def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
 def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
     """Return the pods of a step, in the order of their creation."""
     found = (pod for pod in pods if pod.name.startswith(step.prefix) and pod.deleting is None)
+    if step.each:
+        found = (pod for pod in found if pod.leads)
     return tuple(sorted(found, key=lambda pod: (len(pod.name), pod.name)))
 
 
@@ -208,7 +210,8 @@ def _in_steps(index: Index, made_by: Ref) -> Reasons:
     for missing in missing_in_steps(index, made_by):
         step = missing.step
         if not step.setting:
-            text = f"{made_by} has {len(missing.exist)} of {counted(step.pods, 'pod')}"
+            of_all = counted(step.pods, "group" if step.each else "pod")
+            text = f"{made_by} has {len(missing.exist)} of {of_all}"
             remedy = f"Find out why {made_by} creates no more pods: read its events"
             commands = tuple(filter(None, (to_describe(made_by),)))
         elif not step.after:
@@ -249,6 +252,7 @@ def pods_to_come(index: Index, gangs: Iterable[Gang]) -> int:
         steps = [ref for gang in gangs for pod in gang.pods for ref in pod.made_for]
     missing = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
     for made_by in dict.fromkeys(steps):
-        missing += sum(each.count for each in missing_in_steps(index, made_by))
+        late = missing_in_steps(index, made_by)
+        missing += sum(each.count * (each.step.each or 1) for each in late)
     counted_already = sum(gang.whole.expected - len(gang.pods) for gang in gangs)
     return max(0, missing - counted_already)

@@ -35,6 +35,8 @@ class Step(Value):
     """The part of the workload that the pods belong to, or "" for the whole workload."""
     after: str = ""
     """What the pods wait for, or "" if each pod waits for the one before it."""
+    each: int = 0
+    """For groups of a LeaderWorkerSet, of which only leaders count, the pods of each group."""
 
 
 class WorkloadStatus(Value):
@@ -62,6 +64,8 @@ class WorkloadStatus(Value):
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     steps: tuple[Step, ...] = ()
     """The pods of a Deployment, StatefulSet or JobSet, as far as its spec tells their number."""
+    replicas: int | None = None
+    """The number of replicas that the spec asks for, or None for kinds without replicas."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -76,12 +80,16 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         suspended = "spec.suspend"
     elif map_at(spec, "runPolicy").get("suspend") is True:
         suspended = "spec.runPolicy.suspend"
+    elif ref.kind == DEPLOYMENT.kind and spec.get("paused") is True:
+        # pods that were created before stay
+        suspended = "" if int_of(map_at(obj, "status").get("replicas")) else "spec.paused"
 
     startup, group = "", 0
     if ref.kind == LEADER_WORKER_SET.kind:
         startup = text_at(spec, "startupPolicy") or _LEADER_CREATED
         group = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
     steps = tuple(_STEPS[ref.kind](ref.name, spec)) if ref.kind in _STEPS else ()
+    replicas = int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None
 
     status = map_at(obj, "status")
     for condition in maps_at(status, "conditions"):
@@ -98,6 +106,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
                 startup,
                 group,
                 steps,
+                replicas,
             )
     ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
     if text_at(status, "jobDeploymentStatus") == FAILED:
@@ -114,6 +123,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         startup,
         group,
         steps,
+        replicas,
     )
 
 
@@ -126,6 +136,11 @@ def _steps_of_stateful_set(name: str, spec: JsonMap) -> Iterator[Step]:
 
 def _steps_of_deployment(name: str, spec: JsonMap) -> Iterator[Step]:
     yield Step(f"{name}-", int_of(spec.get("replicas"), 1))
+
+
+def _steps_of_lws(name: str, spec: JsonMap) -> Iterator[Step]:
+    size = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
+    yield Step(f"{name}-", int_of(spec.get("replicas"), 1), each=size)
 
 
 def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
@@ -152,6 +167,10 @@ def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
 _STEPS: Mapping[str, Callable[[str, JsonMap], Iterator[Step]]] = {
     DEPLOYMENT.kind: _steps_of_deployment,
     STATEFUL_SET.kind: _steps_of_stateful_set,
+    LEADER_WORKER_SET.kind: _steps_of_lws,
     JOB_SET.kind: _steps_of_job_set,
 }
 """The function that yields the steps of a workload with a name and a spec, by kind."""
+
+_WITH_REPLICAS = {DEPLOYMENT.kind, STATEFUL_SET.kind, LEADER_WORKER_SET.kind}
+"""The kinds whose spec has a number of replicas."""
