@@ -178,7 +178,10 @@ def _place(values: tuple[Any, ...]) -> Place:
     The labels of the designs take precedence over Grove's, except for the name of the PodClique.
     The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
-    texts = dict(zip(PLACE_LABELS, map(interned, values), strict=True))
+    texts = {
+        key: intern(value) if isinstance(value, str) else ""
+        for key, value in zip(PLACE_LABELS, values, strict=True)
+    }
 
     pcs = texts[PCS_NAME] or texts[GROVE_PCS_NAME]
     replica = texts[PCS_REPLICA] or texts[GROVE_PCS_REPLICA]
