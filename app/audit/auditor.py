@@ -279,9 +279,9 @@ class Auditor:
     # Owners of MNNVL resources.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
-        """Yield the findings about the stored objects of `resource`, ComputeDomains or claims.
+        """Yield the findings about the owners and DeviceClasses of stored ComputeDomains or claims.
 
-        The owner may be missing or wrong, or the DeviceClass may not exist.
+        If they could not be read, or the cluster does not serve them, only the tally says so.
         """
         store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
         if self._is_out_of_reach(resource):
@@ -299,8 +299,7 @@ class Auditor:
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
         """Return the finding about an MNNVL resource if its owner is missing or wrong.
 
-        Return None otherwise, for resources of units, and if a new resource may still get its
-        owner.
+        Return None for resources of units, and for a new resource that may still get its owner.
         """
         if stored.place.unit:
             return None

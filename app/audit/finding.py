@@ -169,13 +169,17 @@ NEVER_ALLOCATED = (
     " Grove creates it again, with a claim that the driver can allocate."
 )
 
-_NAME_LEVEL = "Use an existing level. Until then, the object cannot be created again."
+_NAME_LEVEL = (
+    "Name an existing level in the constraint. Until then, the object cannot be created again."
+)
 _NAME_DOMAIN = "Use one of the allowed domains. Until then, the object cannot be created again."
 _RENAME = (
     "Create the PodGroup with lowercase, unique SubGroup names. Until then, every change to it is"
     " rejected."
 )
-_PARENT = "Use an existing parent. Until then, every change to the PodGroup is rejected."
+_PARENT = (
+    "Name an existing SubGroup as the parent. Until then, every change to the PodGroup is rejected."
+)
 
 _DELETE_CRD = (
     "Delete the CRD: kubectl delete crd clustertopologies.grove.io. All ClusterTopologies and their"
@@ -200,9 +204,14 @@ BY_PROBLEM = (
     ),
     (
         "set the name of a ClusterTopologyBinding",
-        "Add topologyName. Until then, every update of the PodCliqueSet is rejected.",
+        "Add topologyName to the constraint. Until then, every update of the PodCliqueSet is"
+        " rejected.",
     ),
-    ("ClusterTopologyBinding not found", "Use an existing ClusterTopologyBinding."),
+    (
+        "ClusterTopologyBinding not found",
+        "Set topologyName to the name of an existing ClusterTopologyBinding, or create one with the"
+        " given name.",
+    ),
     ("all topologyName values", "Give all constraints the same topologyName."),
     (
         "packDomain is allowed only in",
@@ -252,7 +261,10 @@ BY_WARNING = (
         "Require the level of the enclosing group or a narrower one. Until then, the pods stay"
         " pending.",
     ),
-    ("not a level of", "Use an existing level. Until then, the pods stay pending."),
+    (
+        "not a level of",
+        "Name an existing level in the constraint. Until then, the pods stay pending.",
+    ),
     (
         "GPUs under one topology constraint",
         "Give each scaling group or clique its own constraint, or give all pods the same number of"

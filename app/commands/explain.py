@@ -267,7 +267,8 @@ def _require_files(names: Sequence[str]) -> None:
 def _offline(name: str, arguments: argparse.Namespace) -> int:
     """Explain the workload `name`, or list all pending ones if it is "", from files.
 
-    Return the exit code.
+    Return the exit code. Raise UnusableInput if a file is not usable, or if the files contain no
+    object of its kind.
     """
     if not name:
         _require_files(arguments.offline)

@@ -101,7 +101,7 @@ Its arguments are the words of the command line and the text for the standard in
 
 
 async def ask(words: list[str], given: str) -> Answered:
-    """Run a command of this program, with the text `given` on its standard input.
+    """Return the output of a command of this program, with `given` as its standard input.
 
     Raise TimeoutError if it takes more than SECONDS.
     """

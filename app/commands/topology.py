@@ -357,7 +357,7 @@ def _report_effects(
 ) -> int:
     """Print the effects of edits, and the requested room and domain after these edits.
 
-    Return the exit code.
+    Return the exit code. Raise UnusableInput if `levels` are given or an edit is not possible.
     """
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")

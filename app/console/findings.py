@@ -67,9 +67,9 @@ class FindingRow(Value):
     source: str
     """`audit`, `doctor` or `topology`."""
     text: str
-    """The message of the doctor or the topology, or the kind of the objects in the audit."""
+    """The message of the doctor or the topology. For the audit, the kind of the objects."""
     detail: str
-    """The problems that the audit found, the id of a finding of the topology, or ""."""
+    """What the audit found, or the id of a finding of the topology. For the doctor, ""."""
     remedy: str
     """The remedy of the problem, or ""."""
     commands: tuple[str, ...] = ()

@@ -146,7 +146,10 @@ class WaitingList:
         return True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
-        """Return the workloads to explain, most urgent first, as `follow` describes."""
+        """Return the workloads to explain: first those whose own facts have changed.
+
+        With `reasons`, all that were explained in an earlier state of the cluster follow.
+        """
         changed = {
             ref
             for ref, after in parts.items()
@@ -157,7 +160,7 @@ class WaitingList:
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, float, Ref]:
-        """Return a sort key: pending workloads first, then by how long ago they were explained."""
+        """Return a sort key: pending workloads first, then those explained longest ago."""
         kept = self._kept[ref]
         return kept.row.state != "waits", kept.state, kept.order, ref
 

@@ -39,7 +39,7 @@ class Cell(Value):
     number: str
     """The number of free GPUs, or the number of requested pods that fit."""
     name: str = ""
-    """The name of the domain, possibly shortened."""
+    """The name of the domain, possibly shortened, or "" if the map has too many cells for names."""
     inside: str = ""
     """The path from the domain of the group to the parent of this domain, or ""."""
     closed: str = ""
@@ -114,7 +114,7 @@ class _RoomOnMap:
         self.level = room.level if room and room.rooms else ""
         """The name of the level, or "" if no room was asked for."""
         self._roomiest = next(iter(self._rooms), None)
-        """The path of the domain with the most room."""
+        """The path of the domain with the most room, or None if no room was asked for."""
         self.depth = len(self._roomiest or ())
         """The depth of the level, from 1, or 0 if no room was asked for."""
 

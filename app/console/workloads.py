@@ -101,11 +101,13 @@ class Chip(NamedTuple):
     """A link that filters the list, or removes this filter if it is `current`."""
 
     words: str
+    """The text of the link."""
     number: int
     """The number of workloads that the link selects."""
     query: str
-    """The query of the link."""
+    """The query of the link, without the filter if it is `current`."""
     current: bool
+    """Whether the filter of the link is selected already."""
 
 
 class _Narrowed:

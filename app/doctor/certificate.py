@@ -61,7 +61,7 @@ class Bundle(Value):
     ca_bundle: str
     """The base64 text, as it is stored, or "" if there is none."""
     target: Target
-    """The Service or host that these webhooks call."""
+    """The Service or host that the webhooks call."""
     webhooks: tuple[str, ...]
     """The names of the webhooks."""
 

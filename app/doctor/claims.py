@@ -83,7 +83,7 @@ def _few(checks: Checks) -> Checks:
 
 
 def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
-    """Return a problem if `mnnvl.claimMode` needs a DeviceClass that does not exist."""
+    """Return a problem if `mnnvl.claimMode` needs a DeviceClass that does not exist, else []."""
     if configuration.mnnvl.claim_mode != "shared" or not unallocatable(
         [DEFAULT_DEVICE_CLASS], classes
     ):

@@ -128,7 +128,8 @@ async def check_order(client: Client) -> Checks:
     """Return a check for each SchedulingShard that may change the order of gangs.
 
     The checks are `ok`: they only say that the order in `explain`, which assumes KAI's defaults,
-    may be wrong. Raise ClusterError if a request fails.
+    may be wrong. Return [] if the cluster does not serve SchedulingShards. Raise ClusterError if a
+    request fails.
     """
     if not client.served_version(SCHEDULING_SHARD):
         return []
@@ -154,8 +155,8 @@ _PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
 async def check_staleness(client: Client) -> Checks:
     """Check for each SchedulingShard whether KAI evicts gangs that are below their minimum.
 
-    Return [] if the cluster does not serve both SchedulingShards and PodGangs. Raise ClusterError
-    if a request fails.
+    Return [] unless the cluster serves SchedulingShards and PodGangs. Raise ClusterError if a
+    request fails.
     """
     if not client.served_version(SCHEDULING_SHARD) or not client.served_version(POD_GANG):
         return []

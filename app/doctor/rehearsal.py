@@ -177,7 +177,7 @@ def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundi
 def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
     """Yield warnings if the cluster cannot write its own objects while a webhook is down.
 
-    A namespaceSelector excludes no cluster-scoped objects, such as nodes. Webhooks with an
+    A namespaceSelector cannot exclude the resources in _CLUSTER_WIDE. Webhooks with an
     objectSelector are skipped.
     """
     if not webhook.is_fatal or webhook.content.get("objectSelector"):

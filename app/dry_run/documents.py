@@ -228,7 +228,10 @@ class _Text(Struct):
 
 
 def _of_json(text: _Text) -> Iterator[Object]:
-    """Yield the documents in a sequence of JSON values, which are maps or lists of maps."""
+    """Yield the documents in a sequence of JSON values.
+
+    Raise UnusableInput if a value is neither a map nor a list of maps.
+    """
     while text.peek():
         if text.take("["):
             yield from _elements(text)

@@ -41,7 +41,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
-            "Use an existing level. Until then, the object cannot be created again. Correct the PodCliqueSet. Until then, it cannot be created again.",
+            "Name an existing level in the constraint. Until then, the object cannot be created again. Correct the PodCliqueSet. Until then, it cannot be created again.",
         ),
         (
             "ClusterTopology",
@@ -69,7 +69,7 @@ def test_a_finding_as_text() -> None:
             [
                 'a "k/zone" is not a level of KAI Topology "t", so KAI never places these pods; its levels: k/rack'
             ],
-            "Use an existing level. Until then, the pods stay pending.",
+            "Name an existing level in the constraint. Until then, the pods stay pending.",
         ),
         (
             "PodCliqueSet",
