@@ -75,7 +75,22 @@ def test_a_job_that_has_completed_is_said_to_have(answer: Asking) -> None:
     told = answer(pod("a", "Succeeded", node="n"), workload_statuses=(done,))
     assert told.headline == "train has completed (10 minutes ago)"
     assert told.reasons == ()
-    assert answer(workload_statuses=(done,)).headline == "train has completed (10 minutes ago)"
+    assert (told.state, told.exit_code) == ("well", 0)
+    without = answer(workload_statuses=(done,))
+    assert without.headline == "train has completed (10 minutes ago)"
+    assert (without.state, without.exit_code) == ("well", 0)
+
+
+@pytest.mark.parametrize(
+    ("phases", "code"),
+    [(["Succeeded", "Succeeded"], 0), (["Succeeded", "Failed"], 1)],
+)
+def test_pods_that_have_succeeded_are_neither_pending_nor_wrong(
+    phases: list[str], code: int, answer: Asking
+) -> None:
+    """Exit code 0 means that nothing is pending and nothing is wrong."""
+    pods = [pod(str(number), phase, node="n") for number, phase in enumerate(phases)]
+    assert answer(*pods).exit_code == code
 
 
 def test_pods_that_have_all_ended_are_not_placed(answer: Asking) -> None:

@@ -19,6 +19,7 @@ from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
@@ -197,6 +198,8 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
         return "problem"
     if unseen or placement == "unknown":
         return "unknown"
+    if not reasons and _has_succeeded(about):
+        return "well"
     return "warning" if reasons or _how_it_ends(about) else placement
 
 
@@ -210,6 +213,17 @@ def _has_ended(about: Subject) -> bool:
     """Return whether the requested workload has ended, by its own status."""
     status = status_of(about.index, about.ref) if about.ref.kind in _WORKLOADS else None
     return status is not None and bool(status.ended)
+
+
+def _has_succeeded(about: Subject) -> bool:
+    """Return whether the requested pod or workload, or all its pods, ended without a failure."""
+    index = about.index
+    status = status_of(index, about.ref) if about.ref.kind in _WORKLOADS else None
+    if status and status.ended:
+        return status.ended != FAILED
+    itself = index.pods.get(about.ref.key) if about.ref.kind == Pod.kind else None
+    pods = [itself] if itself else index.pods_made_for.get(about.ref, ())
+    return bool(pods) and all(pod.phase == "Succeeded" and pod.deleting is None for pod in pods)
 
 
 def _how_it_ends(about: Subject) -> str:
