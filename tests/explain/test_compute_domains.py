@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.explain.reasons.compute_domains import _workload_of
+from app.facts.identity import NOWHERE, Ref
 from app.facts.kubernetes.claim import DeviceClass
-from app.facts.kubernetes.pod import Pod, Stalled
+from app.facts.kubernetes.pod import Leader, Pod, Stalled
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import DomainClique, DomainNode
 from app.facts.rows import ROOM
@@ -187,3 +189,45 @@ CASES: dict[str, tuple[Changes, str]] = {
 @pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
 def test_a_compute_domain(changes: Changes, text: str, answered: Asking) -> None:
     assert text in [reason.text for reason in answered(facts(**changes)).reasons]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_workloads_that_share_a_compute_domain_may_be_in_different_nvlink_domains(
+    told: bool, answered: Asking
+) -> None:
+    """A ComputeDomain may serve a whole namespace. Only pods of one workload share memory."""
+    values = dict(
+        zip(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), ("c.1", "c.1", "c.2", "c.2"), strict=True)
+    )
+    labelled = (
+        replace(n, labels={**n.labels, NVLINK_DOMAIN: values.get(n.name, "c.3")}) for n in nodes()
+    )
+    jobs = (
+        replace(
+            pod,
+            place=NOWHERE,
+            made_for=(Ref("Job", NAMESPACE, "one" if told else values[pod.node]),),
+        )
+        for pod in READY["pods"]
+    )
+    state = {**READY, "nodes": tuple(labelled), "pods": tuple(jobs)}
+    ref = Ref("ComputeDomain", NAMESPACE, "llm-0-cd")
+    ids = {reason.id for reason in answered(facts(**state), ref).reasons}
+    assert ("NvlinkSplit" in ids) is told
+
+
+def test_groups_of_a_leaderworkerset_may_be_in_different_nvlink_domains() -> None:
+    """The StatefulSet of a group's workers has the name of the leader."""
+    lws = Ref("LeaderWorkerSet", NAMESPACE, "vllm")
+    leader, worker, *_ = READY["pods"]
+    of_set = {"place": NOWHERE, "made_for": (lws,)}
+    first = replace(
+        leader,
+        name="vllm-0",
+        leads=Leader(2, ready=True),
+        controller=Ref("StatefulSet", NAMESPACE, "vllm"),
+        **of_set,
+    )
+    second = replace(worker, controller=Ref("StatefulSet", NAMESPACE, "vllm-0"), **of_set)
+    other = replace(first, name="vllm-1")
+    assert _workload_of(first) == _workload_of(second) != _workload_of(other)

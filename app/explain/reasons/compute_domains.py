@@ -19,8 +19,8 @@ from app.explain.reasons.messages import is_about_a_domain, kubelet_words, state
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
 from app.explain.state.snapshot import key_of
-from app.facts.identity import Key
-from app.facts.kinds import RESOURCE_CLAIM
+from app.facts.identity import Key, Ref
+from app.facts.kinds import LEADER_WORKER_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, ComputeDomain, base_of
@@ -319,60 +319,127 @@ def hosts_run_imex(index: Index) -> bool:
     return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
 
 
+class Spread(Value, dict=True):
+    """The pods of one workload that use a ComputeDomain.
+
+    Workloads may share a ComputeDomain, and each may be in an NVLink domain of its own.
+    """
+
+    users: tuple[Pod, ...]
+    """The pods."""
+    inside: Mapping[str, Sequence[str]]
+    """The nodes of the placed pods, by NVLink domain."""
+    words: str
+    """The NVLink domains with their numbers of pods."""
+
+    @property
+    def placed(self) -> list[Pod]:
+        """The pods that have a node."""
+        return [pod for pod in self.users if pod.node]
+
+
+def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
+    """Return how the workloads of a gang use a ComputeDomain. A gang has one, as a rule."""
+    index = gang.index
+
+    def look() -> Mapping[Ref, Spread]:
+        users = standing(index, domain).users
+        groups = by_key((_workload_of(pod), pod) for pod in users)
+        return {workload: _spread(index, tuple(pods)) for workload, pods in groups.items()}
+
+    spreads = index.remembered(("spreads", domain), look)
+    workloads = dict.fromkeys(map(_workload_of, gang.pods))
+    return [spreads[workload] for workload in workloads if workload in spreads]
+
+
+def _workload_of(pod: Pod) -> Ref:
+    """Return the outermost workload of a pod, or else its PodGroup or itself.
+
+    For a LeaderWorkerSet, return the leader of its group, after which the StatefulSet of the
+    workers is named: the groups are independent of each other.
+    """
+    if pod.place.pcs:
+        return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
+    if any(ref.kind == LEADER_WORKER_SET.kind for ref in pod.made_for) and pod.controller:
+        return Ref(Pod.kind, pod.namespace, pod.name if pod.leads else pod.controller.name)
+    if pod.made_for:
+        return pod.made_for[0]
+    return Ref("PodGroup", pod.namespace, pod.group) if pod.group else pod.ref
+
+
+def _spread(index: Index, users: tuple[Pod, ...]) -> Spread:
+    nvlink_of = _nvlink_of_nodes(index)
+    pods = Counter(nvlink_of[pod.node] for pod in users if pod.node in nvlink_of)
+    inside = _by_nvlink(index, {pod.node for pod in users if pod.node})
+    words = listed(f"{value} ({counted(pods[value], 'pod')})" for value in sorted(inside))
+    return Spread(users, inside, words)
+
+
 def nvlink_split(gang: Gang) -> Reasons:
     """Report that placed pods of a ComputeDomain are in several NVLink domains."""
     for domain in compute_domains_of(gang):
-        known = standing(gang.index, domain)
-        inside = _by_nvlink(gang.index, known.nodes)
-        if len(inside) < 2:
-            continue
-        placed = [pod for pod in known.users if pod.node]
-        nvlink_of = _nvlink_of_nodes(gang.index)
-        pods = Counter(nvlink_of[pod.node] for pod in placed if pod.node in nvlink_of)
-        where = listed(f"{value} ({counted(pods[value], 'pod')})" for value in sorted(inside))
-        text = (
-            f"The {counted(placed, 'pod')} of ComputeDomain {domain.name} are in {len(inside)}"
-            f" NVLink domains ({NVLINK_DOMAIN}): {where}. {_APART}"
-        )
-        evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(inside), 16))
-        objects = (domain.ref, *refs(placed))
-        remedy = _together(gang.index, known)
-        yield about(
-            evidence, "NvlinkSplit", text, remedy, "you", objects=objects, severity="warning"
-        )
+        for spread in _spreads(gang, domain):
+            if len(spread.inside) < 2:
+                continue
+            placed = spread.placed
+            text = (
+                f"{counted(placed, 'pod')} of ComputeDomain {domain.name} are in"
+                f" {len(spread.inside)} NVLink domains ({NVLINK_DOMAIN}): {spread.words}. {_APART}"
+            )
+            evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(spread.inside), 16))
+            yield about(
+                evidence,
+                "NvlinkSplit",
+                text,
+                _together(gang.index, spread),
+                "you",
+                objects=(domain.ref, *refs(placed)),
+                severity="warning",
+            )
 
 
 def nvlink_will_split(gang: Gang) -> Reasons:
     """Report that pods of a ComputeDomain would be placed in several NVLink domains."""
     for domain in compute_domains_of(gang):
-        known = standing(gang.index, domain)
-        own = [pod for pod in known.users if not pod.node]
-        placed = _by_nvlink(gang.index, known.nodes)
-        if not own or len(placed) > 1:
-            continue
-        sizes = _nvlink_sizes(gang.index)
-        # Each of these pods needs the channel of a node of its own.
-        alone = [pod for pod in known.users if any(claim.template for claim in pod.claims)]
-        evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(sizes), 16))
-        objects = (domain.ref, *refs(own))
-        if sizes and len(alone) > max(sizes.values()):
-            text = (
-                f"The {counted(alone, 'pod')} of ComputeDomain {domain.name} need a node each, and"
-                f" the largest NVLink domain ({NVLINK_DOMAIN}) has"
-                f" {counted(max(sizes.values()), 'node')}. {_APART}"
-            )
-        else:
-            chosen = _nodes_to_come(gang)
-            would_be = _by_nvlink(gang.index, {*known.nodes, *chosen})
-            others = len(gang.waiting) - len([pod for pod in own if pod in gang.waiting])
-            if not _must_split(_by_nvlink(gang.index, chosen), placed, others):
+        for spread in _spreads(gang, domain):
+            text = _will_split(gang, domain, spread) if len(spread.inside) < 2 else ""
+            if not text:
                 continue
-            text = (
-                f"KAI would place the pods of ComputeDomain {domain.name} in {len(would_be)} NVLink"
-                f" domains ({NVLINK_DOMAIN}): {listed(sorted(would_be))}. {_APART}"
+            sizes = _nvlink_sizes(gang.index)
+            evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(sizes), 16))
+            waiting = [pod for pod in spread.users if not pod.node]
+            yield about(
+                evidence,
+                "NvlinkSplit",
+                f"{text}. {_APART}",
+                _together(gang.index, spread),
+                "you",
+                objects=(domain.ref, *refs(waiting)),
+                severity="note",
             )
-        remedy = _together(gang.index, known)
-        yield about(evidence, "NvlinkSplit", text, remedy, "you", objects=objects, severity="note")
+
+
+def _will_split(gang: Gang, domain: ComputeDomain, spread: Spread) -> str:
+    """Return why pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
+    sizes = _nvlink_sizes(gang.index)
+    # Each of these pods needs the channel of a node of its own.
+    alone = [pod for pod in spread.users if any(claim.template for claim in pod.claims)]
+    if sizes and len(alone) > max(sizes.values()):
+        most = counted(max(sizes.values()), "node")
+        return (
+            f"{counted(alone, 'pod')} of ComputeDomain {domain.name} need a node each, and the"
+            f" largest NVLink domain ({NVLINK_DOMAIN}) has {most}"
+        )
+    chosen = _by_nvlink(gang.index, _nodes_to_come(gang))
+    users = {pod.key for pod in spread.users}
+    others = sum(1 for pod in gang.waiting if pod.key not in users)
+    if others == len(gang.waiting) or not _must_split(chosen, spread.inside, others):
+        return ""
+    names = sorted({*chosen, *spread.inside})
+    return (
+        f"KAI would place the pods of ComputeDomain {domain.name} in {len(names)} NVLink domains"
+        f" ({NVLINK_DOMAIN}): {listed(names)}"
+    )
 
 
 _APART = "Pods share memory over NVLink only within one of them"
@@ -398,11 +465,11 @@ def _must_split(
     return bool(chosen) and all(total - len(chosen.get(home, ())) > others for home in homes)
 
 
-def _together(index: Index, known: Standing) -> str:
+def _together(index: Index, spread: Spread) -> str:
     """Return the remedy that keeps the pods of a ComputeDomain within one NVLink domain."""
     sizes = _nvlink_sizes(index)
     most = max(sizes.values(), default=0)
-    if len(known.users) > most:
+    if len(spread.users) > most:
         return (
             f"Use one ComputeDomain for at most {counted(most, 'pod')}, which one NVLink domain has"
             " nodes for. Do nothing if the program uses the network between NVLink domains"
