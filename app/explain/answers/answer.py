@@ -107,10 +107,11 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 1 if there are reasons, or the object is pending or ending or has ended.
+        """The exit code: 0 if nothing is wrong, or 1 with reasons, or if the object is pending.
 
-        It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
-        skipped and no other reason explains why the object is pending. Otherwise, it is 0.
+        It is also 1 if the object is being deleted or has ended. It is 2 if facts that a reason or
+        the tree needs could not be read, or if reasons were skipped and no other reason explains
+        why the object is pending.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
