@@ -338,6 +338,6 @@ def test_a_paused_deployment_creates_no_pods() -> None:
 def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
     answer = answered(stateful_set(1), ref=Ref("StatefulSet", "ml", "web"))
     assert answer.outlook == (
-        "Its controller has created no pods yet. If it does not within a minute, find out why:"
+        "Its controller has created no pods yet. If it creates none within a minute, find out why:"
         " kubectl describe statefulset web -n ml"
     )

@@ -88,7 +88,8 @@ class Answer(Value, rename=AS_JSON):
         if not self.total and self.ref.kind in _WORKLOADS:
             see = to_describe(self.ref)
             words = (
-                "Its controller has created no pods yet. If it does not within a minute, find out"
+                "Its controller has created no pods yet. If it creates none within a minute, find"
+                " out"
             )
             return f"{words} why: {see}" if see else f"{words} why"
         if self.skipped or self.unknown:
@@ -109,9 +110,9 @@ class Answer(Value, rename=AS_JSON):
     def exit_code(self) -> int:
         """The exit code: 0 if nothing is wrong, or 1 with reasons, or if the object is pending.
 
-        It is also 1 if the object is being deleted or has ended. It is 2 if facts that a reason or
-        the tree needs could not be read, or if reasons were skipped and no other reason explains
-        why the object is pending.
+        It is also 1 if the object is being deleted, or has ended without success. It is 2 if facts
+        that a reason or the tree needs could not be read, or if reasons were skipped and no other
+        reason explains why the object is pending.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:

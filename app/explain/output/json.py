@@ -1,7 +1,7 @@
 """Write answers for programs, as maps that become JSON.
 
-Keys and ids of reasons are stable: the names of the fields of Answer, Reason, Evidence, Unknown,
-Branch, ConstraintChange and DomainReport are keys.
+Keys and ids of reasons are stable. The names of the fields of Answer, Reason, Evidence, Unknown,
+Branch, ConstraintChange and DomainReport are keys, except that the key of `ref` is `object`.
 """
 
 from collections.abc import Sequence
