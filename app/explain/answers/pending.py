@@ -93,8 +93,9 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
-    Pods that have a node but do not start there are included. Pods are grouped by the outermost
-    workload that they were created for. A pod without such a workload is a group of its own.
+    Pods that have a node but do not start there, and leaders of a LeaderWorkerSet that wait for
+    workers, are included. Pods are grouped by the outermost workload that they were created for. A
+    pod without such a workload is a group of its own.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
@@ -131,7 +132,11 @@ def _rows_of(pod: Pod) -> Iterator[Ref]:
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod with GPUs or claims is pending, and in no other row of the list."""
+    """Return whether a pod counts as pending, and is in no row of a PodCliqueSet or PodGroup.
+
+    A pod with GPUs or claims counts if it has no node or starts late. A leader of a LeaderWorkerSet
+    also counts if it waits for workers.
+    """
     if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
     if pod.is_helper or pod.daemon_of:
