@@ -88,7 +88,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Print the problems of the certificates in a directory. Return the exit code."""
+    """Print the problems of the certificates in a directory, or "ok". Return the exit code."""
     directory: Path = arguments.directory
     certificate = _content(directory / "tls.crt")
     key = _content(directory / "tls.key")

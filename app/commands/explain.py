@@ -47,7 +47,7 @@ from app.explain.state.read import read_list
 from app.explain.state.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.facts.identity import Ref, read_key
 from app.facts.workload_of_pod import WORKLOAD_KINDS
-from app.kube.api import ClusterError, Reader, Selection
+from app.kube.api import ClusterError, NotFound, Reader, Selection
 from app.kube.contexts import namespace_of
 from app.stores.related_lists import ASKED
 
@@ -351,14 +351,11 @@ _MOST_WITHOUT_PODS = 20
 async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
     """Return the facts without events about workloads that have no pods and no longer exist.
 
-    At most _MOST_WITHOUT_PODS workloads are looked up. Events about the rest are kept.
+    At most _MOST_WITHOUT_PODS workloads are looked up. Events about the others are kept, and about
+    workloads that can't be read.
     """
     found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
-    gone = [
-        ref
-        for ref in found
-        if ref not in await _listed(client, ref.kind, ref.namespace, f"metadata.name={ref.name}")
-    ]
+    gone = [ref for ref in found if await _is_missing(client, ref)]
     if not gone:
         return facts
     events = (e for e in facts.events if not any(is_made_by(e.about, ref) for ref in gone))
@@ -384,12 +381,26 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
     """Return whether the workload of an answer was deleted, and only events or Kueue still name it.
 
-    Events are kept for an hour after their object is deleted.
+    Events are kept for an hour after their object is deleted. Return False if it is not known
+    whether the workload exists.
     """
     ref = answer.ref
     if answer.total or ref not in named_workloads(index):
         return False
-    return ref not in await _listed(client, ref.kind, ref.namespace, f"metadata.name={ref.name}")
+    return await _is_missing(client, ref)
+
+
+async def _is_missing(client: Reader, ref: Ref) -> bool:
+    """Return whether an object does not exist. Return False if that can't be read."""
+    only = f"metadata.name={ref.name}"
+    selection = Selection(OF_KIND[ref.kind], ref.namespace, fields=only, metadata_only=True)
+    try:
+        page = await client.list(selection)
+    except NotFound:
+        return True  # the cluster no longer serves the kind
+    except ClusterError:
+        return False
+    return ref.key not in map(read_key, page.items)
 
 
 async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Snapshot:
@@ -431,7 +442,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Read the cluster every `every` seconds, and print a line whenever the answer has changed."""
+    """Read the cluster every `every` seconds, and print the summary of the answer if it changed."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)
@@ -443,9 +454,10 @@ async def watch(
 
 
 def summary(answer: Answer) -> str:
-    """Return the answer in one line, without ages and counts that change all the time.
+    """Return the state of an answer, its placed pods and the ids of its reasons in one line.
 
-    The line is safe to print on a terminal.
+    Texts of reasons are left out, because their ages and numbers change all the time. The line is
+    safe to print on a terminal.
     """
     pods = (
         f"{answer.placed} of {answer.total} placed"

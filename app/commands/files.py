@@ -18,8 +18,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), each with its file's name.
 
-    `limits` apply to each file. Raise UnusableInput if a file can't be read, or if there is no
-    document at all.
+    `limits` apply to each file. Raise UnusableInput if a file can't be read or is empty, or if
+    there is no document at all.
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
@@ -43,8 +43,8 @@ def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-) one by one.
 
-    The files may have any size. Raise UnusableInput if a file can't be read, or if there is no
-    document at all.
+    The files may have any size. Raise UnusableInput if a file can't be read or is empty, or if
+    there is no document at all.
     """
     is_empty = True
     without: list[str] = []

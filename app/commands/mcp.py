@@ -214,7 +214,8 @@ class Questions(Struct):
     ) -> str:
         """Run a command, and return its JSON output between marks.
 
-        Raise ValueError with the command's error messages if there is no output.
+        Raise ValueError with the command's error messages if there is no output, and ValueError if
+        the command takes too long.
         """
         try:
             answered = await self.ask([*words, "-o", "json"], given)
@@ -281,7 +282,7 @@ def bounded(answer: Object) -> Object:
 def _with_short_lists(answer: Object) -> Object:
     """Cut the longest lists of `answer` until it has at most MOST characters.
 
-    Stop if all lists have less than SHORT entries. Return the answer, with `leftOut` if a list was
+    Stop if all lists have fewer than SHORT entries. Return the answer, with `leftOut` if a list was
     cut.
     """
     left_out: Counter[str] = Counter()

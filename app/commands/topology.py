@@ -248,7 +248,10 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
 
 
 def _require_topology(topology: Topology, name: str) -> None:
-    """Raise UnusableInput if there is no topology `name`. Accept "" and topologies not readable."""
+    """Raise UnusableInput if there is no topology `name`.
+
+    Accept "", and any name if topologies could not be read.
+    """
     if not name or topology.cluster or topology.kai or survey(topology.index, name).unknown:
         return
     facts = topology.index.facts
@@ -357,7 +360,8 @@ def _report_effects(
 ) -> int:
     """Print the effects of edits, and the requested room and domain after these edits.
 
-    Return the exit code. Raise UnusableInput if `levels` are given or an edit is not possible.
+    Return the exit code. Raise UnusableInput if `levels` are given, or if an option or an edit is
+    not usable.
     """
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")

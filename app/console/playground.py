@@ -134,8 +134,9 @@ def _verdicts(
 ) -> list[Values]:
     """Return the template's values for each verdict.
 
-    `nodes` are the YAML nodes of the documents, which give the lines of problems. With `placing`,
-    the values also say whether a PodCliqueSet would have room now.
+    `nodes` are the YAML nodes of the documents, which give the lines of problems. If there are more
+    or fewer nodes than documents, no lines are given. With `placing`, the values also say whether a
+    PodCliqueSet would have room now.
     """
     aligned = len(judged) == len(nodes)
     return [

@@ -42,7 +42,7 @@ _MOST_CHECKS = 20
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check `mnnvl.claimMode` and the stored claims: the DeviceClasses that they need must exist.
+    """Check that the DeviceClasses exist that `mnnvl.claimMode`, claims and units need.
 
     Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
     fails.

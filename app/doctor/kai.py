@@ -46,8 +46,9 @@ _REMEDY = (
 async def check_binder(client: Client, read: Read) -> Checks:
     """Check that each account of KAI's binder may allocate ResourceClaims.
 
-    Return [] if Kubernetes is older than 1.36 and does not require the permission, or if its
-    version is not known. Raise ClusterError if a request fails.
+    If there is no ClusterRoleBinding of the binder, a check `ok` says so. Otherwise, return [] if
+    Kubernetes is older than 1.36 and does not require the permission, or if its version is not
+    known. Raise ClusterError if a request fails.
     """
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:

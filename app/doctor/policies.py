@@ -119,8 +119,8 @@ async def read_policies(
 ) -> Policies:
     """Return the policies and bindings that the selector `labels` selects.
 
-    Return NO_POLICIES if the cluster does not serve their API. Raise ClusterError if another
-    request fails.
+    Return NO_POLICIES if the cluster does not serve their API. Raise ClusterError if a request
+    fails for another reason.
     """
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
@@ -155,7 +155,10 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
 
 
 async def check_account(client: Client) -> Checks:
-    """Check that each policy that limits our account's writes has a binding that denies."""
+    """Check that each policy that limits our account's writes has a binding that denies.
+
+    Raise ClusterError if a request fails.
+    """
     stored = await read_policies(client, selector_of("account"))
     in_force = {
         name
@@ -358,7 +361,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
     """Return the effect of the queue guard, its differences from this version, and its problems.
 
-    If only the guard's CRD is installed, return one warning. If the guard and the CRD are not
+    If only the guard's CRD is installed, return one warning. If neither the guard nor the CRD is
     installed, return [].
     """
     stored = await read_policies(client, selector_of(QUEUES))

@@ -90,8 +90,8 @@ class Heard(Value):
     def keeping(self, call: Call) -> Call:
         """Return a function like `call` that sends each request once and records its answer.
 
-        It answers a recorded request from the record. Failed requests are recorded too, and raise
-        the same error again.
+        It answers a recorded request from the record. Failed requests are recorded too, except
+        those that raise TooLong, and raise the same error again.
         """
 
         async def kept(request: ApiRequest) -> Object:

@@ -225,8 +225,9 @@ async def _stuck(client: Client) -> Checks:
         f" new ones: {names}"
     )
     remedy = (
-        f"Remove the finalizer {GROVE_FINALIZER} (kubectl edit computedomain). Then change the spec"
-        " of the PodCliqueSet, such as its replicas, so that Grove creates the ComputeDomain again."
+        f"Remove the finalizer {GROVE_FINALIZER}: kubectl edit computedomain NAME -n NAMESPACE."
+        " Then change the spec of the PodCliqueSet, such as its replicas, so that Grove creates the"
+        " ComputeDomain again."
     )
 
     return [problem(message, remedy)]

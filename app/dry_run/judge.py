@@ -201,10 +201,10 @@ async def judge(
 
 
 def _not_text(document: Object) -> str:
-    """Return a message about a label or annotation that is not a string, or "" if there is none.
+    """Return a message about a label or annotation that is a boolean or a number, or "" for none.
 
     Pod templates in the document are examined too. API servers reject such an object. In YAML,
-    labels such as `true`, `yes` and numbers need quotes.
+    values such as `true`, `yes` and 1 need quotes.
     """
     waiting: list[tuple[FieldPath, object]] = [(FieldPath(""), document)]
     while waiting:

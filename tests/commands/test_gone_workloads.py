@@ -1,5 +1,9 @@
 """Workloads that only events name: they may have been deleted since."""
 
+from typing import Any
+
+import pytest
+
 from app.commands.explain import is_gone, without_gone
 from app.explain.answers.answer import explain
 from app.explain.state.index import Index
@@ -45,3 +49,25 @@ async def test_a_workload_that_was_deleted_is_not_explained() -> None:
     answers = [explain(index, ref) for ref in (KEPT, GONE)]
     gone = [await is_gone(OneJob(FACTS), index, answer) for answer in answers if answer]
     assert gone == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_kept"),
+    [
+        ({"denied": [("jobs", NAMESPACE)]}, True),
+        ({"broken": ["jobs"]}, True),
+        ({"unserved": ["jobs"]}, False),
+    ],
+    ids=["no permission", "the API server is down", "the kind is not served"],
+)
+async def test_a_workload_that_cannot_be_read_counts_as_existing(
+    options: dict[str, Any], is_kept: bool
+) -> None:
+    cluster = Cluster(FACTS, **options)
+    kept = await without_gone(cluster, FACTS)
+    assert [event.about for event in kept.events] == ([KEPT, GONE] if is_kept else [])
+
+    index = Index(FACTS)
+    answer = explain(index, GONE)
+    assert answer is not None
+    assert await is_gone(cluster, index, answer) is not is_kept
