@@ -62,7 +62,10 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:
         made.append((text_at(labels, _RAY_MAKER_KIND), text_at(labels, _RAY_MAKER)))
-    made += [(kind, text_at(labels, key)) for key, kind in _KIND_OF_LABEL.items() if key in labels]
+    if not _KIND_OF_LABEL.keys().isdisjoint(labels):
+        for key, kind in _KIND_OF_LABEL.items():
+            if key in labels:
+                made.append((kind, text_at(labels, key)))
     kind, name = controller
     if kind == "ReplicaSet":
         of_template = text_at(labels, _HASH)

@@ -6,7 +6,7 @@ The transition time changes only with the status.
 from typing import Any, Literal
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, Object, int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, Object, int_of, map_at, map_of, maps_of, text_at
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -44,8 +44,10 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
 
 def condition_of(obj: JsonMap, type: str) -> JsonMap:
     """Return the condition of `obj` with this type as it is stored, or {} if it has none."""
-    conditions = maps_of(map_at(obj, "status").get("conditions"))
-    return next((condition for condition in conditions if condition.get("type") == type), {})
+    for condition in maps_of(map_of(obj.get("status")).get("conditions")):
+        if condition.get("type") == type:
+            return condition
+    return {}
 
 
 def read_condition(obj: JsonMap, type: str) -> Condition | None:

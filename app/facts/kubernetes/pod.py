@@ -17,7 +17,6 @@ from app.facts.identity import (
     Place,
     Ref,
     interned,
-    read_key,
     read_place,
 )
 from app.facts.kubernetes.gpu_sharing import (
@@ -379,22 +378,26 @@ class Pod(Namespaced):
 
 def read_pod(obj: JsonMap) -> Pod:
     """Read a Pod. A field that is missing or has the wrong type counts as not set."""
-    metadata = map_at(obj, "metadata")
-    labels = map_at(metadata, "labels")
-    annotations = map_at(metadata, "annotations")
-    spec = map_at(obj, "spec")
-    status = map_at(obj, "status")
+    metadata = map_of(obj.get("metadata"))
+    labels = map_of(metadata.get("labels"))
+    annotations = map_of(metadata.get("annotations"))
+    spec = map_of(obj.get("spec"))
+    status = map_of(obj.get("status"))
 
-    namespace, name = read_key(obj)
+    namespace = interned(metadata.get("namespace"))
+    name = text_at(metadata, "name")
     owner = controller_of(obj)
     scheduled = condition_of(obj, "PodScheduled")
     unscheduled = _unscheduled(scheduled)
-    gates = tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates"))
+    waiting = _waiting(status)
+    volumes = maps_of(spec.get("volumes"))
+    ephemeral = _ephemeral(volumes, name) if volumes else ()
+    gates = tuple([interned(gate.get("name")) for gate in maps_of(spec.get("schedulingGates"))])
     finalizers = tuple(texts_at(metadata, "finalizers"))
     opts_out = annotations.get(IGNORE_WORKLOADS) == "true"
     # a Pod that opts out is in no Workload, whatever its spec says
-    reference = {} if opts_out else map_at(spec, "workloadRef")
-    group = {} if opts_out else map_at(spec, "schedulingGroup")
+    reference = {} if opts_out else map_of(spec.get("workloadRef"))
+    group = {} if opts_out else map_of(spec.get("schedulingGroup"))
     asks_by_itself = annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels
 
     return Pod(
@@ -409,7 +412,7 @@ def read_pod(obj: JsonMap) -> Pod:
         shape=read_shape(spec, annotations),
         phase=interned(status.get("phase")) or "Pending",
         unscheduled=unscheduled,
-        waiting=_waiting(status),
+        waiting=tuple(dict.fromkeys([interned(state["reason"]) for _, state in waiting])),
         claims=read_pod_claims(spec, status.get("resourceClaimStatuses")),
         group=text_at(annotations, POD_GROUP_NAME),
         subgroup=text_at(labels, SUBGROUP),
@@ -420,24 +423,24 @@ def read_pod(obj: JsonMap) -> Pod:
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=finalizers,
         created=seconds_since_1970(metadata.get("creationTimestamp")),
-        volumes=_volumes(spec, name),
-        ephemeral=_ephemeral(spec, name),
-        bound=_bound(obj, scheduled),
+        volumes=(*_volumes(volumes), *ephemeral) if volumes else (),
+        ephemeral=ephemeral,
+        bound=_bound(obj, scheduled) if status.get("phase") in (None, "Pending") else None,
         unit_owner=_unit_owner(obj, namespace) if asks_by_itself else None,
         asks_mnnvl=asks_by_itself and gpus_of_pod(spec).every > 0,
         said_at=seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
-        controller=_controller(metadata, owner),
+        controller=_ref(owner.kind, namespace, owner.name) if owner else None,
         skipped=opts_out and annotations.get(SKIP_PODGROUPER) == "true",
         daemon_of=interned(labels.get(DAEMON_OF)),
         gpu_groups=groups_of(labels),
         reserves=labels.get("app") == KAI_RESERVATION,
         background=labels.get(KAI_BACKGROUND) == "true" and bool(annotations.get(POD_GROUP_NAME)),
-        made_for=_made_for(metadata, labels, owner),
+        made_for=_made_for(namespace, labels, owner),
         queued=is_of_kueue(labels, gates, finalizers),
-        stalled=_stalled(spec, status),
+        stalled=_stalled(spec, status, waiting),
         failure=_failure(status),
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
-        scales_for=_scales_for(text_at(metadata, "namespace"), labels),
+        scales_for=_scales_for(namespace, labels),
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
         leads=_leads(obj, labels, annotations),
     )
@@ -472,17 +475,14 @@ def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
     return Ref(owner.kind.title, namespace, owner.name)
 
 
-def _volumes(spec: JsonMap, pod: str) -> tuple[str, ...]:
-    """Return the names of all PersistentVolumeClaims of the pod `pod`."""
-    volumes = maps_at(spec, "volumes")
+def _volumes(volumes: Sequence[JsonMap]) -> list[str]:
+    """Return the names of the PersistentVolumeClaims that `volumes` of a pod name."""
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
-    named = [name for source in sources if (name := text_at(source, "claimName"))]
-    return (*named, *_ephemeral(spec, pod))
+    return [name for source in sources if (name := text_at(source, "claimName"))]
 
 
-def _ephemeral(spec: JsonMap, pod: str) -> tuple[str, ...]:
+def _ephemeral(volumes: Sequence[JsonMap], pod: str) -> tuple[str, ...]:
     """Return the names of the claims that Kubernetes creates for ephemeral volumes of `pod`."""
-    volumes = maps_at(spec, "volumes")
     return tuple([f"{pod}-{text_at(each, 'name')}" for each in volumes if "ephemeral" in each])
 
 
@@ -493,13 +493,10 @@ def _unscheduled(condition: JsonMap) -> str:
 
 
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
-    """Return when a pod that has not started was bound to its node.
+    """Return when a pod that has not started was bound to its node, or None if it has no node.
 
-    If the condition PodScheduled does not say when, return the creation time. Return None if the
-    pod has started or has no node.
+    If the condition PodScheduled does not say when, return the creation time.
     """
-    if map_at(obj, "status").get("phase") not in (None, "Pending"):
-        return None
     is_bound = condition.get("status") == "True"
     if not is_bound and not map_at(obj, "spec").get("nodeName"):
         return None
@@ -507,41 +504,44 @@ def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
     return seconds_since_1970(at or map_at(obj, "metadata").get("creationTimestamp"))
 
 
-def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
-    """Return the controller of a pod, as one object for all pods with the same controller."""
-    if owner is None:
-        return None
-    namespace = interned(metadata.get("namespace"))
-    owned_by: Ref = shared(Ref(owner.kind, namespace, owner.name))
-    return owned_by
-
-
-def _made_for(metadata: JsonMap, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
-    """Return the workloads that a pod was created for. Equal results are one object."""
+def _made_for(namespace: str, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
+    """Return the workloads that a pod was created for."""
     names = names_of_workloads(labels, (owner.kind, owner.name) if owner else ("", ""))
-    if not names:
-        return ()
-    namespace = interned(metadata.get("namespace"))
-    made_for: tuple[Ref, ...] = shared(tuple(Ref(kind, namespace, name) for kind, name in names))
-    return made_for
+    return tuple([_ref(kind, namespace, name) for kind, name in names]) if names else ()
 
 
-def _waiting(status: JsonMap) -> tuple[str, ...]:
-    containers = maps_at(status, "containerStatuses")
-    states = [map_at(container, "state", "waiting") for container in containers]
-    reasons = [interned(state["reason"]) for state in states if state.get("reason")]
-    return tuple(dict.fromkeys(reasons))
+def _ref(kind: str, namespace: str, name: str) -> Ref:
+    """Return a reference to an object, as one object for all pods with the same reference."""
+    # tenants choose the texts, and long ones must not stay in the cache
+    is_short = len(kind) <= MAX_SUBDOMAIN and len(name) <= MAX_SUBDOMAIN
+    return _shared_ref(kind, namespace, name) if is_short else Ref(kind, namespace, name)
 
 
-def _stalled(spec: JsonMap, status: JsonMap) -> tuple[Stalled, ...]:
+_shared_ref = lru_cache(maxsize=4096)(Ref)
+
+
+Waiting = list[tuple[JsonMap, JsonMap]]
+"""The statuses of containers that are waiting, each with its state `waiting`."""
+
+
+def _waiting(status: JsonMap) -> Waiting:
+    """Return the containers, except init containers, that are waiting for a reason."""
+    found: Waiting = []
+    for container in maps_of(status.get("containerStatuses")):
+        waiting = map_of(map_of(container.get("state")).get("waiting"))
+        if waiting.get("reason"):
+            found.append((container, waiting))
+    return found
+
+
+def _stalled(spec: JsonMap, status: JsonMap, waiting: Waiting) -> tuple[Stalled, ...]:
     """Return the value of `Pod.stalled`. For most pods, it is empty."""
     found: list[Stalled] = []
     if status.get("phase") == "Pending":
         found = _keeps_waiting(spec, maps_at(status, "initContainerStatuses"))
-    for container in maps_at(status, "containerStatuses"):
-        waiting = map_at(container, "state", "waiting")
-        if waiting.get("reason") and waiting["reason"] not in _STARTS:
-            found.append(_waits(container, waiting))
+    found += [
+        _waits(container, state) for container, state in waiting if state["reason"] not in _STARTS
+    ]
     return tuple(found)
 
 
