@@ -30,7 +30,7 @@ _BAR = 400
 
 
 def page(listing: WaitingList) -> ConsolePage:
-    """Return the page, which takes the positions of gangs from the rows of `listing`."""
+    """Return the page Queues, which takes the positions of gangs from the rows of `listing`."""
     return ConsolePage(PATH, "Queues", partial(_read, listing))
 
 

@@ -56,7 +56,7 @@ _WORDS = {
 
 
 def page(listing: WaitingList) -> ConsolePage:
-    """Return the page, which shows the rows of `listing`."""
+    """Return the page Workloads, which shows the rows of `listing`."""
     return ConsolePage(PATH, "Workloads", partial(_read, listing))
 
 
