@@ -341,3 +341,13 @@ def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
         "Its controller has created no pods yet. If it creates none within a minute, find out why:"
         " kubectl describe statefulset web -n ml"
     )
+
+
+def test_a_pod_that_is_being_replaced_waits_for_no_other() -> None:
+    ref = Ref("StatefulSet", "ml", "web")
+    answer = answered(stateful_set(3), of_stateful_set(0), of_stateful_set(2), ref=ref)
+    assert [reason.text for reason in answer.reasons] == ["StatefulSet web has 2 of 3 pods"]
+    ending = of_stateful_set(1)
+    ending["metadata"]["deletionTimestamp"] = NEW
+    pods = [of_stateful_set(0), ending, of_stateful_set(2)]
+    assert "not created" not in answered(stateful_set(3), *pods, ref=ref).headline

@@ -35,6 +35,7 @@ from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import LEADER_READY, Step
+from app.objects.shape import integer_in
 
 _SOON = 60.0
 """The seconds within which a controller has created the next pods if nothing is wrong."""
@@ -188,7 +189,7 @@ def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
 
 def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
     """Return the pods of a step, in the order of their creation."""
-    found = (pod for pod in pods if pod.name.startswith(step.prefix) and pod.deleting is None)
+    found = (pod for pod in pods if pod.name.startswith(step.prefix))
     if step.each:
         found = (pod for pod in found if pod.leads)
     return tuple(sorted(found, key=lambda pod: (len(pod.name), pod.name)))
@@ -205,11 +206,22 @@ def _waits(missing: Missing, now: float) -> bool:
     return bool(missing.exist) and (bool(missing.step.setting) or now - newest > _SOON)
 
 
+def _is_row(missing: Missing) -> bool:
+    """Return whether the pods of a StatefulSet have consecutive numbers, so the next is the last's.
+
+    If one in between is missing, for example because it is being replaced, it waits for no other.
+    """
+    ends = [pod.name.removeprefix(missing.step.prefix) for pod in missing.exist]
+    numbers = [integer_in(end) for end in ends]
+    first = numbers[0]
+    return first is not None and numbers == list(range(first, first + len(numbers)))
+
+
 def _in_steps(index: Index, made_by: Ref) -> Reasons:
     """Yield the reason for pods that a workload has not created yet."""
     for missing in missing_in_steps(index, made_by):
         step = missing.step
-        if not step.setting:
+        if not step.setting or not (step.after or _is_row(missing)):
             of_all = counted(step.pods, "group" if step.each else "pod")
             text = f"{made_by} has {len(missing.exist)} of {of_all}"
             remedy = f"Find out why {made_by} creates no more pods: read its events"
