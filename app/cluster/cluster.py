@@ -83,11 +83,14 @@ class Cluster:
 
     @property
     def all_stores(self) -> list[tuple[Row[Any], WatchStore[Any]]]:
-        """The stores for verdicts, then those for warnings, each with its row."""
+        """Pairs of a row and its store: first the stores for verdicts, then those for warnings."""
         return [*self.stores, *self.hints]
 
     def checks(self) -> Checks:
-        """Return the problem of discovery and of each cache that verdicts need, or None."""
+        """Return the problem of discovery and of each cache that verdicts need, by name.
+
+        A value is None if there is no problem.
+        """
         checks: dict[str, str | None] = {}
         reason = "not requested yet"
         if self.discovery is not None and not self.discovery.known:

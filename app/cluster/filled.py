@@ -68,7 +68,7 @@ async def cluster_around(
     """Return the cluster of `client`, read once, as if `documents` were stored in it.
 
     Also return the resources that could not be read, each with the reason. Resources that only
-    warnings need are omitted from these: verdicts are the same without them.
+    warnings need are omitted from this list, because verdicts are the same without them.
     """
     cluster = Cluster(client, configuration)
     listing = await read_into(cluster, client, configuration.levels, None)
@@ -92,7 +92,7 @@ class Listing(Value):
 async def read_into(
     cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
-    """Fill the stores of `cluster` that verdicts need, one time (`stores/list_reader`).
+    """Fill the stores of `cluster` that verdicts need, once (`stores/list_reader`).
 
     Read namespaced objects of `namespace` only, unless it is None. If the managed ClusterTopology
     doesn't exist although Grove uses its API, add one with `levels`.

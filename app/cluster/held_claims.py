@@ -16,13 +16,13 @@ class Deletion(Value):
 
     claim: Key
     pods: frozenset[str]
-    """The names of these Pods."""
+    """The names of the Pods that reserve the claim."""
 
 
 def read_deletion(claim: JsonMap) -> Deletion | None:
-    """Return what is needed of a claim, or None if it is not being deleted or nothing uses it.
+    """Return the `Deletion` of a claim, or None if it is not being deleted or no Pod uses it.
 
-    A whole claim may be large, and tenants decide on the number of claims.
+    Other fields are not kept: a claim may be large, and tenants decide on the number of claims.
     """
     pods = reserving_pods(claim)
     return Deletion(key_of(claim), frozenset(pods)) if pods else None

@@ -42,7 +42,7 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 
 class Stored(Value):
-    """A cached object of which more than a few fields are needed."""
+    """A cached object that is kept as JSON, because more than a few fields are needed."""
 
     namespace: str
     """The namespace of the object, or "" if it is cluster-scoped."""
@@ -64,7 +64,7 @@ class StoredPod(Stored):
     """
 
     uid: str
-    """Its uid."""
+    """The uid of the Pod."""
     ref: GroupRef
     """The group that the Pod names."""
     controller: OwnerRef | None
@@ -152,7 +152,7 @@ class StoredInstance(Stored):
     workload: str
     """The name of the Workload from which the PodGroup was created, or ""."""
     template: str
-    """The name of the template in that Workload, or ""."""
+    """The name of the template in `workload`, or ""."""
     basic: bool
     """Whether the PodGroup has the basic policy."""
     composite: str
@@ -183,11 +183,11 @@ class StoredPodGroup(Versioned, Stored):
     """A cached KAI PodGroup that grove-admission has created."""
 
     uid: str
-    """Its uid."""
+    """The uid of the PodGroup."""
     group_keys: tuple[str, ...]
     """The keys (`GroupRef.key`) that the group of this PodGroup can have."""
     resource_version: str
-    """Its resource version, which does not count in comparisons."""
+    """The resourceVersion, which does not count in comparisons."""
 
 
 def read_stored_pod_group(obj: Object) -> StoredPodGroup:
@@ -404,7 +404,10 @@ class WorkloadCaches:
         )
 
     def lacks_pods_of(self, namespace: str) -> bool:
-        """Return whether Pods of a namespace are too large to be cached, with unknown groups."""
+        """Return whether some Pods of a namespace are too large to be cached.
+
+        The groups of these Pods are not known.
+        """
         return any(key[0] == namespace for key in self.pods.too_large)
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:

@@ -44,7 +44,7 @@ _OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
 """Resources by group and kind, including every kind that can own an MNNVL resource."""
 
 AT_ONCE = 8
-"""The number of resources of a PodGang that are written at once."""
+"""The maximum number of resources of a PodGang that are written at once."""
 
 IN_A_STEP = 64
 """The maximum number of resources that a PodGang adopts in one step.
@@ -55,8 +55,8 @@ Tenants decide on the number of resources.
 MOST_OF_GANG = 1_000
 """The maximum number of ComputeDomains, and of claims, that are found for a PodGang by its name.
 
-A PodGang has one of each for a replica of a scaling group. Tenants decide on their number, and
-10,000 of them took 64 ms for each review of the PodGang.
+A PodGang has a ComputeDomain and a claim for each replica of a scaling group. Tenants decide on
+their number, and 10,000 of them took 64 ms for each review of the PodGang.
 """
 
 TRIES = 3
@@ -153,8 +153,8 @@ class MnnvlOwners:
     async def _read_gang(self, gang: GangIdentity) -> Object | None:
         """Read a cached PodGang from the API server.
 
-        Return None if it is gone, although the cache may still have it. If it became the owner, its
-        successor would lack the resources, and the garbage collector would delete them.
+        Return None if the PodGang is gone, although the cache may still have it. If it still became
+        the owner, the garbage collector would delete the resources, which its successor needs.
         """
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         if obj is None:

@@ -1,6 +1,6 @@
 """Create ComputeDomains and ResourceClaims, for webhooks and reconcilers.
 
-Four races with other writers are handled: another one has created the object first, the object
+Four races with other writers are handled: another writer has created the object first, the object
 isn't ours, it is being deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all writers
 of MNNVL resources and their preconditions.
 """
@@ -64,8 +64,8 @@ class MnnvlResources:
     def is_ensured(self, plan: Plan) -> bool:
         """Return whether the caches have every resource that `plan` needs.
 
-        Each must have been created by us, and must not be in deletion. If it has owners, one of
-        them must exist. Raise Unavailable while a cache isn't ready.
+        Each resource must have been created by us, and must not be in deletion. If it has owners,
+        one of them must exist. Raise Unavailable while a cache isn't ready.
         """
         known_owners: tuple[OwnerRef, ...] | None = None
         for needed in self._needed(plan):
@@ -184,8 +184,8 @@ class MnnvlResources:
             doubt = _set_was_recreated(name)
         elif pcs.is_cut:
             doubt = (
-                f'PodCliqueSet "{name}" has more than {MOST_PARTS} cliques and scaling groups, so'
-                " its template is not read"
+                f'PodCliqueSet "{name}" has more than {MOST_PARTS} cliques and scaling groups, or'
+                " cliqueNames, so its template is not read"
             )
         elif not asks_for(pcs, plan):
             doubt = f'the template of PodCliqueSet "{name}" does not request them'
@@ -369,8 +369,9 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
     if not _is_ours(stored, plan):
         of = f"unit of {plan.owner.kind}" if plan.is_of_pods else "PodCliqueSet replica"
         raise NotOurs(
-            f"{needed} exists in namespace {plan.namespace}, but was not created for this {of};"
-            " delete or rename it"
+            f"{needed} exists in namespace {plan.namespace}, but was not created for this {of}. If"
+            f" nothing else needs it, run: kubectl -n {plan.namespace} delete"
+            f" {needed.resource.kind.lower()} {needed.name}"
         )
 
 

@@ -36,7 +36,7 @@ They include Pods, because the leader of a LeaderWorkerSet's group, a Pod, contr
 
 
 MOST_CLAIMS = 32
-"""The maximum number of a Pod's claims that are read to find a rival. Each takes API calls."""
+"""The maximum number of a Pod's claims that are read to find a rival. Each needs API calls."""
 
 
 class UnitOwners:
@@ -191,7 +191,7 @@ def not_owned(plan: Plan) -> FieldError:
 def _rival(pod_spec: FieldPath, position: int) -> FieldError:
     """Return the finding about the claim at `position` of a Pod's claims."""
     detail = (
-        "it also requests the only NVLink channel of the node: remove this claim, and the"
+        "this claim also requests the only NVLink channel of the node: remove the claim, and the"
         " ComputeDomain that was created for it"
     )
     return forbidden(pod_spec.child("resourceClaims").index(position), detail)

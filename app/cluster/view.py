@@ -164,7 +164,7 @@ class Known(Value):
     is_whole: bool = True
     """Whether a missing object doesn't exist. It is False if the user gave only some documents."""
     names_grove: bool = True
-    """Whether the facts tell the release of Grove."""
+    """Whether the facts show which release of Grove is used."""
 
     def reads_groups(self, dialect: Dialect) -> bool:
         """Return whether Grove reads `grove.io/mnnvl-group`.
@@ -248,7 +248,7 @@ class ClusterView:
         if stored is None or not stored.levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
-                " operator creates it from clusterTopology.levels of its configuration"
+                " leader of grove-admission creates it from clusterTopology.levels"
             )
 
         return stored
@@ -326,7 +326,7 @@ class ClusterView:
         return cached if cached is not None and uid in ("", cached.uid) else None
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        """Return the cached PodCliqueSets with a constraint on one of these topology domains."""
+        """Return the cached PodCliqueSets that require one of `domains` by a packDomain."""
         sets = self._sets.ready("PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: pcs.key)
@@ -334,9 +334,10 @@ class ClusterView:
     async def read_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
         """Return a PodCliqueSet from the cache, or from the API server if the cache lacks it.
 
-        If the cached set has another uid than `uid`, it may be outdated, so it is read again: the
-        result may have yet another uid. Return None if the set doesn't exist. An invalid name is
-        not requested, because any client may send a review with a name of several megabytes.
+        If the cached set has another uid than `uid`, it may be outdated, so the set is read from
+        the API server: the result may have yet another uid. Return None if the set doesn't exist.
+        An invalid name is not requested, because any client may send a review with a name of
+        several megabytes.
         """
         cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):

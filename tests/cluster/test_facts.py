@@ -121,7 +121,7 @@ def test_only_the_managed_topology_counts() -> None:
         OfflineCluster([other]).facts.topology()
     assert caught.value.message == (
         'topology support is enabled, but ClusterTopology "grove-topology" does not exist yet; the'
-        " operator creates it from clusterTopology.levels of its configuration"
+        " leader of grove-admission creates it from clusterTopology.levels"
     )
 
 

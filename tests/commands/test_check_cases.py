@@ -512,7 +512,10 @@ CASES: list[Any] = [
         "a claim of a ComputeDomain",
         [domain("t"), lws(worker=claiming("t"))],
         1,
-        ["REFUSED  LeaderWorkerSet ml/w", "it also requests the only NVLink channel of the node"],
+        [
+            "REFUSED  LeaderWorkerSet ml/w",
+            "this claim also requests the only NVLink channel of the node",
+        ],
         [],
     ),
     (
@@ -663,7 +666,7 @@ CASES: list[Any] = [
         1,
         [
             "REFUSED  PodCliqueSet s",
-            "cliques[0].spec.podSpec.resourceClaims[0]: Forbidden: it also requests the only NVLink channel",
+            "cliques[0].spec.podSpec.resourceClaims[0]: Forbidden: this claim also requests the only NVLink channel",
         ],
         [],
     ),

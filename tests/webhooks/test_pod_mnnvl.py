@@ -455,5 +455,6 @@ async def test_a_name_that_is_taken(metadata: Object) -> None:
     assert status["code"] == 403
     assert status["message"] == (
         'ComputeDomain "lws-a-2-cd" exists in namespace ns, but was not created for this unit of'
-        " LeaderWorkerSet; delete or rename it"
+        " LeaderWorkerSet. If nothing else needs it, run: kubectl -n ns delete computedomain"
+        " lws-a-2-cd"
     )

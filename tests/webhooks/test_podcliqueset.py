@@ -50,7 +50,7 @@ def review(old: bool = False) -> dict[str, Any]:
 async def test_a_new_set_whose_pods_would_ask_for_two_channels_is_refused() -> None:
     response = await Caller(cluster(THEIRS)).ask("/validate/podcliqueset", review())
     assert response["status"]["message"].startswith(
-        f"{FIELD}: Forbidden: it also requests the only NVLink"
+        f"{FIELD}: Forbidden: this claim also requests the only NVLink"
     )
 
 

@@ -47,9 +47,9 @@ class UserConstraint(Value):
     preferred: str = ""
     """The preferred domain, or ""."""
     topology: str = ""
-    """The ClusterTopologyBinding that it names, or ""."""
+    """The ClusterTopologyBinding that the constraint names, or ""."""
     field: str = ""
-    """The path of the required domain, for evidence.
+    """The path of the required domain, for messages.
 
     It begins at the topologyConstraint, or in `SetWithStatus.constraints` at the root.
     """
@@ -76,7 +76,7 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """Its constraint, in one form for both dialects.
+        """The constraint, in one form for both dialects.
 
         As in Grove, `pack` takes precedence over the deprecated packDomain.
         """
@@ -163,19 +163,19 @@ class Clique(Value, Constrained):
 
     name: str
     replicas: int
-    """The number of its pods in one replica of the set or of its scaling group."""
+    """The number of pods in one replica of the set or of the scaling group."""
     constraint: StoredConstraint = UNCONSTRAINED
-    """Its own constraint."""
+    """The constraint of the clique itself."""
     requests: Requests = ()
-    """The requests of each of its pods."""
+    """The requests of each pod."""
     minimum: int = 1
-    """The number of its pods that must start together (`minAvailable`)."""
+    """The number of pods that must start together (`minAvailable`)."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
-    """Its own annotations about MNNVL, without inherited ones."""
+    """The clique's own annotations about MNNVL, without inherited ones."""
 
     @property
     def has_gpus(self) -> bool:
-        """Do its pods request GPUs or MIG devices?"""
+        """Whether the pods request GPUs or MIG devices."""
         return any(is_gpu(name) for name, _ in self.requests)
 
 
@@ -184,15 +184,15 @@ class ScalingGroup(Value, Constrained):
 
     name: str
     cliques: tuple[str, ...]
-    """The names of its cliques."""
+    """The names of the cliques in the group."""
     constraint: StoredConstraint = UNCONSTRAINED
-    """Its own constraint."""
+    """The constraint of the group itself."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
-    """Its own annotations about MNNVL."""
+    """The group's own annotations about MNNVL."""
     replicas: int = 1
-    """The number of its replicas in one replica of the set."""
+    """The number of replicas of the group in one replica of the set."""
     minimum: int = 1
-    """The number of its replicas that must start together (`minAvailable`)."""
+    """The number of replicas of the group that must start together (`minAvailable`)."""
 
 
 class PodCliqueSet(Namespaced, Constrained):
@@ -201,25 +201,25 @@ class PodCliqueSet(Namespaced, Constrained):
     kind = "PodCliqueSet"
     uid: str = ""
     generation: int = 0
-    """Its `metadata.generation`."""
+    """The value of `metadata.generation`."""
     deleting: bool = False
-    """Whether its deletion was requested."""
+    """Whether the deletion of the set was requested."""
     constraint: StoredConstraint = UNCONSTRAINED
     """The constraint of the whole set."""
     cliques: tuple[Clique, ...] = ()
-    """Its cliques, in the order of its template."""
+    """The cliques, in the order of the template."""
     groups: tuple[ScalingGroup, ...] = ()
-    """Its scaling groups, in the order of its template."""
+    """The scaling groups, in the order of the template."""
     condition: Condition | None = None
     """The stored condition that this program writes, or None."""
     replicas: int = 1
-    """The number of its replicas."""
+    """The number of replicas of the set."""
     mnnvl_groups: tuple[str, ...] = ()
     """The values of Grove's `grove.io/mnnvl-group` in the set, without `none`."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """The annotations about MNNVL of the set itself."""
     is_cut: bool = False
-    """Whether its cliques and scaling groups were not read, because there are too many."""
+    """Whether the cliques and scaling groups were not read, because there are too many."""
 
     @property
     def uses_pack(self) -> bool:
@@ -270,7 +270,7 @@ class PodCliqueSet(Namespaced, Constrained):
 
     @property
     def asks_mnnvl(self) -> bool:
-        """Does one of our annotations in the set or in one of its groups enable MNNVL?"""
+        """Whether one of our annotations in the set or in one of its groups enables MNNVL."""
         return self.mnnvl.enables or any(group.mnnvl.enables for group in self.groups)
 
     def mnnvl_at(self, place: Place) -> MnnvlAnnotations:
@@ -288,11 +288,11 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
     conditions: tuple[StatusCondition, ...] = ()
     created: float | None = None
-    """When it was created."""
+    """The time when the set was created, or None if that is not known."""
     errors: tuple[LastError, ...] = ()
-    """The errors of Grove in `status.lastErrors`."""
+    """The errors that Grove reports in `status.lastErrors`."""
     deleted_at: float | None = None
-    """When its deletion was requested, or None if it was not."""
+    """The time when the deletion of the set was requested, or None if it was not."""
     finalizers: tuple[str, ...] = ()
 
     @cached_property
@@ -333,8 +333,8 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
 MOST_PARTS = 128
 """The maximum number of cliques and scaling groups in a PodCliqueSet.
 
-Neither Grove's CRD nor its webhook has a bound. The sets in its documentation, its examples and its
-scale tests have fewer than ten parts, and many replicas of them:
+Neither Grove's CRD nor Grove's webhook has a bound. The sets in Grove's documentation, examples and
+scale tests have fewer than ten parts, and many replicas:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/e2e/yaml
 """
 
@@ -362,7 +362,7 @@ def size_of_set(obj: JsonMap) -> SetSize:
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
     """Read a stored PodCliqueSet, but only its metadata and replicas if it is too large.
 
-    It is too large if it has more than MOST_PARTS parts, or more cliqueNames than that.
+    A set is too large if it has more than MOST_PARTS cliques and scaling groups, or cliqueNames.
     """
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:

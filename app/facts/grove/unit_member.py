@@ -45,17 +45,17 @@ class UnitMember(Value):
     namespace: str
     name: str
     place: Place
-    """Its PodCliqueSet or unit, by its labels."""
+    """The PodCliqueSet or unit that the labels of the object name."""
     owner_uid: str = ""
-    """The uid of the owner of its unit's resources (its PodCliqueSet), or "" if it is not known."""
+    """The uid of the owner of the unit's resources, such as the PodCliqueSet, or ""."""
     deleting: bool = False
-    """Whether its deletion was requested."""
+    """Whether the deletion of the object was requested."""
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
-    """Its own annotations, without inherited ones."""
+    """The object's own annotations, without inherited ones."""
     foreign_group: str = ""
-    """Its MNNVL group of Grove, or "" for none.
+    """The MNNVL group of Grove, or "" for none.
 
-    It is the value of its annotation `grove.io/mnnvl-group`, or else the ResourceClaimTemplate of
+    It is the value of the annotation `grove.io/mnnvl-group`, or else the ResourceClaimTemplate of
     the claim that Grove has injected for a group.
     """
     named: NamedOwner | None = None
@@ -67,12 +67,12 @@ class UnitMember(Value):
 
     @property
     def owner_name(self) -> str:
-        """The name of the owner of its unit's resources, or "" if its labels name none."""
+        """The name of the owner of the unit's resources, or "" if the labels name none."""
         return self.place.pcs if self.named is None else self.named.name
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes that its unit can have, the default first."""
+        """The scopes that the unit can have, the default first."""
         if self.named is None:
             return SCOPES
         return tuple(scope.name for scope in self.named.kind.scopes)
@@ -80,8 +80,8 @@ class UnitMember(Value):
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether this PodClique belongs to `pcs`, and neither is being deleted.
 
-        If the uid of its set is known, it must be the uid of `pcs`: a previous set may have had the
-        same name.
+        If `owner_uid` is known, it must be the uid of `pcs`, because a previous set may have had
+        the same name.
         """
         is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
         return is_current and not (self.deleting or pcs.deleting)
@@ -93,18 +93,18 @@ class GpuContainer(Value):
     pointer: str
     """The JSON pointer of the container."""
     claims: list[Any] | None
-    """Its list of claims, or None if it has no such field."""
+    """The list in `resources.claims`, or None if there is no such field."""
 
 
 class Carrier(UnitMember, kw_only=True):
     """A PodClique or a Pod, with all values that the rules about claims need."""
 
     pointer: str
-    """The JSON pointer of its pod spec."""
+    """The JSON pointer of the pod spec."""
     replicas: int
-    """The number of its pods."""
+    """The number of pods, 1 for a Pod."""
     claims: list[Any] | None
-    """The claims in its pod spec, or None if there is no such field."""
+    """The list `resourceClaims` of the pod spec, or None if there is no such field."""
     claim: Entry | None
     """The first claim that has the name of our claim (CLAIM), or None."""
     containers: list[GpuContainer]
@@ -114,7 +114,7 @@ class Carrier(UnitMember, kw_only=True):
 
     @property
     def pod_spec(self) -> FieldPath:
-        """The path of its pod spec."""
+        """The path of the pod spec."""
         return FieldPath(self.pointer.removeprefix("/").replace("/", "."))
 
 
@@ -125,8 +125,8 @@ class Unclaimed(UnitMember):
 def unclaimed(carrier: Carrier) -> Unclaimed | None:
     """Return the PodClique `carrier` if it lacks our claim and may need it, otherwise None.
 
-    It cannot need the claim if it has no GPUs, if its own annotation opts out, or if another claim
-    has the same name.
+    A PodClique cannot need the claim if it has no GPUs, if its own annotation opts out, or if
+    another claim has the same name.
     """
     if carrier.claim is not None or carrier.annotations.refuses or not carrier.containers:
         return None
@@ -144,7 +144,7 @@ def unclaimed(carrier: Carrier) -> Unclaimed | None:
 def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) -> Carrier:
     """Read a PodClique, or the Pod of the owner `named`.
 
-    A value in its metadata that is missing or has the wrong type is "" in the result. Equal
+    A value in the metadata that is missing or has the wrong type is "" in the result. Equal
     namespaces and uids share one string, because there may be very many PodCliques.
     """
     spec = CheckedMap(obj).child("spec")
@@ -213,7 +213,7 @@ def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) 
 def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
     """Read a Pod as `read_carrier` reads a PodClique.
 
-    It may have no name yet, if the API server generates one from `generateName`.
+    The Pod may have no name yet, if the API server generates a name from `generateName`.
     """
     return read_carrier(obj, namespace, read_owner(obj))
 

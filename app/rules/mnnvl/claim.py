@@ -1,7 +1,7 @@
 """Decide which MNNVL claim a PodClique or a Pod needs, and inject it into the pod spec.
 
-A PodClique has its own annotations and inherits others. There are two vocabularies, ours and
-Grove's `grove.io/mnnvl-group`, and a PodClique cannot use both.
+A PodClique has its own annotations and inherits others. It cannot use both our annotations and
+Grove's `grove.io/mnnvl-group`.
 
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
@@ -59,7 +59,7 @@ class CliqueFacts(Value):
     """The facts of the cluster on which the verdict on a PodClique depends."""
 
     pcs: PodCliqueSet | None = None
-    """Its PodCliqueSet, or None if that is not known."""
+    """The PodCliqueSet of the PodClique, or None if that is not known."""
     classes: Collection[str] = ()
     """The names of the existing DeviceClasses."""
     reads_groups: bool = False
@@ -70,7 +70,7 @@ class Injection(Value):
     """The result of `inject` for a PodClique or a Pod."""
 
     plan: Plan | None = None
-    """The resources that it needs, or None if it needs none."""
+    """The plan of the resources that the object needs, or None if it needs none."""
     patch: list[Operation] = field(default_factory=list)
     """The operations that add the claim of the plan."""
     findings: Findings = field(default_factory=list)
@@ -128,8 +128,8 @@ def inject(
         position = (carrier.claims or []).index(carrier.claim)
         at = carrier.pod_spec.child("resourceClaims").index(position)
         detail = (
-            f'another claim already has the name "{CLAIM}": rename it, or set it to'
-            f" {quote(plan.entry)} to share this one"
+            f'another claim already has the name "{CLAIM}": rename that claim, or set it to'
+            f" {quote(plan.entry)} to share the claim of grove-admission"
         )
         return Injection(findings=[invalid(at, carrier.claim, detail)])
 
@@ -142,7 +142,7 @@ def inherited_by(
 ) -> MnnvlAnnotations:
     """Return the annotations that `carrier` inherits from its scaling group and `pcs`.
 
-    If the set is not known, these are the annotations that gave the stored object its claim.
+    If `pcs` is not known, the result has the annotations that gave the stored object its claim.
     """
     if pcs is not None:
         return pcs.mnnvl_at(carrier.place)
@@ -182,9 +182,9 @@ def claim_mode(
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
-    `annotations` name its DeviceClass, and `classes` are the names of the existing ones. With
-    `auto`, the form is `template` if its DeviceClass does not exist, but one of NVIDIA's driver for
-    ComputeDomains does.
+    `annotations` name the DeviceClass of the claim, and `classes` are the names of all
+    DeviceClasses. With `auto`, the form is `template` if the DeviceClass of the claim does not
+    exist, but one of NVIDIA's driver for ComputeDomains does.
     """
     if configured_mode != "auto":
         return configured_mode
@@ -213,8 +213,8 @@ def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry
 def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
     """Yield warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods. If its set is not known, only these pods are counted. A claim
-    in the form `template` has no warnings.
+    The PodClique has `replicas` pods. If its PodCliqueSet is not known, only these pods are
+    counted. There are no warnings about a claim in the form `template`.
     """
     if plan.mode != "shared":
         return
@@ -271,8 +271,8 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
     """Return the first DeviceClass in `awaited` that does not exist, or "" if all exist.
 
-    `classes` are the existing ones. If there are none, no driver is installed yet, and the result
-    is "".
+    `classes` are the names of all DeviceClasses. If there are none, no driver is installed yet, and
+    the result is "".
     """
     return next((name for name in awaited if classes and name not in classes), "")
 
@@ -290,9 +290,9 @@ def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
 
 
 def _added(path: str, claims: list[Any] | None, entry: Entry) -> list[Operation]:
-    """Return the operation that appends `entry` to `claims`, the list at `path`, if there is one.
+    """Return the operation that appends `entry` to `claims`, the list at `path`.
 
-    There is none if the list has an entry with the name of our claim.
+    The result is empty if the list already has an entry with the name of our claim.
     """
     if claims is None:
         return [{"op": "add", "path": path, "value": [entry]}]

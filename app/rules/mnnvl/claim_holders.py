@@ -19,18 +19,18 @@ from app.rules.mnnvl.unit import NvlinkUnit, Scope
 class ClaimedMember(UnitMember, kw_only=True):
     """A stored PodClique or Pod that has our claim.
 
-    It needs the resources that its claim names, even if its annotations have changed: its pods
-    cannot start without them. Of its annotations, only a valid DeviceClass is kept.
+    Such a member needs the resources that its claim names, even if its annotations have changed:
+    its pods cannot start without them. Only a valid DeviceClass is kept from its annotations.
     """
 
     scope: Scope
-    """The scope of its unit, according to the name of its claim."""
+    """The scope of the unit, according to the name of the claim."""
     mode: ClaimMode
-    """The form of its claim, according to the entry in the pod spec."""
+    """The form of the claim, according to the entry in the pod spec."""
 
     @property
     def base_name(self) -> str:
-        """The prefix of the names of its resources."""
+        """The prefix of the names of the resources that the member needs."""
         return NvlinkUnit(self, self.scope).base_name
 
 

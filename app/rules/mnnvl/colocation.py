@@ -19,7 +19,7 @@ from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_a
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
-"""The annotations that keep Pods within one domain. Their value is the level's node label."""
+"""The annotations that keep Pods within one domain. The value is the node label of the level."""
 
 
 class Bounds(Value):
@@ -28,11 +28,11 @@ class Bounds(Value):
     gpus: int
     """The GPUs that the Pod requests."""
     levels: frozenset[str]
-    """Node labels: all Pods of the unit must run on nodes with the same value for each of them."""
+    """The node labels for which all Pods of the unit must be on nodes with the same value."""
     is_known: bool
     """Whether all controllers of the Pod, and the PodGroup that it names, could be read."""
     is_apart: bool
-    """Whether the Pod has a required anti-affinity by node. Its selector is not checked."""
+    """Whether the Pod has a required anti-affinity by node. The selector is not checked."""
     is_exclusive: bool = False
     """Whether a controller keeps units out of each other's domains."""
     group: str | None = ""
@@ -41,7 +41,7 @@ class Bounds(Value):
     It is "" if the pod-grouper creates one, and None if there will be none.
     """
     size: UnitSize | None = None
-    """The size of its unit, or None if that is not known."""
+    """The size of the unit, or None if that is not known."""
 
 
 class OwnGroup(Value):
@@ -51,7 +51,7 @@ class OwnGroup(Value):
     levels: frozenset[str] | None
     """The node labels of the required levels of the PodGroup and of the Pod's SubGroup.
 
-    It is None if the PodGroup cannot be read.
+    The value is None if the PodGroup cannot be read.
     """
 
 
@@ -87,9 +87,9 @@ def read_bounds(
 ) -> Bounds:
     """Return the bounds of a Pod.
 
-    `above` are its controllers from the nearest one up, as far as they can be read. `own_group` is
-    the PodGroup that the user created for it, and `size` is the size of its unit, if these are
-    known.
+    `above` are the controllers of the Pod from the nearest one up, as far as they can be read.
+    `own_group` is the PodGroup that a user created for the Pod, and `size` is the size of the unit.
+    They are None if they are not known.
     """
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")
@@ -131,7 +131,7 @@ def read_bounds(
 def _chosen_values(spec: JsonMap) -> set[tuple[str, str]]:
     """Return the labels, with their values, that a node must have to meet a pod spec.
 
-    It must meet the nodeSelector and one term of the affinity.
+    A node must meet the nodeSelector and one term of the affinity.
     """
     terms = [_in_term(term) for term in required_affinity(spec) if term]
     return _in_term(node_selector(spec)).union(set.intersection(*terms) if terms else ())

@@ -21,13 +21,13 @@ class HeldChannel(Value):
     """A claim that holds the channel of a node and does not need it."""
 
     claim: Ref
-    """The claim."""
+    """The claim that holds the channel."""
     node: str
-    """The node whose channel it is, or "" if that is not known."""
+    """The node of the channel, or "" if that is not known."""
     reason: str
-    """Why the claim does not need the channel."""
+    """The reason why the claim does not need the channel."""
     remedy: str
-    """The remedy of the problem."""
+    """The remedy that frees the channel, for people."""
 
     @property
     def text(self) -> str:
@@ -36,7 +36,7 @@ class HeldChannel(Value):
 
 
 class HeldChannels(Value):
-    """The channels that are held unnecessarily, and the pods that wait for one."""
+    """The channels that are held unnecessarily, and the number of pods that wait for a channel."""
 
     held: Sequence[HeldChannel]
     """The claims that hold a channel unnecessarily, sorted by node."""
@@ -50,7 +50,7 @@ def held_channels(
     domains: Iterable[ComputeDomain],
     gpus_of_nodes: Mapping[str, int],
 ) -> HeldChannels:
-    """Return the channels that are held unnecessarily, and the number of pods that wait for one.
+    """Return the channels that are held unnecessarily, with the number of pods that wait for one.
 
     `gpus_of_nodes` are the GPUs of each node, in thousandths.
     """

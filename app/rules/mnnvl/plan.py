@@ -36,18 +36,18 @@ class Plan(NvlinkUnit):
     """A unit, and the resources that its members share."""
 
     device_class: str
-    """The DeviceClass of its ResourceClaim in the form `shared`."""
+    """The DeviceClass of the ResourceClaim in the form `shared`."""
     mode: ClaimMode = "shared"
-    """The form of its claim, `shared` or `template`."""
+    """The form of the claim, `shared` or `template`."""
 
     @property
     def namespace(self) -> str:
-        """The namespace of its members and resources."""
+        """The namespace of the members and the resources."""
         return self.member.namespace
 
     @property
     def is_of_pods(self) -> bool:
-        """Whether its members are Pods outside of PodCliques."""
+        """Whether the members are Pods outside of PodCliques."""
         return self.member.named is not None
 
     @property
@@ -67,12 +67,12 @@ class Plan(NvlinkUnit):
 
     @property
     def compute_domain(self) -> str:
-        """The name of its ComputeDomain."""
+        """The name of the ComputeDomain."""
         return f"{self.base_name}{DOMAIN_SUFFIX}"
 
     @property
     def claim(self) -> str:
-        """The name of its ResourceClaim in the form `shared`."""
+        """The name of the ResourceClaim in the form `shared`."""
         return f"{self.base_name}{CLAIM_SUFFIX}"
 
     @property
@@ -96,9 +96,9 @@ class Plan(NvlinkUnit):
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
     """Return the plan of `member` according to `annotations`, and findings about it.
 
-    There is a finding if the kind of its owner does not have the scope, if a label that the scope
-    needs is missing or invalid, or if no DeviceClass can have the name. With findings, the plan is
-    not valid.
+    There is a finding if the kind of the owner does not have the scope, if a label that the scope
+    needs is missing or invalid, or if no DeviceClass can have the name. If there are findings, the
+    plan must not be used.
     """
     findings: Findings = []
     scopes = member.scopes
@@ -133,7 +133,7 @@ def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Pl
 
 
 def usable_device_class(value: Any) -> str:
-    """Return `value` if it can be the name of a DeviceClass, else the default."""
+    """Return `value` if it can be the name of a DeviceClass, otherwise DEFAULT_DEVICE_CLASS."""
     return str(value) if is_device_class(value) else DEFAULT_DEVICE_CLASS
 
 

@@ -1,11 +1,11 @@
 """Validate the MNNVL annotations of a PodCliqueSet.
 
-There are two vocabularies, which cannot be used together. PodCliques inherit the annotations of
-their set and would be rejected one by one, so the set is rejected first. Groups that Grove accepts
-although they cannot work are rejected too.
+Our annotations and Grove's `grove.io/mnnvl-group` cannot be used together. PodCliques inherit the
+annotations of their set and would be rejected one by one, so the set is rejected first. Groups that
+Grove accepts although they cannot work are rejected too.
 
 For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove creates a ComputeDomain
-`<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless
+`<set>-<replica>-<group>`, with that name in a label. Grove injects the claim `mnnvl-claim` unless
 the pod already has a claim with that name. Source:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
@@ -127,7 +127,7 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findin
 
 
 def _both_in_set(template: Template) -> Iterator[FieldError]:
-    """Yield a finding for each part of a set to which both vocabularies apply."""
+    """Yield a finding for each part of a set to which our annotation and a group of Grove apply."""
     reported: set[int] = set()
     for part in template.parts:
         if part.enabled and part.group:
@@ -161,7 +161,8 @@ def _values(template: Template) -> Iterator[FieldError]:
 MOST_COLLISIONS = 100
 """The maximum number of findings about ComputeDomains that another set has too.
 
-Without it, a user with 4,000 sets that collide in 128 groups each could make a review take 1.3 s.
+Without this limit, a user with 4,000 sets that collide in 128 groups each could make a review take
+1.3 s.
 """
 
 
@@ -293,8 +294,8 @@ def ignored_annotations(
 ) -> list[str]:
     """Return warnings about annotations that no component reads.
 
-    `groups_read` is whether the Grove of this cluster reads `grove.io/mnnvl-group`, or None if its
-    release is not known. `compute_domains` is true if NVIDIA's ComputeDomain API is installed.
+    `groups_read` says whether the Grove of this cluster reads `grove.io/mnnvl-group`, or None if
+    its release is not known. `compute_domains` is true if NVIDIA's ComputeDomain API is installed.
     """
     warnings = [
         warning for part in template.parts for warning in _unread(part, groups_read=groups_read)

@@ -51,13 +51,13 @@ class NvlinkUnit(Value):
     """All pods that share a ComputeDomain with the pods of `member`, according to `scope`."""
 
     member: UnitMember
-    """One of its PodCliques or Pods."""
+    """One of the PodCliques or Pods in the unit."""
     scope: Scope
     """The rule by which the pods share the ComputeDomain."""
 
     @property
     def base_name(self) -> str:
-        """The prefix of the names of its resources, or "" if a label for it is missing."""
+        """The prefix of the names of the unit's resources, or "" if a label for it is missing."""
         owner = self.member.named
         if owner is None:
             return _base_name(self.member, self.scope)
@@ -65,7 +65,7 @@ class NvlinkUnit(Value):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its resources, without labels that would be too long.
+        """The labels of the unit's resources, without labels that would be too long.
 
         No label names a PodGang, because Grove replaces PodGangs while pods run.
         """
@@ -86,7 +86,7 @@ class NvlinkUnit(Value):
 
     @property
     def _place(self) -> tuple[str, ...]:
-        """The values of the labels in _PLACE_LABELS, "" for a label that its resources lack."""
+        """The values of the labels in _PLACE_LABELS, "" for a label that the resources lack."""
         if self.member.named is not None:
             return "", "", "", "", _name_of_unit(self.member.named, self.scope)
         place = self.member.place
@@ -96,7 +96,7 @@ class NvlinkUnit(Value):
 
     @property
     def owner_reference(self) -> Object:
-        """The owner reference of its resources."""
+        """The owner reference of the unit's resources."""
         member = self.member
         blocks = member.named is None
         return member.owner.owner_reference(member.owner_name, member.owner_uid, blocks=blocks)
@@ -158,13 +158,13 @@ class _NeededLabel(Value):
     """A label of a PodClique that MNNVL needs."""
 
     at: FieldPath
-    """The path of the label in the vocabulary of the designs."""
+    """The path of the label of Grove's designs."""
     grove_key: str
     """The label of Grove's operator, which can be used instead."""
     meaning: str
-    """The meaning of its value."""
+    """The meaning of the value."""
     is_index: bool = False
-    """Whether its value must be the index of a replica."""
+    """Whether the value must be the index of a replica."""
 
 
 _PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")

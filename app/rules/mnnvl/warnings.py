@@ -1,4 +1,4 @@
-"""Warn about PodCliqueSets and Pods that could not use MNNVL, in both vocabularies.
+"""Warn about PodCliqueSets and Pods that could not use MNNVL, by our or Grove's annotations.
 
 NVIDIA's driver has one channel per node, so pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
@@ -146,7 +146,7 @@ def _of_size(
 ) -> Iterator[str]:
     """Yield warnings about a `unit` of this `size`.
 
-    It may fit into no domain, or share a domain with another unit.
+    The unit may fit into no domain, or share a domain with another unit.
     """
     yield from _too_many(name=unit, pods=size.pods, together=size.pods, nodes=nodes, nvlink=nvlink)
 
@@ -265,7 +265,7 @@ def _several(
 
 
 def _copies(members: Sequence[CountedClique]) -> tuple[int, int]:
-    """Return how many pods share a ComputeDomain, and how many such ComputeDomains there are.
+    """Return the number of pods that share a ComputeDomain, and the number of such ComputeDomains.
 
     Each replica of a scaling group may have its own.
     """
@@ -297,7 +297,8 @@ def _spread(
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     """Return whether pods that require `level` are always within one NVLink domain.
 
-    If no node has both the label of NVLink domains and the label of the level, this is assumed.
+    If no node has both the label of NVLink domains and the label of `level`, return True. Return
+    False without a level.
     """
     if level is None:
         return False
@@ -308,7 +309,7 @@ def _is_inside(level: Level | None, nodes: Nodes) -> bool:
 
 
 def _together(member: CountedClique) -> int:
-    """Return how many of the counted pods of a clique must start together."""
+    """Return the number of the counted pods of a clique that must start together."""
     clique, pods = member
     replicas = clique.group.min_available if clique.group and pods > clique.pods else 1
     return clique.min_available * replicas
