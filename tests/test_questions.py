@@ -140,7 +140,7 @@ QUESTIONS = (
     ),
     Question(
         "who is before us, and when is it our turn",
-        (WAITING, "#who-comes-before-it"),
+        (WAITING, "#which-gangs-come-first"),
         "`AfterOthers` names the gangs",
     ),
     Question(

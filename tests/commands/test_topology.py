@@ -315,7 +315,7 @@ def test_a_key_on_no_node_is_said_loudly_and_gets_no_command(
     assert main(["topology", "--levels", str(levels), "--offline", path]) == 1
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == (
-        "! NO NODE has the label example.com/zoen, so no gang with a constraint would be placed"
+        "! No node has the label example.com/zoen, so no gang with a constraint would be placed"
     )
     assert "kubectl label" not in printed
     assert main(["topology", "--levels", str(levels), "-o", "json", "--offline", path]) == 1
@@ -329,7 +329,7 @@ def test_a_level_in_force_whose_key_is_on_no_node(
     assert main(["topology", "--offline", path]) == 1
     printed = capsys.readouterr().out
     assert (
-        "NO NODE has the label example.com/rack (level rack), so KAI ignores all 16 nodes"
+        "No node has the label example.com/rack (level rack), so KAI ignores all 16 nodes"
         in printed
     )
     assert "; nodes have" not in printed

@@ -141,7 +141,7 @@ def test_what_waits_is_in_the_order_of_the_line_and_says_what_is_next() -> None:
 def test_a_reason_that_several_have_is_told_once() -> None:
     *_, first, second = lines(equals(placed=1))
     assert first.endswith(
-        "It would fit by itself, but not after the gangs ahead of it: job-0 takes"
+        "The gang would fit by itself, but not after the gangs ahead of it: job-0 takes"
         " zone-a/rack-a1 (the same for 1 other workload)"
     )
     assert second.split()[-5:] == ["wait", "same", "reason", "as", "job-1"]

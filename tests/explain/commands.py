@@ -18,6 +18,7 @@ from app.facts.kinds import (
     KUEUE_WORKLOAD,
     RAY_JOB,
     RAY_SERVICE,
+    STORAGE_CLASS,
     VOLUME,
     VOLUME_CLAIM,
 )
@@ -41,7 +42,8 @@ UNREAD = (
 """Kinds of custom resources that we name and never read."""
 RESOURCE_QUOTA = built_in("", "resourcequotas", "ResourceQuota")
 KUEUE = (KUEUE_WORKLOAD, KUEUE_QUEUE, CLUSTER_QUEUE)
-OTHERS = (*KUEUE, *UNREAD, RESOURCE_QUOTA, RAY_JOB, RAY_SERVICE, VOLUME, VOLUME_CLAIM)
+STORAGE = (VOLUME, VOLUME_CLAIM, STORAGE_CLASS)
+OTHERS = (*KUEUE, *UNREAD, RESOURCE_QUOTA, RAY_JOB, RAY_SERVICE, *STORAGE)
 KINDS = tuple(dict.fromkeys((*ALL, *OTHERS)))
 """What our texts name."""
 _SHORT = {"pv": "persistentvolumes", "pvc": "persistentvolumeclaims"}

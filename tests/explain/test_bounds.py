@@ -160,27 +160,27 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "quotas of as many GPUs as the nodes have": (
         promised(32_000, 96_000, *HALVES),
-        "KAI reclaims nothing for it: queue team-b uses 64 GPUs, within its quota of 96 GPUs",
+        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its quota of 96 GPUs",
     ),
     "quotas of more GPUs than the nodes have": (
         promised(32_000, 97_000, *HALVES),
-        "KAI reclaims nothing for it: queue team-b uses 64 GPUs, within its quota of 97 GPUs. The quotas of all queues add up to 129 GPUs, more than the 128 GPUs of the nodes",
+        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its quota of 97 GPUs. The quotas of all queues add up to 129 GPUs, more than the 128 GPUs of the nodes",
     ),
     "a quota without an end": (
         promised(32_000, None, *HALVES),
-        "KAI reclaims nothing for it: queue team-b uses 64 GPUs, within its quota of unlimited GPUs",
+        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its quota of unlimited GPUs",
     ),
     "a quota that is just enough for the gang": (
         promised(24_000, 64_000, *HALVES),
-        "KAI reclaims nothing for it: queue team-b uses 64 GPUs, within its quota of 64 GPUs",
+        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its quota of 64 GPUs",
     ),
     "the delay began with the last eviction": (
         delayed(delay=200.0, evicted=NOW - 100),
-        "It may not preempt other workloads for 100 seconds",
+        "The gang may not preempt other workloads for another 100 seconds",
     ),
     "the delay began with the PodGroup": (
         delayed(delay=841.0, evicted=NOW - 9000),
-        "It may not preempt other workloads for 1 second",
+        "The gang may not preempt other workloads for another 1 second",
     ),
 }  # fmt: skip
 

@@ -137,11 +137,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one of its pods has no node": (
         without_node(1),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02; 1 more has none of its pods. 1 of its pods has no node yet",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02; 1 more node must get one of its pods. 1 of its pods has no node yet",
     ),
     "two of its pods have no node": (
         without_node(2),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready; 2 more have none of its pods. 2 of its pods have no node yet",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready; 2 more nodes must get one of its pods. 2 of its pods have no node yet",
     ),
     "one of its pods has no node, and it requires no number of nodes": (
         without_node(1, number=0),
@@ -149,7 +149,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "the pods that have a node run, and one has none": (
         run(without_node(1)),
-        "ComputeDomain llm-0-cd is not ready: 2 of 4 nodes are ready, not gpu-02; 1 more has none of its pods. Its pods that have a node run",
+        "ComputeDomain llm-0-cd is not ready: 2 of 4 nodes are ready, not gpu-02; 1 more node must get one of its pods. Its pods that have a node run",
     ),
     "the kubelet names another cause": (
         {**daemons(), "pods": BOUND, "events": OF_KUBELET},

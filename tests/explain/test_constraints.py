@@ -68,14 +68,14 @@ BOTH = (
 CASES: dict[str, tuple[Changes, str]] = {
     "a scaling group of the set can never reach its minimum": (
         {"sets": (pcs(groups=(replace(pcs().groups[0], replicas=2, minimum=3),)),)},
-        "Scaling group pool needs 3, but at most 2 can exist, so it is never placed",
+        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it is never placed",
     ),
     "the minimums of the PodCliques explain that of the PodGroup": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=4),),
         },
-        f"{WORKERS} needs 3, but at most 2 can exist, so it is never placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
     ),
     "the minimum of the PodGroup is above those of the PodCliques": (
         {
@@ -89,15 +89,15 @@ CASES: dict[str, tuple[Changes, str]] = {
             "sets": (pcs(asked=UserConstraint("zone", "host", "grove-topology", "pack.required")),),
             "gangs": (gang(told=SchedulerConstraint(ZONE)),),
         },
-        "The set requests host (preferred), but PodGang llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests host (preferred), but PodGang llm-0 does not, so the scheduler does not apply that",
     ),
     "the PodGang lacks all that the set requests": (
         {"gangs": (gang(told=UNBOUND, groups=()),)},
-        "The set requests zone and rack, but PodGang llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests zone and rack, but PodGang llm-0 does not, so the scheduler does not apply that",
     ),
     "the PodGroup lacks the levels of the gang and of its workers": (
         {"pod_groups": (pod_group(told=UNBOUND, subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The set requests zone and rack, but PodGroup llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests zone and rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
     ),
     "the PodGroup has a SubGroup for the PodGang, with its level": (
         {
@@ -128,14 +128,14 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "all nodes share a rack, and others hold it": (
         {**ONE_RACK, "pods": (*pods(), *fill(*RACKS))},
-        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places it (a defect of KAI)",
+        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places the gang (a defect of KAI)",
     ),
     "all nodes share a rack, and are closed": (
         {
             **ONE_RACK,
             "nodes": tuple(replace(n, unschedulable=True) for n in racks("rack-a1")),
         },
-        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places it (a defect of KAI)",
+        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places the gang (a defect of KAI)",
     ),
     "pods differ in size, and a zone would do": (
         {"pods": (*SIZES, *TWO_FREE)},

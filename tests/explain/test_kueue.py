@@ -59,7 +59,7 @@ CASES = [
     ),
     (
         SHORT + "untolerated taint {dedicated x NoSchedule <nil>} in flavor h200",
-        "Tolerate the taint of flavor h200",
+        "If the workload may use flavor h200, add a toleration",
         "you",
     ),
     (
@@ -96,7 +96,7 @@ CASES = [
     ("of another release (WaitingForPreemptedWorkloads)", "Wait: Kueue stops", "wait"),
     ("of another release (TopologyPlacementFailed)", "Wait until one domain", "you"),
     ("of another release (Misconfigured)", "to fix the problem that Kueue reports", "platform"),
-    ("of another release (Suspended)", "to start its queue again", "platform"),
+    ("of another release (Suspended)", "to start the Workload's queue again", "platform"),
     ("of another release (PendingEvaluation)", "Wait a minute", "wait"),
     ("LocalQueue lab doesn't exist", "label kueue.x-k8s.io/queue-name, such as spare.", "you"),
     ("LocalQueue lab is terminating or missing", "Name an existing LocalQueue", "you"),
@@ -123,7 +123,7 @@ CASES = [
     ("Workload is pending evaluation in the scheduling queue", "Wait a minute", "wait"),
     ("AdmissionGatedBy cleared, waiting for quota reservation", "Wait a minute", "wait"),
     ("The workload has failed admission checks", "Wait a minute", "wait"),
-    ("Job is on hold", "Scale it up", "you"),
+    ("Job is on hold", "Scale up the workload", "you"),
     ("Evicted NodeFailures", "Wait until Kueue admits it again.", "wait"),
     ("Evicted FlavorMigration", "Wait until Kueue admits it again.", "wait"),
     ("Evicted Preempted InClusterQueue", "for a higher priority", "wait"),
@@ -207,7 +207,7 @@ def test_the_workload_that_took_the_quota_is_named(said: Said) -> None:
     told = state_of(Index(facts(kueue_workloads=(workload, *others))), workload)
     assert told is not None
     assert told[0].startswith(
-        "Kueue evicted it (Preempted, InCohortReclamation, by Workload owner): Preempted to"
+        "Kueue evicted the Workload (Preempted, InCohortReclamation, by Workload owner): Preempted to"
     )
     said([told[0], told[1].remedy], told[1].commands)
 

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a fifth of the names": (
         {"nodes": in_racks("zone-a/rack-c", "zone-b/rack-c")},
-        "1 of 5 names of a rack is in more than one zone, such as rack-c. KAI counts each of them as a separate rack",
+        "1 of 5 rack names occurs in more than one zone, such as rack-c. KAI counts a separate rack in each of them",
     ),
     "all names": (
         {
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 for n in nodes()
             )
         },
-        "2 of 2 names of a rack are in more than one zone, such as rack-a1. KAI counts each of them as a separate rack",
+        "2 of 2 rack names occur in more than one zone, such as rack-a1. KAI counts a separate rack in each of them",
     ),
     "the levels of a Topology without a ClusterTopology are swapped": (
         {"nodes": SWAPPED, "topologies": ()},
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "no node has a rack": (
         {"nodes": without(RACK, *(n.name for n in nodes()))},
-        "NO NODE has the label example.com/rack (level rack), so KAI ignores all 16 nodes for every gang with a constraint",
+        "No node has the label example.com/rack (level rack), so KAI ignores all 16 nodes for every gang with a constraint",
     ),
     "no node has a rack, which the gang does not need, and one lacks its zone": (
         {

@@ -38,14 +38,14 @@ CASES = [
         14,
         "w2",
         "AfterOthers",
-        "Wait until w0 has started and room is free again: KAI places it after them",
+        "Wait until w0 has started and room is free again: KAI then places this gang",
         id="others take its place and keep it",
     ),
     pytest.param(
         12,
         "w1",
         "NoDomainFits",
-        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: it fits there. Or wait until room for 2 more pods is free: PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more hold it. If they run indefinitely, ask their owners',
+        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: the gang fits there. Or wait until room for 2 more pods is free: PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more hold it. If they run indefinitely, ask their owners',
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(

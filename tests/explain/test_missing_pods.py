@@ -60,7 +60,7 @@ KUEUE_GATE = ("kueue.x-k8s.io/admission",)
 CASES: dict[str, tuple[Changes, str]] = {
     "Grove deletes a set": (
         {"sets": (pcs(deleted_at=NOW - 300, finalizers=("grove.io/podcliqueset",)),)},
-        "PodCliqueSet llm has been terminating for 5 minutes, kept by grove.io/podcliqueset",
+        "PodCliqueSet llm has been terminating for 5 minutes, blocked by finalizer grove.io/podcliqueset",
     ),
     "nothing keeps a set that is being deleted": (
         {"sets": (pcs(deleted_at=NOW - 30),)},
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "finalizers of Grove and of others keep a set": (
         {"sets": (pcs(deleted_at=NOW - 300, finalizers=("grove.io/a", "x.y/b", "x.y/c")),)},
-        "PodCliqueSet llm has been terminating for 5 minutes, kept by grove.io/a, x.y/b and x.y/c",
+        "PodCliqueSet llm has been terminating for 5 minutes, blocked by finalizers grove.io/a, x.y/b and x.y/c",
     ),
     "pods name a PodGang that is gone while Grove replaces the PodGangs": (
         {"pods": STRANDED, "sets": (pcs(conditions=(MIGRATES,)),)},
@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 gang(name="llm-base", uid="uid-base", parts=(GangPart("llm-0-decode", 3), GangPart(ROUTER, 2)), groups=()),
             ),
         },
-        f"It waits for gang llm-base: llm-0-decode has 2 of 3 and {ROUTER} has 0 of 2",
+        f"The gang waits for gang llm-base: 2 of the 3 required pods of llm-0-decode are scheduled and 0 of the 2 required pods of {ROUTER} are scheduled",
     ),
     "one pod has Grove's gate although nothing is missing": (
         {"pods": (replace(pods()[0], gates=GATE), *pods()[1:])},
@@ -172,15 +172,15 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "Kueue has just opened a gate, and has a Workload without conditions": (
         opened(RESERVED),
-        "Kueue holds it in queue lab: its quota is reserved, and it is not admitted yet: Kueue has not admitted it yet",
+        "Kueue holds the workload in queue lab: its quota is reserved, but the Workload is not admitted yet: Kueue has not admitted it yet",
     ),
     "Kueue admitted a gang a minute ago, and its gates are still there": (
         kueue(RESERVED, replace(ADMITTED, time=NOW - 60)),
-        "Kueue holds 4 pods in queue lab: it was admitted 60 seconds ago, and the gates are still there",
+        "Kueue holds 4 pods in queue lab: the Workload was admitted 60 seconds ago, and the gates are still there",
     ),
     "Kueue admitted a gang nearly a minute ago": (
         kueue(RESERVED, replace(ADMITTED, time=NOW - 59)),
-        "Kueue holds 4 pods in queue lab: it is admitted, and Kueue opens its gates within seconds",
+        "Kueue holds 4 pods in queue lab: the Workload is admitted, and Kueue removes the gates within seconds",
     ),
     "two checks of Kueue are not ready, of which one has no state": (
         kueue(
@@ -188,30 +188,30 @@ CASES: dict[str, tuple[Changes, str]] = {
             replace(ADMITTED, holds=False),
             checks=(KueueCheck("a", ""), KueueCheck("b", "Pending", "", NOW - 90, 1)),
         ),
-        "Kueue holds 4 pods in queue lab: its quota is reserved, and it waits for AdmissionCheck a, which is in state Pending and AdmissionCheck b, which has been in state Pending for 90 seconds after 1 retry",
+        "Kueue holds 4 pods in queue lab: its quota is reserved, and the Workload waits for AdmissionCheck a, which is in state Pending and AdmissionCheck b, which has been in state Pending for 90 seconds after 1 retry",
     ),
     "Kueue has evicted a gang, stops its pods, and tries again": (
         opened(replace(EVICTED, reason="Preempted"), RESERVED, requeues=1),
-        "Kueue holds it in queue lab: Kueue evicted it (Preempted), requeued once: Exceeded the PodsReady timeout (5 minutes ago); Kueue is stopping its pods",
+        "Kueue holds the workload in queue lab: Kueue evicted the Workload (Preempted), requeued once: Exceeded the PodsReady timeout (5 minutes ago); Kueue is stopping its pods",
     ),
     "Kueue evicted a gang, whose pods were not ready, and has no quota now": (
         kueue(EVICTED, NO_QUOTA),
-        "Kueue holds 4 pods in queue lab: Kueue evicted it (PodsReadyTimeout): Exceeded the PodsReady timeout (5 minutes ago); now it has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
+        "Kueue holds 4 pods in queue lab: Kueue evicted the Workload (PodsReadyTimeout): Exceeded the PodsReady timeout (5 minutes ago); now the Workload has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
     ),
     "Kueue does not know a queue": (
         kueue(NO_QUOTA, queue=""),
-        "Kueue holds 4 pods in queue (none): it has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
+        "Kueue holds 4 pods in queue (none): the Workload has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
     ),
     "Kueue may evict a gang that it has evicted once": (
         opened(RESERVED, LATE, NOT_READY, evictions=1),
-        "Kueue admitted it (5 minutes ago) in queue lab, and evicts it if its pods are not all ready in time; Kueue has evicted it once before",
+        "Kueue admitted the workload (5 minutes ago) in queue lab, and evicts it if its pods are not all ready in time; Kueue has evicted it once before",
     ),
     "Kueue holds one pod of a gang": (
         {
             **kueue(NO_QUOTA),
             "pods": (*pods(group="", scheduler="default-scheduler")[:3], *kueue()["pods"][3:]),
         },
-        "Kueue holds 1 pod in queue lab: it has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
+        "Kueue holds 1 pod in queue lab: the Workload has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
     ),
     "Kueue has no Workload for one pod": (
         {
@@ -460,4 +460,4 @@ def test_an_event_about_the_podgroup_comes_before_one_about_the_set(answered: As
     )  # fmt: skip
     state = facts(events=events, pods=placed("gpu-00"), pod_groups=(pod_group(),))
     found = [each.text for each in answered(state, GANG_REF).reasons if each.id == "PlacementLost"]
-    assert found == [f"KAI evicted it: new {words} (60 seconds ago)"]
+    assert found == [f"KAI evicted llm-0: new {words} (60 seconds ago)"]

@@ -177,19 +177,19 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a node pool is not assigned within a minute": (
         {"pod_groups": (pod_group(pool=NOT_CHOSEN, created=NOW - 60),)},
-        "KAI Resource Management has not assigned a node pool for 60 seconds",
+        "KAI Resource Management has not assigned a node pool, although the PodGroup is 60 seconds old",
     ),
     "a node pool is not assigned yet": (
         {"pod_groups": (pod_group(pool=NOT_CHOSEN, created=NOW - 59, queue=""),)},
-        "KAI Resource Management has not assigned a node pool or a queue",
+        "KAI Resource Management has not assigned a node pool or a queue yet",
     ),
     "nobody knows since when a node pool is not assigned": (
         {"pod_groups": (pod_group(pool=NOT_CHOSEN, created=None),)},
-        "KAI Resource Management has not assigned a node pool",
+        "KAI Resource Management has not assigned a node pool yet",
     ),
     "no pool is large enough for a gang without one": (
         {"nodes": pooled("h100", "gold")},
-        'It is in no node pool, and the 0 nodes without a pool have no room for it; 8 in pool "gold" and 8 in pool "h100"',
+        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
     ),
     "no pool is large enough for a gang in one": (
         {
@@ -197,15 +197,15 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pod_groups": (pod_group(pool="blue"),),
             "queues": (Queue("root", pool="blue"), Queue("team-llm", "root", pool="blue")),
         },
-        'Its node pool "blue" has no nodes; of the others, 5 without a pool, 5 in pool "gold" and 6 in pool "h100"',
+        'The gang\'s node pool "blue" has no nodes; nodes elsewhere: 5 without a pool, 5 in pool "gold" and 6 in pool "h100"',
     ),
     "another pool is large enough, and full": (
         {"nodes": pooled("h100"), "pods": (*pods(), *fill(*RACKS))},
-        'It is in no node pool, and the 0 nodes without a pool have no room for it; 16 in pool "h100"',
+        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 16 in pool "h100"',
     ),
     "another pool is large enough, and has no node that pods select": (
         {"nodes": pooled("h100"), "pods": selecting(tier="gold")},
-        'It is in no node pool, and the 0 nodes without a pool have no room for it; 16 in pool "h100"',
+        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 16 in pool "h100"',
     ),
     "two pools are large enough, and the first one by name is meant": (
         {
@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 for at, n in enumerate(nodes())
             )
         },
-        'It is in no node pool, and the 0 nodes without a pool have no room for it; 8 in pool "gold" and 8 in pool "h100"',
+        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
     ),
 }  # fmt: skip
 

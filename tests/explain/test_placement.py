@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 occupant("gpu-01", deleting=NOW - 9),
             )
         },
-        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 1 pod there has ended, whose room it counts as free",
+        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 1 pod there has ended: it already counts its room as free",
     ),
     "pods are too large, and all nodes are closed": (
         {"pods": LARGE, "nodes": changed(ALL, unschedulable=True)},
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "nodes": tuple(replace(n, unschedulable=n.labels[RACK] != "rack-a1") for n in nodes()),
             "pods": (*pods(), *fill("rack-a1", but=("gpu-02",)), *fill("rack-b1", "rack-b2", "rack-a2")),
         },
-        "The open nodes, all of rack zone-a/rack-a1, have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 2",
+        "The open nodes, which are all in rack zone-a/rack-a1, have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 2",
     ),
     "the nodes of a node pool are full, and no level is required": (
         {

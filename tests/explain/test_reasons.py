@@ -107,8 +107,8 @@ def test_the_reason_of_a_workload_without_pods(answered: Asking) -> None:
     [reason] = answered(facts(**row.hit), train).reasons
     assert (reason.id, reason.text, reason.who) == (row.id, row.text, row.who)
     assert reason.remedy == (
-        "Find out why the owner of the Workload creates no pods: check its status, and the"
-        " namespace's ResourceQuota"
+        "Find out why the Workload's owner creates no pods: check the status of the owner, and"
+        f" the ResourceQuota: kubectl describe resourcequota -n {NAMESPACE}"
     )
     assert row.id not in {reason.id for reason in answered(facts(**row.miss), train).reasons}
 
@@ -172,7 +172,9 @@ def test_a_minimum_that_is_impossible_hides_no_missing_pod_of_another_part(
     router = replace(fleet.cliques()[0], replicas=0)
     snapshot = facts(cliques=(router, fleet.cliques()[1]), pods=pods()[1:-1])
     texts = {reason.id: reason.text for reason in answered(snapshot).reasons}
-    assert texts["MinAboveReplicas"].startswith(f"{fleet.ROUTER} needs 1, but at most 0 can exist")
+    assert texts["MinAboveReplicas"].startswith(
+        f"{fleet.ROUTER} needs 1 pod, but at most 0 can exist"
+    )
     assert texts["GangIncomplete"] == f"2 of 4 pods exist; {fleet.WORKERS} lacks 1"
 
 

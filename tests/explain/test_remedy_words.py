@@ -173,13 +173,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang: it fits elsewhere. Or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "Restart the gang: it fits elsewhere. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "ChannelTaken",
@@ -191,13 +191,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ChannelTaken",
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
-        "Run only one pod with such a claim per node",
+        "Run only one pod with an NVLink channel per node",
     ),
     (
         "ClaimElsewhere",
         "our claim is bound to a node that the gang doesn't fit",
         bound_claim("gpu-00", name=CLAIM),
-        "Use claimMode: template, which creates a claim for each pod",
+        "Use mnnvl.claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
@@ -209,7 +209,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "Delete the claim: the new claim is bound to other nodes. Or use claimMode: template, which creates a claim for each pod",
+        "Delete the claim: the new claim is bound to other nodes. Or use mnnvl.claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
@@ -227,7 +227,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "VolumeUnbound",
         "there is another StorageClass",
         unbound(StorageClass("fast")),
-        "Create the claim again with one that exists",
+        "Create the claim again with a StorageClass that exists",
     ),
     ("GangIncomplete", "a pod ends", ending(), f"Wait until Kubernetes has deleted {LAST}"),
     (
@@ -282,7 +282,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
     [
         pytest.param(
             {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-            "Restart all pods of llm-0-pool-0 together: KAI keeps pods in one rack only if it places them at the same time",
+            "Delete all pods of llm-0-pool-0 together: KAI keeps pods in one rack only for pods that start together",
             id="placed at different times",
         ),
         pytest.param(
@@ -290,12 +290,12 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
                 "nodes": dotted("zone-a.a", "1"),
                 "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-12"),
             },
-            "Ask the platform team to rename domains without dots, then restart all pods of llm-0-pool-0 together",
+            "Ask the platform team to rename the domains so that their names have no dots, then delete all pods of llm-0-pool-0 together",
             id="KAI takes both racks for one",
         ),
         pytest.param(
             IGNORED,
-            "Name the topology in the PodGroup, then restart all pods of llm-0 together",
+            "Name the topology in the PodGroup, then delete all pods of llm-0 together",
             id="the PodGroup names no topology",
         ),
     ],
@@ -353,12 +353,12 @@ def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
         ((), "Uncordon the nodes", ("kubectl uncordon gpu-00 gpu-01 gpu-02 gpu-03",)),
         (
             ("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
-            "Ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): they leave this pool once its pods there have ended",
+            "Ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): the nodes leave this pool once its pods on them have ended",
             (),
         ),
         (
             ("gpu-00",),
-            "Uncordon the nodes and ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): they leave this pool once its pods there have ended",
+            "Uncordon the nodes and ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): the nodes leave this pool once its pods on them have ended",
             ("kubectl uncordon gpu-01 gpu-02 gpu-03",),
         ),
     ],
@@ -435,7 +435,7 @@ TOLERATED = tolerating("node.kubernetes.io/unschedulable")
             TOLERATED,
             ("gpu-00", "gpu-01"),
             {KAI_CORDONS[0]: ""},
-            "If KAI is older, use other nodes: these are moved to another node pool",
+            "If KAI is older, use other nodes: KAI Resource Management is moving these to another pool",
             (),
         ),
         (TOLERATED, (), {}, None, ()),
@@ -483,8 +483,8 @@ def test_words_about_cordons_name_those_of_kai_resource_management(
     assert [KAI_CORDONS[0] in remedy for remedy in remedies] == [bool(labels)]
 
 
-QUEUE = "Set the label kai.scheduler/queue of the workload to"
-KEPT = "and spec.queue of its PodGroup, which KAI does not update"
+QUEUE = "Set the label kai.scheduler/queue of the workload and spec.queue of its PodGroup to"
+KEPT = "KAI does not update a PodGroup that exists"
 PATCH = "kubectl patch podgroups.scheduling.run.ai llm-0 -n inference --type merge -p"
 LABEL = "kubectl label podgroups.scheduling.run.ai llm-0 -n inference"
 IN_POOL = tuple(replace(n, labels={**n.labels, "kai.scheduler/node-pool": "h100"}) for n in nodes())
@@ -497,7 +497,7 @@ ALONE = (Queue("root"), Queue("team-llm", "root"))
     [
         pytest.param(
             {"pod_groups": (pod_group(queue="root"),)},
-            f"{QUEUE} one of them (QUEUE), {KEPT}",
+            f"{QUEUE} a usable queue (QUEUE): {KEPT}",
             [f"""{PATCH} '{{"spec":{{"queue":"QUEUE"}}}}'"""],
             id="one of several",
         ),
@@ -521,7 +521,7 @@ ALONE = (Queue("root"), Queue("team-llm", "root"))
         ),
         pytest.param(
             {"pod_groups": (pod_group(pool="h100"),), "nodes": IN_POOL, "queues": ALONE + OF_POOL},
-            f"{QUEUE} h-a, {KEPT}",
+            f"{QUEUE} h-a: {KEPT}",
             [f"""{PATCH} '{{"spec":{{"queue":"h-a"}}}}'"""],
             id="the pool has a queue",
         ),

@@ -208,8 +208,8 @@ def test_daemons_are_not_scaled_down_for_pods_without_gpus(told: Told) -> None:
     pod = made("Job", "j", 0, shape=shape(0, cpu=64))
     first = told(pod.ref, pod, *daemons).reasons[0]
     assert first.remedy == (
-        "Request less per pod, or ask the platform team for larger nodes: DaemonSet proxy holds the"
-        " rest of these nodes"
+        "Request less per pod, or ask the platform team for larger nodes: DaemonSet proxy uses the"
+        " other resources of the nodes"
     )
 
 
@@ -281,7 +281,7 @@ NO_CAPACITY = Event("u", "Failed", "no capacity", NOW - 60, "karpenter", CLAIM, 
             "platform",
             id="again and again",
         ),
-        pytest.param(1800, 1800, "were on their way 30 minutes ago: ", "platform", id="long ago"),
+        pytest.param(1800, 1800, "were announced 30 minutes ago: ", "platform", id="long ago"),
     ],
 )
 def test_nodes_that_are_announced_again_and_again_do_not_come(
@@ -430,7 +430,7 @@ def test_a_missing_resource_is_no_cause_where_nodes_have_room(
         ("3 node(s) didn't satisfy existing pods anti-affinity rules", "Scale down the workload"),
         (
             'running Score plugins: plugin "DynamicResources" failed with: number of allocations',
-            "Ask the platform team to read the log of the scheduler",
+            "Ask the platform team to read the scheduler's log",
         ),
         ("pod group is not ready, 1 Running, 3 minAvailable", "Find out why pods of the group"),
     ],

@@ -145,7 +145,7 @@ def test_a_preview_as_text() -> None:
         preview(index, levels("zone", "host", zone="example.com/zone"))
     ).splitlines()
     assert lines[:4] == [
-        "! NO NODE has the label example.com/zone, so no gang with a constraint would be placed",
+        "! No node has the label example.com/zone, so no gang with a constraint would be placed",
         "with the levels zone and host: 1 PodCliqueSet affected",
         f"  inference/llm  required zone means example.com/zone instead of {ZONE}; running gangs are not moved  ({SET})",
         f"! inference/llm  {LOST}  ({GROUP})",

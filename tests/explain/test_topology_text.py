@@ -154,7 +154,7 @@ def test_a_name_in_the_domain_of_other_labels_is_not_taken_for_them() -> None:
         levels = (Level("zone", "topology.kubernetes.io/zone"), Level("rack", key))
         topology = replace(facts().topologies[0], levels=levels)
         text = levels_text({"nodes": zoned, "topologies": (topology,), "kai_topologies": ()})
-        assert f"NO NODE has the label {key}" in text
+        assert f"No node has the label {key}" in text
         assert "a label that nodes have" not in text
 
 
@@ -167,7 +167,7 @@ def test_the_label_of_another_level_is_never_meant(present: str, absent: str) ->
     levels = (Level("zone", present), Level("rack", absent))
     topology = replace(facts().topologies[0], levels=levels)
     text = levels_text({"nodes": nodes, "topologies": (topology,), "kai_topologies": ()})
-    assert f"NO NODE has the label {absent}" in text
+    assert f"No node has the label {absent}" in text
     assert "a label that nodes have" not in text
 
 

@@ -97,7 +97,7 @@ CASES = (
     Case(
         "no node has the label of the level that only a SubGroup asks for",
         fleet("z/r1 s/-", "z/r1 s/-", "z/r2 s/-"),
-        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf), so KAI ignores all 3 nodes for every part with a constraint of topology network"),),
+        (("LevelLabelMissing", "No node has the label leaf (level leaf), so KAI ignores all 3 nodes for every part with a constraint of topology network"),),
     ),
     Case(
         "nodes lack the rack, and the part of the network has its place there",
@@ -121,7 +121,7 @@ CASES = (
     Case(
         "most leaves are below two spines",
         fleet("z/r1 s/l1", "z/r1 t/l1", "z/r2 s/l2"),
-        (("NotATree", "1 of 2 names of a leaf is in more than one spine of topology network, such as l1. KAI counts each of them as a separate leaf"),),
+        (("NotATree", "1 of 2 leaf names occurs in more than one spine of topology network, such as l1. KAI counts a separate leaf in each of them"),),
     ),
     Case(
         "dots in the names of the network",
@@ -167,7 +167,7 @@ def test_a_gang_of_one_topology_is_told_nothing_of_another_one(said: Said) -> No
         ),
         (
             "NotATree",
-            "1 of 1 name of a leaf is in more than one spine, such as l1. KAI counts each of them as a separate leaf",
+            "1 of 1 leaf name occurs in more than one spine, such as l1. KAI counts a separate leaf in each of them",
         ),
     )
 
@@ -192,4 +192,6 @@ def test_dots_are_the_cause_in_whatever_topology_they_are(first: SubGroup, said:
     found = answer(index_of(nodes, placed, subgroups=(first, second)))
     said(whole(found))
     [violated] = [reason for reason in found.reasons if reason.id == "RequiredViolated"]
-    assert violated.remedy.startswith("Ask the platform team to rename domains without dots")
+    assert violated.remedy.startswith(
+        "Ask the platform team to rename the domains so that their names have no dots"
+    )

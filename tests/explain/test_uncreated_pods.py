@@ -194,7 +194,7 @@ def test_a_job_that_kueue_keeps_suspended_is_explained_in_its_words() -> None:
     [reason] = answer.reasons
     assert reason.id == "KueueHolds"
     assert "insufficient quota for cpu in flavor default" in reason.text
-    assert "Kueue holds it in queue lab" in listed(suspended(NO_QUOTA))
+    assert "Kueue holds the workload in queue lab" in listed(suspended(NO_QUOTA))
 
 
 def test_a_job_that_kueue_has_admitted_and_that_has_no_pods_is_not_said_to_wait_for_quota() -> None:

@@ -154,8 +154,10 @@ def test_pods_without_a_gang_are_told_of_together(answer: Asking) -> None:
         pod(name, "Pending", unscheduled=words, said_at=NOW - 60)
         for name in ("train-0", "train-1", "train-2")
     ]
-    [reason] = [r for r in answer(*waiting).reasons if r.id == "SchedulerRefuses"]
-    assert len(reason.objects) == 3
+    never, refuses = answer(*waiting).reasons
+    assert (refuses.id, len(refuses.objects)) == ("SchedulerRefuses", 3)
+    # Pods that KAI does not place have no node pool.
+    assert (never.id, never.text) == ("NeverFits", "The cluster has no nodes")
 
     late = {"node": "n", "bound": NOW - 600, "waiting": ("ContainerCreating",)}
     starting = [pod(name, "Pending", **late) for name in ("train-0", "train-1", "train-2")]

@@ -389,7 +389,7 @@ ASKED: dict[str, tuple[list[str], int, str]] = {
     "a key on no node": (
         ["topology", "--levels", "FILE"],
         1,
-        "! NO NODE has the label example.com/nowhere",
+        "! No node has the label example.com/nowhere",
     ),
     "a name that is nearly right": (
         ["explain", "lmm", "-n", fleet.NAMESPACE],

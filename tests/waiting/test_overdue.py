@@ -68,7 +68,7 @@ def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
     (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
     assert (blocked.reason, blocked.message) == (
         "AfterOthers",
-        "It would fit by itself, but not after the gangs ahead of it. Fix: Wait: other gangs are"
+        "The gang would fit by itself, but not after the gangs ahead of it. Fix: Wait: other gangs are"
         " ahead of it in KAI's order (it resolves by itself)",
     )
 

@@ -236,7 +236,7 @@ def preview_text(preview: Preview) -> str:
     levels = listed((level.domain for level in preview.after.levels), 16)
     sets = len({effect.ref for effect in preview.effects})
     lines = [
-        f"! NO NODE has the label {key}, so no gang with a constraint would be placed"
+        f"! No node has the label {key}, so no gang with a constraint would be placed"
         for key in preview.absent
     ]
     named = "level" if len(preview.after.levels) == 1 else "levels"

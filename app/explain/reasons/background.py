@@ -22,8 +22,8 @@ def background_pods(gang: Gang) -> Reasons:
         return
     names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
     text = (
-        f"Background pods run where it would be placed ({names}). KAI 0.18 and later evict them to"
-        " make room"
+        f"Background pods run where the gang would be placed ({names}). KAI 0.18 and later evict"
+        " them to make room"
     )
     remedy = "If KAI is older, ask the platform team to stop these pods"
     refs = tuple(pod.ref for pod in pods)

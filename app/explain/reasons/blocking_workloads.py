@@ -107,9 +107,9 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    It does if it has the same PodCliqueSet, owner or workload. Pods of a LeaderWorkerSet are
-    recognized by names: the StatefulSet of a group's workers is named after the leader, and the
-    leader's name begins with the name of the leaders' StatefulSet.
+    A pod of the same PodCliqueSet, owner or workload does. Pods of a LeaderWorkerSet are recognized
+    by names: the StatefulSet of a group's workers is named after the leader, and the leader's name
+    begins with the name of the leaders' StatefulSet.
     """
     if pod.namespace != gang.namespace:
         return False
@@ -160,7 +160,7 @@ def freeing_remedies(
         names = listed((str(holder.ref) for holder in daemons), MOST)
         return [
             "Request less per pod, or ask the platform team for larger nodes:"
-            f" {names} {'holds' if len(daemons) == 1 else 'hold'} the rest of these nodes"
+            f" {names} {'uses' if len(daemons) == 1 else 'use'} the other resources of the nodes"
         ], "you"
     pods = scalable
     holders = holders_of(gang, pods)

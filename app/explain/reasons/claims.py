@@ -192,7 +192,7 @@ def devices_not_offered(gang: Gang) -> Reasons:
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
-    """Return the object that names the DeviceClasses of a claim, and their names.
+    """Return the object that requests devices for a claim, and the names of their DeviceClasses.
 
     The object is the claim's template, or else the claim itself. There are no names if the object
     does not exist.
@@ -341,7 +341,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
-        return "Run only one pod with such a claim per node"
+        return "Run only one pod with an NVLink channel per node"
     users = [
         pod
         for claim in takers.values()

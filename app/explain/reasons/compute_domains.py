@@ -116,7 +116,7 @@ def domain_deadlock(gang: Gang) -> Reasons:
 def domain_not_ready(gang: Gang) -> Reasons:
     """Report that the ComputeDomain of placed pods is not ready.
 
-    It is a warning if none of these pods waits for it.
+    The reason is a warning if no pod waits for the ComputeDomain.
     """
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
@@ -139,8 +139,8 @@ def _nothing_waits(known: Standing) -> Reason:
         " a node run"
     )
     remedy = (
-        "Do nothing as long as these pods run. New pods on such a node would wait: ask the platform"
-        " team to read the log of NVIDIA's compute-domain controller."
+        "Do nothing as long as these pods run. A new pod on a node that is not ready would not"
+        " start: ask the platform team to read the log of NVIDIA's compute-domain controller."
     )
     evidence = Evidence(domain.ref, "status", "NotReady")
     return about(evidence, "DomainNotReady", text, remedy, "platform", severity="warning")
@@ -154,7 +154,7 @@ def _ready_words(known: Standing) -> str:
     names = f", not {listed(lacking)}" if lacking else ""
     words = f"{well} of {counted(known.total, 'node')} {_are(well, known.total)} ready{names}"
     if unseen > 0 and known.domain.number:
-        words += f"; {unseen} more {'has' if unseen == 1 else 'have'} none of its pods"
+        words += f"; {counted(unseen, 'more node')} must get one of its pods"
     return words
 
 
@@ -216,7 +216,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     ]
     if unlabelled and "nodes" not in index.facts.unseen:
         return (
-            f". Without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
+            f". Nodes without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
             "Ask the platform team why the DRA driver or GPU Operator does not set the label"
             f" {NVLINK_DOMAIN} on {listed(unlabelled)}.",
             "platform",
@@ -442,7 +442,7 @@ def _will_split(gang: Gang, domain: ComputeDomain, spread: Spread) -> str:
     )
 
 
-_APART = "Pods share memory over NVLink only within one of them"
+_APART = "Pods share memory over NVLink only within one NVLink domain"
 
 
 def _nodes_to_come(gang: Gang) -> frozenset[str]:
@@ -456,9 +456,9 @@ def _must_split(
 ) -> bool:
     """Return whether pods of a ComputeDomain would be in several NVLink domains.
 
-    `chosen` are the nodes that KAI would choose for their gang, and `placed` the nodes of its
-    placed pods, by NVLink domain. `others` pending pods of the gang do not use the ComputeDomain.
-    Any of these nodes may be theirs.
+    `chosen` are the nodes that KAI would choose for the gang of these pods, and `placed` the nodes
+    of the ComputeDomain's placed pods, both by NVLink domain. `others` is the number of the gang's
+    pending pods that do not use the ComputeDomain. These may get any of the chosen nodes.
     """
     total = sum(map(len, chosen.values()))
     homes = placed or chosen
@@ -471,18 +471,18 @@ def _together(index: Index, spread: Spread) -> str:
     most = max(sizes.values(), default=0)
     if len(spread.users) > most:
         return (
-            f"Use one ComputeDomain for at most {counted(most, 'pod')}, which one NVLink domain has"
-            " nodes for. Do nothing if the program uses the network between NVLink domains"
+            f"Use one ComputeDomain for at most {counted(most, 'pod')}, because no NVLink domain"
+            " has more nodes. Do nothing if the program uses the network between NVLink domains"
         )
     return (
         f"If all of these pods share memory, require the level {NVLINK_DOMAIN} for them (or pod"
-        " affinity with this topologyKey, if another scheduler than KAI places them), and restart"
+        " affinity with this topologyKey, if another scheduler than KAI places them), and delete"
         " them together. Do nothing if the program uses the network between NVLink domains"
     )
 
 
 def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return the nodes by NVLink domain. Nodes without its label are left out."""
+    """Return the nodes by NVLink domain. Nodes without a label of one are left out."""
     labels = _nvlink_of_nodes(index)
     return by_key((labels[name], name) for name in names if name in labels)
 
@@ -493,7 +493,7 @@ def _nvlink_sizes(index: Index) -> Mapping[str, int]:
 
 
 def _nvlink_of_nodes(index: Index) -> Mapping[str, str]:
-    """Return the NVLink domain of each node that has its label."""
+    """Return the NVLink domain of each node that has a label of one, by node name."""
 
     def look() -> Mapping[str, str]:
         nodes = ((node.name, node.labels.get(NVLINK_DOMAIN)) for node in index.nodes)
@@ -535,9 +535,11 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
     use = "uses" if len(users) == 1 else "use"
     keeps = "keeps" if len(domain.held_by) == 1 else "keep"
     text = (
-        f"ComputeDomain {domain.name} is being deleted, and {listed(domain.held_by)} {keeps} it."
-        f" {listed(pod.name for pod in users)} still {use} it"
+        f"ComputeDomain {domain.name} is being deleted, and finalizer {listed(domain.held_by)}"
+        f" {keeps} it"
     )
+    if users:
+        text += f". {listed(pod.name for pod in users)} still {use} it"
     remedy = (
         "Create a ComputeDomain with another name for new pods, and delete the pods that use this"
         " one once they are no longer needed. If it stays after that, ask the platform team to read"
@@ -572,8 +574,8 @@ def _domains_of(index: Index, pod: Pod) -> Sequence[ComputeDomain]:
 def _named_by(index: Index, namespace: str, claim: PodClaim) -> Sequence[ComputeDomain]:
     """Return the ComputeDomains that a claim is for.
 
-    Its configuration decides, or else its template, or else its name: the shared claim that Grove's
-    designs describe does not name its ComputeDomain.
+    The claim's configuration decides, or else its template, or else its name: the shared claim that
+    Grove's designs describe does not name its ComputeDomain.
     """
     stored = index.claims.get((namespace, claim.claim))
     if stored and stored.domain:
@@ -587,7 +589,7 @@ def _named_by(index: Index, namespace: str, claim: PodClaim) -> Sequence[Compute
 
 
 def _users_of_domains(index: Index) -> Mapping[Key, Sequence[Pod]]:
-    """Return the pods that use each ComputeDomain, by its key."""
+    """Return the pods that use each ComputeDomain, by the key of the ComputeDomain."""
 
     def look() -> Mapping[Key, Sequence[Pod]]:
         pods = sorted((pod for pod in index.facts.pods if pod.is_alive and pod.claims), key=key_of)

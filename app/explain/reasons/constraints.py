@@ -55,7 +55,7 @@ def _unknown_topology(pcs: SetWithStatus) -> Reasons:
     if asked is None:
         return
 
-    text = f"The set names topology {asked.topology}, which does not exist"
+    text = f"PodCliqueSet {pcs.name} names topology {asked.topology}, which does not exist"
     constraint, _, _ = asked.field.partition(".topologyConstraint")
     field = f"{constraint}.topologyConstraint.topologyName"
     evidence = Evidence(pcs.ref, field, asked.topology)
@@ -74,7 +74,8 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
                 f" {condition.message or condition.reason}"
             )
             evidence = Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason)
-            yield about(evidence, "LevelUnknown", text, "Use a level that exists", "you")
+            remedy = "Use a level that exists. List the levels: grove-admission topology"
+            yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
@@ -110,8 +111,8 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
     """Return the remedy for levels that KAI's Topology lacks, and who can act."""
     if gang.is_of_grove:
         remedy = (
-            "Wait until Grove or grove-admission has written the current levels. If it takes more"
-            " than a minute, ask the platform team to run: grove-admission doctor"
+            "Wait until Grove or grove-admission has updated the Topology. If it takes more than a"
+            " minute, ask the platform team to run: grove-admission doctor"
         )
         return remedy, "platform"
 
@@ -174,8 +175,8 @@ def gang_unconstrained(gang: Gang) -> Reasons:
 
 def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
     text = (
-        f"The set requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler ignores"
-        " it"
+        f"The PodCliqueSet requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler"
+        " does not apply that"
     )
     if ref.kind == "PodGroup":
         remedy = (
@@ -188,8 +189,8 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
         )
     else:
         remedy = (
-            "Wait a few seconds: grove-admission writes it. If it takes longer, ask the platform"
-            " team to run: grove-admission doctor"
+            "Wait a few seconds: grove-admission corrects the PodGang. If it takes longer, ask the"
+            " platform team to run: grove-admission doctor"
         )
 
     evidence = Evidence(ref, "spec", f"no {levels}")
@@ -259,7 +260,7 @@ def min_above_replicas(gang: Gang) -> Reasons:
         yield from _never_by_template(gang.pcs)
     for member in gang.members:
         if member.clique and member.minimum > member.clique.replicas:
-            needs = f"{member.name} needs {member.minimum}"
+            needs = f"{member.name} needs {counted(member.minimum, 'pod')}"
             possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
     yield from _never_by_pod_group(gang)
@@ -280,12 +281,12 @@ def _never_by_pod_group(gang: Gang) -> Reasons:
 
 
 def _never_by_template(pcs: SetWithStatus) -> Reasons:
-    templates: list[tuple[str, Clique | ScalingGroup]]
-    templates = [(f"Clique {clique.name}", clique) for clique in pcs.cliques]
-    templates += [(f"Scaling group {group.name}", group) for group in pcs.groups]
-    for name, part in templates:
+    templates: list[tuple[str, str, Clique | ScalingGroup]]
+    templates = [(f"Clique {clique.name}", "pod", clique) for clique in pcs.cliques]
+    templates += [(f"Scaling group {group.name}", "replica", group) for group in pcs.groups]
+    for name, noun, part in templates:
         if part.minimum > part.replicas:
-            needs = f"{name} needs {part.minimum}"
+            needs = f"{name} needs {counted(part.minimum, noun)}"
             yield _never(pcs.ref, needs, part.minimum, part.replicas, "minAvailable")
 
 

@@ -58,8 +58,8 @@ def nothing_made(gang: Gang) -> Reasons:
     elif gang.ref.kind == "Workload" and not gang.members:
         text = f"No pod or PodGroup refers to Workload {gang.ref.name}"
         remedy = (
-            "Find out why the owner of the Workload creates no pods: check its status, and the"
-            " namespace's ResourceQuota"
+            "Find out why the Workload's owner creates no pods: check the status of the owner, and"
+            f" the ResourceQuota: kubectl describe resourcequota -n {gang.namespace}"
         )
         evidence = Evidence(gang.ref, "pods", "0")
         yield about(evidence, "NothingMade", text, remedy, "you")
@@ -107,7 +107,8 @@ def set_being_deleted(gang: Gang) -> Reasons:
         return
 
     since = ago(gang.facts.now - pcs.deleted_at)
-    held_by = f", kept by {listed(pcs.finalizers)}" if pcs.finalizers else ""
+    noun = "finalizer" if len(pcs.finalizers) == 1 else "finalizers"
+    held_by = f", blocked by {noun} {listed(pcs.finalizers)}" if pcs.finalizers else ""
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
     remedy = (
@@ -163,15 +164,15 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     refer = counted(pods, "pod refers", "pods refer")
     text = f"PodGang {name} does not exist, but {refer} to it, and {state}"
     remedy = _missing_gang_remedy(gang, pcs)
+    who: Who = "platform"
     if _migration_of(pcs):
-        remedy = "Wait until Grove has replaced the PodGangs of the set"
+        remedy = f"Wait until Grove has replaced the PodGangs of {pcs.name}"
+        who = "wait"
 
     refs = tuple(sorted(pod.ref for pod in pods))
     evidence = Evidence(refs[0], f"metadata.labels[{PODGANG}]", name)
 
-    return about(
-        evidence, "PodGangMissing", text, remedy, "platform", objects=refs, severity=severity
-    )
+    return about(evidence, "PodGangMissing", text, remedy, who, objects=refs, severity=severity)
 
 
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:

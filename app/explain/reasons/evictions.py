@@ -33,8 +33,8 @@ _FOR_OTHERS = "was preempted"
 BACKGROUND = "Evicted to make room for a workload"
 """KAI's message about a background pod that it evicts to make room."""
 _OFF = (
-    "To keep KAI from evicting it, ask the platform team to set default-staleness-grace-period of"
-    " KAI's scheduler to -1s"
+    "To keep KAI from evicting such gangs, ask the platform team to set"
+    " default-staleness-grace-period of KAI's scheduler to -1s"
 )
 
 
@@ -72,8 +72,8 @@ def gang_evicted(gang: Gang) -> Reasons:
 
 def placement_lost(gang: Gang) -> Reasons:
     """Report that KAI has evicted pods of a gang for another workload, or to move them."""
-    text = "KAI evicted it: {}"
-    remedy = "Fix the reasons that keep it from being placed again"
+    text = f"KAI evicted {gang.ref.name}: {{}}"
+    remedy = "Fix the other reasons, which keep the gang from being placed again"
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
     remedy = "Nothing is wrong: KAI places background pods where other workloads leave room"
     yield from lost or _evicted(gang, BACKGROUND, "PlacementLost", text, remedy, "note")
@@ -83,6 +83,8 @@ def _evicted(
     gang: Gang, words: str, id: str, text: str, remedy: str, severity: Severity = "warning"
 ) -> Reasons:
     """Yield a reason from the newest event of KAI or our leader whose message has `words`.
+
+    In `text`, KAI's message replaces `{}`.
 
     Events about the PodGroup come before events about the PodCliqueSet or the Workload. KAI's
     events are deleted after an hour, or with the PodGroup.
@@ -95,7 +97,7 @@ def _evicted(
         is_ours = said.source == US and said.message.startswith(begin)
         if words in said.message and (is_ours or is_of_kai(said)):
             words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")
-            told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
+            told = with_age(text.replace("{}", words_of_kai), said.time, gang.facts.now)
             evidence = Evidence(of.ref, f"event {said.reason}", said.message)
             yield about(evidence, id, told, remedy, "you", severity=severity)
             return

@@ -38,6 +38,15 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
     return tuple(sorted(pod.ref for pod in pods))
 
 
+def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Return the command that deletes some pods of a gang, or () if not all would be recreated."""
+    pods = list(pods)
+    if not pods or not (gang.is_of_grove or all(pod.controller for pod in pods)):
+        return ()
+    names = shlex.join(sorted(pod.name for pod in pods))
+    return (f"kubectl delete pod -n {shlex.quote(gang.namespace)} {names}",)
+
+
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     """Return each key with its values, sorted by key."""
     return sorted(by_key(pairs).items(), key=lambda group: group[0])
@@ -63,7 +72,7 @@ def gate_base_missing(gang: Gang) -> Reasons:
             "Ask the platform team to read the log of Grove's operator, which creates the"
             " PodGangMap and the PodGangs"
         )
-        text = f"It waits for {missing}, which does not exist"
+        text = f"The gang waits for {missing}, which does not exist"
         yield about(evidence, "GateBaseMissing", text, remedy, "platform", objects=gated)
 
 
@@ -74,12 +83,12 @@ def gate_base_gang(gang: Gang) -> Reasons:
     for base in bases.gangs if gated else ():
         lacking = list(_lacking(gang.index, base, bases))
         if lacking:
-            text = f"It waits for gang {base.name}: {listed(words for words, _ in lacking)}"
+            text = f"The gang waits for gang {base.name}: {listed(words for words, _ in lacking)}"
             yield about(
                 lacking[0][1],
                 "GateBaseGang",
                 text,
-                "Find out why that gang is pending",
+                f"Find out why gang {base.name} is pending",
                 "wait",
                 objects=gated,
                 commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
@@ -102,7 +111,7 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
         members = gang_of(index, base).members
         short = [member for member in members if not member.is_satisfied]
         for member in short:
-            yield f"{member.name} has {len(member.placed)} of {member.minimum}", evidence
+            yield _scheduled(member.name, len(member.placed), member.minimum), evidence
         if not short:
             yield "Grove has not recorded yet that it is scheduled", evidence
 
@@ -113,7 +122,13 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]
         clique = index.cliques.get((base.namespace, part.name))
         if clique and clique.scheduled < part.minimum:
             evidence = Evidence(clique.ref, "status.scheduledReplicas", str(clique.scheduled))
-            yield f"{part.name} has {clique.scheduled} of {part.minimum}", evidence
+            yield _scheduled(part.name, clique.scheduled, part.minimum), evidence
+
+
+def _scheduled(name: str, count: int, minimum: int) -> str:
+    """Return a text such as `1 of the 2 required pods of llm-0-workers is scheduled`."""
+    required = counted(minimum, "required pod")
+    return f"{count} of the {required} of {name} {'is' if count == 1 else 'are'} scheduled"
 
 
 def gate_opens(gang: Gang) -> Reasons:
@@ -159,13 +174,13 @@ def gate_foreign(gang: Gang) -> Reasons:
         remedy = f"Ask the owner of {gate} why it keeps the gate"
         if gate == QUEUE_GATE:
             text = (
-                f"{have} KAI's scheduling gate {gate}, which it opens once the gang is within the"
-                " quota and limits of its queue"
+                f"{have} KAI's scheduling gate {gate}, which KAI removes once the gang is within"
+                " the quota and limits of its queue"
             )
             who = "wait"
             remedy = (
-                "Wait until KAI opens it, request less, or ask for a higher quota. The pods must"
-                " have no other gate"
+                "Wait until KAI removes the gate, request less, or ask the platform team for a"
+                " higher quota. The pods must have no other gate"
             )
         evidence = Evidence(refs(pods)[0], "spec.schedulingGates", gate)
         yield about(evidence, "GateForeign", text, remedy, who, objects=refs(pods))
@@ -295,8 +310,8 @@ def not_grouped(gang: Gang) -> Reasons:
             yield about(evidence, "NotGrouped", f"{text} yet", remedy, "wait", objects=objects)
         else:
             remedy = (
-                "Ask the platform team to check KAI's pod-grouper now: kubectl get pods -A | grep"
-                " grouper, and its log"
+                "Ask the platform team whether KAI's pod-grouper runs, and to read its log:"
+                " kubectl get pods -A | grep grouper"
             )
             text = f"For {ago(age)} {text}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)
@@ -340,7 +355,7 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates."
         if not meant and name != DEFAULT_SCHEDULER:
             remedy = (
-                f"Ask the platform team whether Grove has a profile for {name}, and whether it"
-                " runs. If not, set schedulerName in the pod templates to a scheduler that does."
+                f"Ask the platform team whether {name} runs, and whether Grove has a profile for"
+                " it. If not, set schedulerName in the pod templates to a scheduler that runs."
             )
         yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

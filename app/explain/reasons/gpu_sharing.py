@@ -1,4 +1,4 @@
-"""Report unknown GPU memory, and evicted or rejected reservation pods, which block GPU sharing."""
+"""Report why pods can't share GPUs: unknown GPU memory, or a lost reservation pod of KAI."""
 
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Report gangs that Kueue holds back or has evicted, in Kueue's words.
 
-Kueue's controllers write these states. They were read at commit ff69552 of kubernetes-sigs/kueue
+The states that Kueue's controllers write were read in kubernetes-sigs/kueue at commit ff69552
 (https://github.com/kubernetes-sigs/kueue/tree/ff69552), below `pkg`:
 `controller/core/workload_controller.go` (evictions, deactivation, stopped queues),
 `controller/jobframework/reconciler.go` (back into the queue), `workload/evict/evict.go`,
@@ -77,7 +77,8 @@ def kueue_holds(gang: Gang) -> Reasons:
             yield from _still_without_pods(gang, workload)
         return
     words, helps = told
-    holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue holds it in"
+    # Not the name of the gang: each pod may be a gang, and equal reasons are merged.
+    holds = f"Kueue holds {counted(held, 'pod') if held else 'the workload'} in"
     text = f"{holds} {_queue_of(gang.index, workload)}: {words}"
     see = f"kubectl describe workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
     yield about(
@@ -133,7 +134,7 @@ def kueue_may_evict(gang: Gang) -> Reasons:
     if _held(gang) or ready is None or ready.holds or admitted is None:
         return
 
-    since = with_age("Kueue admitted it", admitted.time, gang.facts.now)
+    since = with_age("Kueue admitted the workload", admitted.time, gang.facts.now)
     queue = _queue_of(gang.index, workload)
     text = f"{since} in {queue}, and evicts it if its pods are not all ready in time"
     before = _times(workload.requeues or workload.evictions)
@@ -170,7 +171,7 @@ def _workload_of(gang: Gang) -> KueueWorkload | None:
 def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
     """Yield Kueue's Workloads of a gang, the surest match first, possibly more than once.
 
-    They are found by their owner, by the name of the gang, and by the names of the pods' owners.
+    A Workload is found by its owner, by the name of the gang, or by the names of the pods' owners.
     """
     if not gang.facts.kueue_workloads:
         return
@@ -241,7 +242,7 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
     often = _times(workload.requeues)
     often = f", requeued {often}" if often else ""
     how, helps = _why_evicted(index, workload, evicted)
-    words = f"Kueue evicted it ({how}){often}: {_said(evicted, now)}"
+    words = f"Kueue evicted the Workload ({how}){often}: {_said(evicted, now)}"
 
     reserved = workload.condition("QuotaReserved")
     by_timeout = evicted.reason == "PodsReadyTimeout"
@@ -278,11 +279,11 @@ def _why_evicted(
 
 
 _UID = re.compile(r"\(UID: ([^\s,]{1,64}),")
-"""The uid of a Workload in Kueue's message about one that it preempts."""
+"""Finds the uid of the preempting Workload in Kueue's message about the preempted one."""
 
 
 def _preemptor(index: Index, message: str) -> KueueWorkload | None:
-    """Return the Workload for which Kueue has preempted another one, by its message, or None."""
+    """Return the preempting Workload that Kueue's message names by its uid, or None."""
     named = _UID.search(message)
     by_uid = index.remembered(
         "Kueue's Workloads by uid",
@@ -324,8 +325,8 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     # The condition's time is when the quota was last lost, not when this message was written.
     lasts = f" for {ago(now - reserved.time)}" if reserved.time is not None and now else ""
     if helps.of_quota:
-        return f"it {'has waited' if lasts else 'waits'} for quota{lasts}: {said}", helps
-    return f"it {'has not been' if lasts else 'is not'} admitted{lasts}: {said}", helps
+        return f"the Workload {'has waited' if lasts else 'waits'} for quota{lasts}: {said}", helps
+    return f"the Workload {'has not been' if lasts else 'is not'} admitted{lasts}: {said}", helps
 
 
 def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
@@ -334,7 +335,7 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
     if not checks:
         admitted = workload.condition("Admitted")
         said = _said(admitted, now) if admitted else "Kueue has not admitted it yet"
-        return f"its quota is reserved, and it is not admitted yet: {said}", Help(
+        return f"its quota is reserved, but the Workload is not admitted yet: {said}", Help(
             "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
             " controller.",
             "platform",
@@ -342,7 +343,8 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 
     names = " ".join(shlex.quote(check.name) for check in checks)
     words = (
-        f"its quota is reserved, and it waits for {listed(_check(each, now) for each in checks)}"
+        "its quota is reserved, and the Workload waits for"
+        f" {listed(_check(each, now) for each in checks)}"
     )
     words += f" (flavor {listed(workload.flavors)})" if workload.flavors else ""
     evicted = workload.condition("Evicted")
@@ -376,10 +378,10 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
     admitted = workload.condition("Admitted")
     since = now - admitted.time if admitted and admitted.time is not None and now else 0.0
     if since < _LATE:
-        words = "it is admitted, and Kueue opens its gates within seconds"
+        words = "the Workload is admitted, and Kueue removes the gates within seconds"
         return words, Help("Wait a minute.", "wait")
     return (
-        f"it was admitted {ago(since)} ago, and the gates are still there",
+        f"the Workload was admitted {ago(since)} ago, and the gates are still there",
         Help("Ask the platform team to read the log of Kueue's controller.", "platform"),
     )
 

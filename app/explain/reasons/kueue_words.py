@@ -160,8 +160,8 @@ _OF_FLAVORS = (
     # pkg/scheduler/flavorassigner/flavorassigner.go
     _Row(
         "untolerated taint",
-        "Tolerate the taint of flavor {flavor} in the pod templates, if the workload may use it:"
-        " `kubectl get resourceflavor {flavor} -o yaml`.",
+        "If the workload may use flavor {flavor}, add a toleration for its taint to the pod"
+        " templates: `kubectl get resourceflavor {flavor} -o yaml` shows the taint.",
         "you",
         values=re.compile(r"taint \{[^{}]*\} in flavor (?P<flavor>[a-z0-9][a-z0-9.-]*)"),
     ),
@@ -225,7 +225,8 @@ _OF_QUEUES = (
     _Row(
         "namespace doesn't match ClusterQueue selector",
         "Ask the platform team to let namespace {namespace} into {behind}"
-        " (spec.namespaceSelector), or name another LocalQueue{others}.",
+        " (spec.namespaceSelector), or name another LocalQueue in the label"
+        " kueue.x-k8s.io/queue-name{others}.",
         "platform",
     ),
     _Row("resources validation failed", "Correct the requests in the pod templates.", "you"),
@@ -242,7 +243,7 @@ _OF_QUEUES = (
     _Row("pending evaluation", _NEXT_CYCLE, "wait"),
     _Row("waiting for quota reservation", _NEXT_CYCLE, "wait"),
     _Row("The workload has failed admission checks", _NEXT_CYCLE, "wait"),
-    _Row("Job is on hold", "Scale it up: its workload has no replicas.", "you"),
+    _Row("Job is on hold", "Scale up the workload: it has no replicas.", "you"),
 )
 _OF_REASONS = (
     # of the condition QuotaReserved, from 0.19 on: apis/kueue/v1beta2/workload_types.go
@@ -265,7 +266,7 @@ _OF_REASONS = (
         "Ask the platform team to fix the problem that Kueue reports.",
         "platform",
     ),
-    _Row("(Suspended)", "Ask the platform team to start its queue again.", "platform"),
+    _Row("(Suspended)", "Ask the platform team to start the Workload's queue again.", "platform"),
     _Row("(PendingEvaluation)", _NEXT_CYCLE, "wait"),
 )
 _ROWS = (*_OF_EVICTIONS, *_OF_QUOTA, *_OF_FLAVORS, *_OF_QUEUES, *_OF_REASONS)

@@ -38,7 +38,7 @@ A row applies to each message that contains one of its texts.
 
 
 def advice_for(message: str, table: Advice) -> Iterator[tuple[str, Who]]:
-    """Yield the remedies of the rows that apply to a message, and who can act."""
+    """Yield (remedy, who can act) for each row of `table` that applies to a message."""
     for texts, remedy, who in table:
         if any(text in message for text in texts):
             yield remedy, who
@@ -131,7 +131,8 @@ def waiting_for(gang: Gang) -> float:
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
     """Return KAI's messages about a gang with their times.
 
-    They are from the PodGroup's status, or else from its pods' conditions, or else from events.
+    The messages are from the PodGroup's status, or else from the conditions of pending pods, or
+    else the newest event about the PodGroup and about each pending pod.
     """
     group = gang.pod_group
     if group and group.said:

@@ -70,8 +70,8 @@ def gang_incomplete(gang: Gang) -> Reasons:
             remedy += _last_errors(short, gang.facts.now)
         if not said and any(pod.phase == "Succeeded" for pod in ended):
             remedy = (
-                "Restart the whole workload, or lower the number of pods that must run together:"
-                " a completed pod is not created again"
+                "Delete the whole workload and create it again, or lower the number of pods that"
+                " must run together: completed pods are not created again"
             )
     yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands)
 
@@ -94,8 +94,8 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     it = "it" if one else "them"
     return (
         f"{text}. {names} {exists}, but {schedulers} {has} {it}, so KAI does not count {it}",
-        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and delete"
-        f" {it} so that it is created again.",
+        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and create {it}"
+        " again.",
     )
 
 
@@ -120,10 +120,10 @@ def _creators_message(gang: Gang, short: Iterable[Member]) -> tuple[str, str, Wh
 
 
 def _indirect_words(gang: Gang) -> Iterator[tuple[Ref, Words]]:
-    """Yield objects that create pods for the gang's workload but own none of its pods yet.
+    """Yield (object, message) for objects that can't create pods for the gang's workload.
 
-    Each comes with the newest message about pods that it cannot create. The StatefulSet of a
-    LeaderWorkerSet's workers has the name of their leader; those of other groups are left out.
+    The objects may own no pod yet. The StatefulSet of a LeaderWorkerSet's workers has the name of
+    their leader, so the StatefulSets of other groups are left out.
     """
     leaders = {pod.name for pod in gang.pods}
     for workload in dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for):
@@ -255,8 +255,8 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
 def _short_of_pods(gang: Gang) -> list[Member]:
     """Return the parts with fewer pods than their minimum, or [] if another reason explains that.
 
-    Parts whose minimum exceeds their replicas are omitted if MinAboveReplicas is reported. Without
-    it, they are omitted unless there are no others.
+    Parts whose minimum exceeds their replicas are omitted if MinAboveReplicas is reported.
+    Otherwise, they are omitted unless there are no other parts.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
@@ -286,8 +286,9 @@ def _unexplained_remedy(gang: Gang) -> str:
     """Return the remedy for missing pods if no message says why they are missing."""
     if gang.is_of_grove:
         return (
-            "Find out why the PodClique creates no pods: check its status.lastErrors and the"
-            " namespace's ResourceQuota"
+            "Find out why Grove creates no pods for the PodClique: check status.lastErrors (kubectl"
+            f" describe podcliques -n {gang.namespace}) and the ResourceQuota (kubectl describe"
+            f" resourcequota -n {gang.namespace})"
         )
     owner = next((pod.controller for pod in gang.pods if pod.controller), None)
     if owner:
@@ -295,8 +296,8 @@ def _unexplained_remedy(gang: Gang) -> str:
         return f"Find out why {owner} creates no more pods" + (f": {see}" if see else "")
     if any(pod.workload or pod.workload_group for pod in gang.pods):
         return (
-            "Find out why the owner of the Workload creates no more pods: check its status and"
-            " events"
+            "Find out why the Workload's owner creates no more pods: check the status and the"
+            " events of the owner"
         )
     return (
         "Create the missing pods, or lower the minimum of the PodGroup to the number of existing"

@@ -22,8 +22,8 @@ NOT_CHOSEN = "kai-unexisting-node-pool"
 """The placeholder that KAI Resource Management writes until it has assigned a pool."""
 
 _ANOTHER = (
-    f"Set the label {KAI_QUEUE} of the workload to {{}}, and spec.queue of its PodGroup, which KAI"
-    " does not update"
+    f"Set the label {KAI_QUEUE} of the workload and spec.queue of its PodGroup to {{}}: KAI does"
+    " not update a PodGroup that exists"
 )
 
 
@@ -130,13 +130,13 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
     if meant or len(usable) == 1:
         name = meant or usable[0]
         return _Help(_ANOTHER.format(name), "you", (_patched(group, name),))
-    return _Help(_ANOTHER.format("one of them (QUEUE)"), "you", (_patched(group, "QUEUE"),))
+    return _Help(_ANOTHER.format("a usable queue (QUEUE)"), "you", (_patched(group, "QUEUE"),))
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
     """Return the remedy for the platform team if no queue can be used."""
     if not queue or unusable_because(index, queue.name) == INNER:
-        wanted = "a queue below it" if queue else f"queue {group.queue}"
+        wanted = f"a queue below {group.queue}" if queue else f"queue {group.queue}"
         of_pool = f", with the label {NODE_POOL}={group.pool}" if group.pool else ""
         return _Help(f"Ask the platform team to create {wanted}{of_pool}", "platform")
 
@@ -183,7 +183,7 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     usable = _usable(index, group.pool)
     if usable:
         name = usable[0] if len(usable) == 1 else "QUEUE"
-        others = usable[0] if len(usable) == 1 else f"a usable queue (QUEUE): {listed(usable)}"
+        others = usable[0] if len(usable) == 1 else f"a usable queue (QUEUE: {listed(usable)})"
         return _Help(_ANOTHER.format(others), "you", (_patched(group, name),))
 
     labelled = _labelled(index, group, queue)

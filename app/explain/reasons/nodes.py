@@ -149,12 +149,14 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
         return
     names = listed(node.name for node in cordoned)
     text = (
-        f"It would be placed on cordoned nodes ({names}), which its pods tolerate. KAI 0.18 and"
-        " later place pods there; earlier releases do not"
+        f"The gang would be placed on cordoned nodes ({names}), which its pods tolerate. KAI 0.18"
+        " and later place pods there; earlier releases do not"
     )
     own = [node.name for node in cordoned if not node.changes_pool]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
-    remedy = "If KAI is older, use other nodes: these are moved to another node pool"
+    remedy = (
+        "If KAI is older, use other nodes: KAI Resource Management is moving these to another pool"
+    )
     if own:
         remedy = "If KAI is older, uncordon the nodes"
     refs = tuple(node.ref for node in cordoned)
@@ -233,7 +235,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
 _STEPS = {
     CORDONED: "uncordon the nodes",
     BY_KAI: "ask why KAI Resource Management moves nodes to another node pool (label"
-    f" {' or '.join(KAI_CORDONS)}): they leave this pool once its pods there have ended",
+    f" {' or '.join(KAI_CORDONS)}): the nodes leave this pool once its pods on them have ended",
 }
 _TAINTED = "tainted"
 _OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -420,7 +422,7 @@ def pool_not_chosen(gang: Gang) -> Reasons:
     if not group or group.pool != NOT_CHOSEN:
         return
     age = gang.facts.now - group.created if group.created is not None and gang.facts.now else 0.0
-    since = f" for {ago(age)}" if age >= _CHOSEN_WITHIN else ""
+    since = f", although the PodGroup is {ago(age)} old" if age >= _CHOSEN_WITHIN else " yet"
     queue = "" if group.queue else " or a queue"
     text = f"KAI Resource Management has not assigned a node pool{queue}{since}"
     remedy = (
@@ -469,23 +471,23 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         f'{count} in pool "{pool}"' if pool else f"{count} without a pool"
         for pool, count in sorted(pools.items())
     )
-    text = f"It is in no node pool, and the {number} without a pool have no room for it"
+    text = f"The gang is in no node pool, and the {number} without a pool have no room for it"
     fill = ""
     if gang.pool:
-        has = f"has {number} and no room for it" if own else "has no nodes"
-        text = f'Its node pool "{gang.pool}" {has}'
+        has = f"has {number} and no room for the gang" if own else "has no nodes"
+        text = f'The gang\'s node pool "{gang.pool}" {has}'
         fill = "" if own else f". Or ask the platform team to label nodes {NODE_POOL}={gang.pool}"
     if where:
-        text = f"{text}; {'of the others, ' if gang.pool else ''}{where}"
+        text = f"{text}; nodes elsewhere: {where}"
     if "" in fitting:
         queues, commands = into_pool(gang, "")
         leave = "Remove the node pool label from the workload and its PodGroup, and use a queue"
-        return text, f"{leave} without it{queues}{fill}", commands
+        return text, f"{leave} without this label{queues}{fill}", commands
     if fitting:
         queues, commands = into_pool(gang, fitting[0])
         label = f"Label the workload and its PodGroup {NODE_POOL}={fitting[0]}"
         return text, f"{label}, and use a queue with the same label{queues}{fill}", commands
     remedy = "Ask the platform team for nodes without a pool, or for a pool that is large enough"
     if gang.pool:
-        remedy = f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"
+        remedy = f"Ask the platform team for nodes with the label {NODE_POOL}={gang.pool}"
     return text, remedy, ()

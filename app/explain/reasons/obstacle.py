@@ -97,8 +97,8 @@ class Obstacle(Value, dict=True):
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
         """Yield the pods on the nodes at `positions` that use devices which `short` also requests.
 
-        If `short` requests no devices, yield all pods there, except for pods that reserve a shared
-        GPU for KAI: they end with the pods that share it.
+        If `short` requests no devices, yield all pods on these nodes. Pods that reserve a shared
+        GPU for KAI are always skipped, because they end with the pods that share the GPU.
         """
         index = self.gang.index
         devices = set(filter(is_device, resources_of(self.shapes)))
@@ -241,7 +241,7 @@ def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
 
     Also return True if the node pool has no nodes.
     """
-    if not (gang.pool or gang.index.has_pools):
+    if gang.pool == ANY_POOL or not (gang.pool or gang.index.has_pools):
         return False
     if not nodes:
         return True

@@ -20,7 +20,7 @@ def gang_split(gang: Gang) -> Reasons:
         others = "pod" if rest == 1 else f"{rest} pods one by one"
         text = (
             f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {counted(member.placed, 'runs', 'run')}, and it places the other {others} where"
+            f" {counted(member.placed, 'runs', 'run')}, and KAI places the other {others} where"
             " there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
@@ -72,7 +72,7 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
             f" Or create a PodGroup with minMember: {number} that its pods name"
         )
     if kind == "RayCluster":
-        return "set minReplicas of the worker group to its replicas"
+        return "set minReplicas of the worker group to the number of its replicas"
     if kind.endswith("Job"):
         return f"set spec.runPolicy.schedulingPolicy.minAvailable: {number} in {controller}"
     return f"set minMember: {number} in PodGroup {gang.ref.name}"
@@ -106,4 +106,4 @@ def _fits_whole(gang: Gang) -> str:
     )
     places = listed(where(placements.domains, demand, positions))
     count = counted(gang.pods, "pod")
-    return f", and restart it: all {count} fit in {places} now" if places else ""
+    return f", and delete all pods together: all {count} fit in {places} now" if places else ""

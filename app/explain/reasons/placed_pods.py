@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
-from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.gates import deletion_of, grouped, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
     Advice,
@@ -51,8 +51,8 @@ def required_violated(gang: Gang) -> Reasons:
         pods = counted(part.placed, "pod")
         where = _places(level, domains, unlabelled)
         text = f"{part.name} must stay in one {level}, but its {pods} are {where}"
-        remedy = f"Restart all pods of {part.name} together"
-        commands: tuple[str, ...] = ()
+        remedy = f"Delete all pods of {part.name} together"
+        commands = deletion_of(gang, part.pods)
         who: Who = "you"
         labelling = list(_labelling(gang, part, key, domains, unlabelled))
         if labelling and (part, key) not in unnamed:
@@ -65,18 +65,18 @@ def required_violated(gang: Gang) -> Reasons:
             who = "platform"
         elif (part, key) in unnamed:
             remedy = (
-                f"Name the topology in the PodGroup, then restart all pods of {part.name} together"
+                f"Name the topology in the PodGroup, then delete all pods of {part.name} together"
             )
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
         ):
             remedy = (
-                "Ask the platform team to rename domains without dots, then restart all pods of"
-                f" {part.name} together"
+                "Ask the platform team to rename the domains so that their names have no dots, then"
+                f" delete all pods of {part.name} together"
             )
         else:
             keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
-            remedy = f"{remedy}: {keeps} one {level} only if it places them at the same time"
+            remedy = f"{remedy}: {keeps} one {level} only for pods that start together"
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,
@@ -94,9 +94,10 @@ def _labelling(
 ) -> Iterator[str]:
     """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
-    `unlabelled` are the nodes of the part's pods without all these labels, and `domains` are the
-    domains of its other pods. If there is one domain, the nodes are in it too, because KAI placed
-    all pods there. There is no command if labels say that pods are in several domains.
+    `unlabelled` are the nodes of the part's pods that lack at least one of these labels, and
+    `domains` are the domains of its other pods. If there is one domain, the unlabelled nodes get
+    its labels, because KAI placed all pods there. Yield nothing if labels say that pods are in
+    several domains.
     """
     own = gang.domains.by(part.told.levels)
     keys = own.keys[: own.depth(key)]
@@ -184,7 +185,7 @@ def _by_node(
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
-    """Return the parts with a required level that KAI ignores, because they name no topology."""
+    """Return (part, level) for each required level that KAI ignores for lack of a topology name."""
     group = gang.pod_group
     if not group:
         return []
@@ -233,8 +234,16 @@ def not_as_preferred(gang: Gang) -> Reasons:
         pods = counted(part.placed, "pod")
         text = f"{pods} of {part.name} are in {counted(used, level)}; {len(again)} would be enough"
         evidence = Evidence(gang.ref, "preferred", part.told.preferred)
-        remedy = f"Restart the pods of {part.name} if closer packing is worth it"
-        yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")
+        remedy = f"Delete all pods of {part.name} together, if closer packing is worth a restart"
+        yield about(
+            evidence,
+            "NotAsPreferred",
+            text,
+            remedy,
+            "you",
+            severity="note",
+            commands=deletion_of(gang, part.pods),
+        )
 
 
 def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:

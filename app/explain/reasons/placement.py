@@ -25,6 +25,7 @@ from app.explain.placing.placements import (
 )
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, freeing_remedies, together
+from app.explain.reasons.gates import deletion_of
 from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean, state_words
@@ -100,6 +101,8 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     """Return a text about a part that fits in no empty domain, the remedy, and who can act."""
     gang = obstacle.gang
     placements = obstacle.placements
+    if not obstacle.nodes:
+        return "The cluster has no nodes", "Ask the platform team to add nodes", "platform"
     oversize = _oversize(obstacle, short)
     if oversize is not None:
         return oversize
@@ -130,7 +133,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 def _also_needed(obstacle: Obstacle) -> str:
     """Return a step that is needed in addition to smaller pods, or "" if there is none.
 
-    An example is `, and open the closed nodes there`.
+    An example is `, and open the closed nodes (cordoned, tainted or not ready)`.
     """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
@@ -138,10 +141,12 @@ def _also_needed(obstacle: Obstacle) -> str:
         return ""
     unshared = Assumption(rules=Rules(shared=False))
     if not small.under(EMPTY).fits and small.under(unshared).fits:
-        return (
-            f", and add {gang.topology.levels[-1].domain} as preferred level to each required one"
-        )
-    return ", and open the closed nodes there" if small.under(OPENED).fits else ""
+        level = gang.topology.levels[-1].domain
+        return f", and add {level} as the preferred level wherever a level is required"
+    return f", and {_OPEN}" if small.under(OPENED).fits else ""
+
+
+_OPEN = "open the closed nodes (cordoned, tainted or not ready)"
 
 
 def _without_size(demand: Demand) -> Demand:
@@ -209,7 +214,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
     """Return (text, remedy, who can act) if no node has all resources of a pod together, or None.
 
-    Each of these resources is on some node.
+    Also return None if some resource is on no node in the requested amount.
     """
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
@@ -328,15 +333,14 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         text += f". {plugin.namespace}/{plugin.name}, which makes nodes offer such devices, does"
         text += f" not run{f': {said}' if said else ''}"
         remedy = (
-            "Ask the platform team to let the device plugin run: kubectl describe pod -n"
-            f" {plugin.namespace} {plugin.name}"
+            "Ask the platform team to find out why the device plugin does not run: kubectl"
+            f" describe pod -n {plugin.namespace} {plugin.name}"
         )
         return text, remedy, "platform"
     if not labelled and not any(map(is_device, offered)):
         remedy = (
-            f"Ask the platform team for nodes that offer {name}. If there should be some, the"
-            " device plugin (GPU Operator) makes nodes offer it: kubectl get pods -A -o wide | grep"
-            " device-plugin"
+            f"Ask the platform team for nodes that offer {name}. If such nodes should exist, check"
+            " their device plugin (GPU Operator): kubectl get pods -A -o wide | grep device-plugin"
         )
         return text, remedy, "platform"
     remedy = (
@@ -419,7 +423,8 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     ending = [pod for pod in gang.index.terminating if pod.node in chosen]
     where = listed(sorted(chosen))
     pods = counted(ending, "pod there has ended", "pods there have ended")
-    text = f"KAI chose {where} and waits until {pods}, whose room it counts as free"
+    whose = "its" if len(ending) == 1 else "their"
+    text = f"KAI chose {where} and waits until {pods}: it already counts {whose} room as free"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
     have = "has" if len(ending) == 1 else "have"
@@ -434,9 +439,10 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
         " next to it, even without other workloads"
     )
-    remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
+    add = "Ask the platform team for more nodes to run the other pods"
+    remedy = f"Nothing is wrong: the gang has its minimum. {add}"
     if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
-        remedy = "Add nodes to run the rest"
+        remedy = add
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     return about(evidence, "NoDomainFits", text, remedy, "platform")
 
@@ -478,7 +484,7 @@ def _open_nodes(obstacle: Obstacle) -> str:
         return everywhere
 
     level = obstacle.gang.topology.levels[depth - 1].domain
-    return f"The open nodes, all of {level} {'/'.join(paths[0][:depth])},"
+    return f"The open nodes, which are all in {level} {'/'.join(paths[0][:depth])},"
 
 
 def _in_pieces(obstacle: Obstacle) -> str:
@@ -547,8 +553,8 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     use = f'Use node pool "{pool}" and a queue in it{queues}, if a scheduler serves it'
     if not pool:
         leave = "Remove the node pool label from the workload and its PodGroup"
-        use = f"{leave}, and use a queue without it{queues}"
-    return f"{use}: it fits there", commands
+        use = f"{leave}, and use a queue without this label{queues}"
+    return f"{use}: the gang fits there", commands
 
 
 def _unselected(obstacle: Obstacle) -> str:
@@ -621,7 +627,7 @@ _MOST_TRIED = 4
 
 
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
-    """Return the domain with the most room in which the gang would fit without other pods.
+    """Return the domain with the most room in which the gang would fit if other pods there ended.
 
     Return None if one domain is not enough, or if none of the first `_MOST_TRIED` domains helps.
     """
@@ -669,7 +675,18 @@ def bound_to_domain(gang: Gang) -> Reasons:
     short = obstacle.short
     text, remedy = _bound(obstacle)
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key)
-    yield about(evidence, "BoundToDomain", text, remedy, "you", parts=parts(obstacle.demand, short))
+    yield about(
+        evidence,
+        "BoundToDomain",
+        text,
+        remedy,
+        "you",
+        parts=parts(obstacle.demand, short),
+        commands=deletion_of(gang, gang.pods) if remedy.startswith(_START_OVER) else (),
+    )
+
+
+_START_OVER = "Restart the gang, because it fits elsewhere: delete all of its pods together"
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
@@ -681,7 +698,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     best = obstacle.placements.now.best
     if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
-        helps = "Restart the gang: it fits elsewhere" if gang.from_scratch.now.fits else ""
+        helps = _START_OVER if gang.from_scratch.now.fits else ""
         return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
 
     needs = pods_of(short.shapes)
@@ -700,7 +717,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     helps: list[str] = []
     # A gang that has its minimum could start from scratch in the same place, without the rest.
     if not gang.whole.is_satisfied and gang.from_scratch.now.fits:
-        helps.append("Restart the gang: it fits elsewhere")
+        helps.append(_START_OVER)
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.placements.under(freed).fits:
         part = next(part for part in gang.whole.parts() if part.name == obstacle.short.name)
@@ -716,12 +733,13 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 def _without_room(obstacle: Obstacle) -> str:
     """Return the remedy if the gang would not fit in its domain even without other pods there."""
     if obstacle.placements.under(OPENED).fits:
-        return "Ask the platform team to open the closed nodes there"
+        best = obstacle.placements.now.best
+        return f"Ask the platform team to {_OPEN}{f' in {best.domain}' if best else ''}"
     if obstacle.gang.whole.is_satisfied:
         return "Request fewer pods. Nothing is wrong: the gang has its minimum"
     if obstacle.gang.from_scratch.under(EMPTIED).fits:
         return (
-            "Restart the gang once another domain has room for all of it, or ask the platform team"
-            " for nodes: other workloads currently fill every other domain"
+            "Restart the gang (delete all of its pods) once another domain has room for it, or ask"
+            " the platform team for nodes: other workloads currently fill every other domain"
         )
-    return "Use smaller pods, and restart the gang"
+    return "Use smaller pods in the pod templates, and restart the gang (delete all of its pods)"

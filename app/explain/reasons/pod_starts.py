@@ -78,15 +78,15 @@ _STARTS: Advice = (
     ),
     (
         ("not registered", "no such plugin"),
-        "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
-        " registers with the kubelet when it starts.",
+        "Ask the platform team to check, on {nodes}, the kubelet plugin (a DaemonSet) of the driver"
+        " in the message: it registers with the kubelet when it starts.",
         "platform",
     ),
     (
         ("label already exists for a different computedomain",),
         "Wait until the pods of the other ComputeDomain on {nodes} have ended: a node is in one"
-        " ComputeDomain at a time. If there are none, ask the platform team to remove its label:"
-        f" kubectl get nodes -L {DAEMON_OF}",
+        " ComputeDomain at a time. If it has no pods there, ask the platform team to remove the"
+        f" node label: kubectl label node NODE {DAEMON_OF}-",
         "you",
     ),
     (
@@ -220,7 +220,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
         severity = "warning"
     elif container.restarts:
         log += " --previous"
-        remedy += ", of the run that ended"
+        remedy = f"Read the log of the last run of container {container.name}"
     if container.ended == "OOMKilled":
         remedy = (
             f"Raise limits.memory of container {container.name}: it was killed because memory ran"
@@ -269,8 +269,8 @@ def kubelet_rejects(gang: Gang) -> Reasons:
 def _is_replaced(gang: Gang, failed: Pod) -> bool:
     """Return whether a newer pod has replaced a failed one.
 
-    A pod that was created over an hour ago, or at an unknown time, counts as replaced, unless the
-    question is about it.
+    A failed pod that was created over an hour ago, or at an unknown time, counts as replaced,
+    unless the user asks about this pod.
     """
     now = gang.facts.now
     if failed.created is None or (now and now - failed.created > _FAILED_BEFORE):
@@ -328,7 +328,8 @@ def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
         if pod.failure.startswith(begin):
             again = f"create {pod.name} again"
             if pod.controller:
-                again = f"delete {pod.name}, so that {pod.controller} creates another one"
+                delete = f"kubectl delete pod -n {shlex.quote(pod.namespace)} {pod.name}"
+                again = f"delete it, so that {pod.controller} creates another pod: {delete}"
             return remedy.format(node=pod.node, again=again), who
     return f"Ask the platform team why {pod.node or 'the node'} ended the pod", "platform"
 

@@ -552,7 +552,7 @@ def within_quota(gang: Gang) -> Reasons:
     if has < promised < math.inf:
         than = f"more than the {_gpus(has)} of the nodes"
         more = f". The quotas of all queues add up to {_gpus(promised)}, {than}"
-    text = f"KAI reclaims nothing for it: {held}{more}"
+    text = f"KAI reclaims nothing for this gang: {held}{more}"
     remedy = (
         "Ask the platform team to lower quotas until the nodes can provide them, or to add nodes"
     )
@@ -611,7 +611,8 @@ def preemption_delay(gang: Gang) -> Reasons:
     lasts = max(group.created or 0.0, group.evicted or 0.0) + group.delay - gang.facts.now
     if group.delay and lasts <= 0:
         return
-    text = f"It may not preempt other workloads {f'for {ago(lasts)}' if group.delay else 'yet'}"
+    until = f"for another {ago(lasts)}" if group.delay else "yet"
+    text = f"The gang may not preempt other workloads {until}"
 
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     remedy = (

@@ -9,7 +9,7 @@ from app.explain.reasons.messages import is_of_kai, one_line
 from app.explain.reasons.reason import Evidence, Reasons, about, listed, with_age
 from app.explain.state.queues import chain
 
-ALONE = "It would fit by itself, but not after the gangs ahead of it"
+ALONE = "The gang would fit by itself, but not after the gangs ahead of it"
 
 
 def after_others(gang: Gang) -> Reasons:
@@ -29,15 +29,15 @@ def after_others(gang: Gang) -> Reasons:
         name, words = doomed
         text = f"{text}. KAI cannot bind {name}: {words}"
         remedy = (
-            f"Correct or delete {name}, or ask its owner to: KAI chooses the same place for it in"
-            " every cycle, so waiting does not help"
+            f"Correct or delete {name}, or ask its owner to do so: KAI chooses the same place for"
+            f" {name} in every cycle, so waiting does not help"
         )
         yield about(evidence, "AfterOthers", text, remedy, "you")
         return
     ahead = listed((other.gang.name for other in before), 2)
     remedy = (
         f"Wait until {ahead} {'has' if len(before) == 1 else 'have'} started and room is free"
-        " again: KAI places it after them"
+        " again: KAI then places this gang"
     )
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 

@@ -57,7 +57,7 @@ class Reason(Value):
 
 
 def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
-    """Return a reason about the object of its evidence, or about `objects` if they are given.
+    """Return a reason about `objects`, or else about the object of `evidence`.
 
     `more` sets other fields of `Reason`, by name.
     """

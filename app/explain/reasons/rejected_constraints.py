@@ -90,7 +90,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     verb = "requires" if len(names) == 1 else "require"
     text = (
         f"{listed(names)} {verb} {level_of(gang, short)}, and all usable nodes are"
-        " in one domain of a narrower level, so KAI never places it (a defect of KAI)"
+        " in one domain of a narrower level, so KAI never places the gang (a defect of KAI)"
     )
     evidence = Evidence(gang.ref, "required", short.key)
     yield about(evidence, "SharedNarrowerDomain", text, remedy, "you", parts=names)
@@ -100,7 +100,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     """Return the part whose constraint blocks the gang, and the remedy."""
     demand = obstacle.demand
     narrowest = obstacle.gang.topology.levels[-1]
-    add = f"Add {narrowest.domain} as preferred level"
+    add = f"Add {narrowest.domain} as the preferred level"
     for part in demand.every():
         if not part.key or part.preferred:
             continue
@@ -113,11 +113,11 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
         if remedy:
             return part, remedy
 
-    each = f"{add} to each required one"
+    each = f"{add} wherever a level is required"
     preferring = _preferring(demand, narrowest.key)
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
-        remedy = f"{each}, and open the closed nodes there"
+        remedy = f"{each}, and open the closed nodes (cordoned, tainted or not ready)"
     return obstacle.lacking, remedy or "Remove all constraints"
 
 
@@ -320,8 +320,8 @@ def _joined(topology: Topology, of: str, same: Sequence[Path]) -> Reason:
         f" ({counted(nodes, 'node')})"
     )
     remedy = (
-        f"Ask the platform team to rename the {level.domain}s, or the domains above them, without"
-        " dots"
+        f"Ask the platform team to rename the {level.domain}s, or the domains above them, so that"
+        " the names have no dots"
     )
     first = nodes[0]
     evidence = Evidence(first.ref, f"metadata.labels[{level.key}]", first.labels[level.key])

@@ -40,7 +40,7 @@ def nodes_coming(gang: Gang) -> Reasons:
     remedy = "Wait until the new nodes have joined"
     who: Who = "wait"
     if age > _LATE:
-        coming = f"were on their way {ago(age)} ago"
+        coming = f"were announced {ago(age)} ago"
         if now - max(times) < _LATE:
             coming = (
                 f"have been announced for {ago(age)}, last {ago(now - max(times))} ago, and none"
@@ -104,7 +104,7 @@ def no_node_group_helps(gang: Gang) -> Reasons:
     """Report that no node group of an autoscaler would help, according to its newest message."""
     remedy = (
         "Request resources that a node group offers, or ask the platform team for another node"
-        " group or a higher maximum"
+        " group or a higher maximum size of one"
     )
     for evidence, objects in _newest_message(gang, _with_reason(gang, _HELPLESS)):
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
@@ -152,10 +152,10 @@ def _with_reason(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]
 def _newest_message(
     gang: Gang, told: list[tuple[Pod, Event]]
 ) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
-    """Yield the newest message of `told`, and all pods with such a message.
+    """Yield the newest event, the first of `told`, as evidence, and the pending pods of all events.
 
-    A message about a scaling pod counts for all pods that share GPUs. Yield nothing if `told` is
-    empty.
+    If one of the events is about KAI's scaling pod, all pending pods that share GPUs are included.
+    Yield nothing if `told` is empty.
     """
     for pod, event in told[:1]:
         words = " ".join(event.message.split())

@@ -112,7 +112,7 @@ _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
 _UNCORDON = "Ask the platform team to uncordon nodes."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
-WHOLE_GROUP = "Find out why pods of the group have no node: it starts only as a whole."
+WHOLE_GROUP = "Find out why pods of the group have no node: the group starts only as a whole."
 """The remedy for messages of gang schedulers, which don't say why a group is not complete."""
 
 _SELECT: tuple[str, Who] = (
@@ -135,8 +135,8 @@ _ADVICE: Advice = (
     ),
     (
         ("anti-affinity",),
-        "Use fewer groups, scale down the workload that the anti-affinity excludes, or change the"
-        " rule; the platform team can add nodes in another domain.",
+        "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"
+        " anti-affinity, or ask the platform team for nodes in another domain.",
         "you",
     ),
     (("node affinity/selector", "node selector"), *_SELECT),
@@ -155,8 +155,8 @@ _ADVICE: Advice = (
     (("pod group is not ready",), WHOLE_GROUP, "you"),
     (
         ("failed with: ", "Score plugin"),
-        "Ask the platform team to read the log of the scheduler, one of whose plugins fails, or to"
-        " upgrade it.",
+        "Ask the platform team to read the scheduler's log, or to upgrade the scheduler: one of its"
+        " plugins fails.",
         "platform",
     ),
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
@@ -354,10 +354,10 @@ def scheduler_silent(gang: Gang) -> Reasons:
 
 
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
-    """Yield each scheduler other than KAI that has been silent about pods for a minute.
+    """Yield (scheduler, pods, age) for schedulers that have been silent about pods for a minute.
 
-    Yield its name, these pods, and the age of the oldest one in words. A scheduler whose name is
-    probably a typo is included without waiting for a minute.
+    `age` is the age of the oldest of these pods, in words. KAI is left out. A scheduler whose name
+    is probably a typo is included without waiting for a minute.
     """
     now = gang.facts.now
     silent = (

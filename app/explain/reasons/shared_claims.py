@@ -23,7 +23,7 @@ from app.explain.state.index import Index
 from app.facts.grove.unit_member import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_QUEUE
+from app.facts.labels import KAI_QUEUE, MNNVL_SCOPE
 
 MOST_CONSUMERS = 256
 """The maximum number of pods for which Kubernetes reserves a claim."""
@@ -79,10 +79,13 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         if gang.placements.under(only_on(gang, partial(matches_any, claim.nodes))).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
+        number = counted(pods, "pending pod")
         text = (
-            f"ResourceClaim {claim.name} is bound to {where}, so {counted(pods, 'pending pod')}"
-            " must go there"
+            f"ResourceClaim {claim.name} is bound to {where}, so {number} must go there, but the"
+            " gang does not fit there"
         )
+        if not allowed:
+            text = f"ResourceClaim {claim.name} is bound to {where}, so {number} cannot be placed"
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
         commands = () if allowed else tuple(_deleting(gang, claim))
@@ -109,7 +112,7 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which creates a claim for each pod"
     if is_ours:
-        each = "claimMode: template, which creates a claim for each pod"
+        each = "mnnvl.claimMode: template, which creates a claim for each pod"
     if not is_gone:
         return f"Use {each}", "platform" if is_ours else "you"
 
@@ -176,7 +179,7 @@ def claim_held(gang: Gang) -> Reasons:
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
                 state = f"terminating for {ago(gang.facts.now - (pod.deleted or 0.0))}{finalizers}"
-                remedy = "Find out why that pod does not terminate"
+                remedy = f"Find out why pod {consumer.name} does not terminate"
                 if pod.finalizers:
                     remedy = f"Ask the owner of the finalizer {listed(pod.finalizers)} to remove it"
                 see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
@@ -211,7 +214,7 @@ def claim_full(gang: Gang) -> Reasons:
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
         remedy = (
-            "Use a ResourceClaimTemplate, which creates a claim for each pod, or a narrower"
-            " mnnvl-scope"
+            "Use a ResourceClaimTemplate, which creates a claim for each pod, or a narrower scope"
+            f" in the annotation {MNNVL_SCOPE}"
         )
         yield about(evidence, "ClaimFull", text, remedy, "you", objects=refs(pods))

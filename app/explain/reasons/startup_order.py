@@ -47,8 +47,9 @@ _SOON = 60.0
 def workers_to_come(index: Index, pod: Pod) -> int:
     """Return how many workers a placed leader of a LeaderWorkerSet waits for, or 0.
 
-    It is 0 as soon as one of them exists, and if their controller says why it can't create them.
-    Unless the set's startupPolicy is known to be LeaderReady, new leaders wait for none.
+    Return 0 if one of the workers exists, or if their controller says why it can't create them.
+    Also return 0 for a leader that is younger than a minute, unless the leader is not ready and the
+    startupPolicy is known to be LeaderReady.
     """
     made_by = _set_of(pod)
     if not pod.leads or not pod.node or not pod.is_alive or made_by is None:
@@ -78,8 +79,8 @@ def _policy(index: Index, made_by: Ref) -> str:
 def pods_missing(gang: Gang) -> Reasons:
     """Report that pods do not exist yet, because their workload creates them after earlier ones.
 
-    Or their controller is late. Reasons say why pods that exist are pending, so nothing is said
-    before all of them have nodes.
+    Also report that a controller is late. The steps of a StatefulSet or JobSet are reported only
+    once all existing pods have nodes, because other reasons say why existing pods are pending.
     """
     index = gang.index
     leaders = [
@@ -106,7 +107,7 @@ def _without_workers(
     objects = (made_by, *refs(leaders))
     policy = _policy(index, made_by)
     if is_ready or policy not in ("", LEADER_READY):
-        text = f"{names} {'is' if one else 'are'} {'ready' if is_ready else 'there'}, but {none}"
+        text = f"{names} {'is' if one else 'are'} {'ready' if is_ready else 'placed'}, but {none}"
         remedy = (
             f"Find out why {made_by} creates no workers: read its events. If it has none, ask the"
             " platform team whether its controller (lws-controller-manager) runs"
@@ -131,8 +132,8 @@ def _without_workers(
         text += f". In {stalled.name}, {words}"
     remedy = (
         f"Find out why {leaders[0].name} is not ready: {_CHECKS}. If the leader becomes ready only"
-        " with its workers, create the set again with startupPolicy: LeaderCreated, because they"
-        " wait for each other"
+        " with its workers, create the LeaderWorkerSet again with startupPolicy: LeaderCreated,"
+        " because leader and workers wait for each other"
     )
     return about(
         Evidence(leaders[0].ref, "status.conditions[Ready]", "False"),
@@ -163,7 +164,7 @@ class Missing(Value):
     step: Step
     """The step."""
     exist: tuple[Pod, ...]
-    """Its pods that exist, by name."""
+    """The existing pods of the step, in the order of their creation."""
 
     @property
     def count(self) -> int:
@@ -174,7 +175,8 @@ class Missing(Value):
 def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
     """Return the pods that a workload has not created yet, by step.
 
-    There are none if it has ended or is suspended, or if its controller says why it creates none.
+    Return [] if the workload has ended or is suspended, or if its controller says why it creates
+    no pods.
     """
     status = index.workload_statuses.get(made_by)
     if status is None or not status.steps or status.ended or status.suspended:

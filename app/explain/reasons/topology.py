@@ -133,7 +133,10 @@ def _note(nodes: list[Node], of: str) -> Reason:
 def _by_missing_keys(
     outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
-    """Return the nodes by (label keys that they lack, likely value of the last one, or "")."""
+    """Return the nodes by (missing label keys, likely value of the last key), the value "" if none.
+
+    Nodes that lack none of the labels `of_levels` are left out.
+    """
     lacking = (
         (tuple(key for key in of_levels if key not in node.labels), node) for node in outside
     )
@@ -153,7 +156,7 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
     text = (
-        f"NO NODE has the label {key} (level {level}), so KAI ignores all {counted(nodes, 'node')}"
+        f"No node has the label {key} (level {level}), so KAI ignores all {counted(nodes, 'node')}"
         f" {ignored_for}{labels_hint(key, present)}"
     )
     remedy = "Correct the key of the level, or label each node with its domain"
@@ -293,11 +296,11 @@ def _habit(
     domains: Domains, level: Level, above: str, shared: Mapping[str, object], total: int
 ) -> Reason:
     example = min(shared)
-    names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
-    is_or_are = "is" if len(shared) == 1 else "are"
+    names = counted(total, f"{level.domain} name")
+    occurs = "occurs" if len(shared) == 1 else "occur"
     text = (
-        f"{len(shared)} of {names} {is_or_are} in more than one {above}, such as {example}."
-        f" KAI counts each of them as a separate {level.domain}"
+        f"{len(shared)} of {names} {occurs} in more than one {above}, such as {example}."
+        f" KAI counts a separate {level.domain} in each of them"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
@@ -321,7 +324,7 @@ def _two_parents(
     evidence = Evidence(refs[0], f"metadata.labels[{level.key}]", value)
     name = level.domain
     text = f"{value} is in {places}{of}, so KAI counts {len(parents)} {name}s of {nodes}"
-    remedy = f"Correct the labels of the nodes that are elsewhere, or rename one {name}"
+    remedy = f"Correct the wrong labels of nodes, or rename one {name} if both exist"
 
     return about(evidence, "NotATree", text, remedy, "platform", objects=refs, severity="warning")
 

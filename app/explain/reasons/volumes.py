@@ -101,15 +101,20 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
 
     storage = class_of(index, claim)
     if storage is None and claim.storage_class is None:
-        return "names no StorageClass, and there is no default", "Name a StorageClass", "you"
+        return (
+            "names no StorageClass, and there is no default",
+            "Name a StorageClass in the claim: kubectl get storageclasses",
+            "you",
+        )
     if not storage:
         names = sorted(index.storage_classes)
         words = f"names StorageClass {claim.storage_class}, which does not exist"
         if not names:
             remedy = f"Ask the platform team for a StorageClass {claim.storage_class}"
-            return f"{words}; there is none", remedy, "platform"
+            return f"{words}; the cluster has no StorageClass", remedy, "platform"
         others = f"the existing {are(names, 'one')} {listed(names)}"
-        return f"{words}; {others}", "Create the claim again with one that exists", "you"
+        remedy = "Create the claim again with a StorageClass that exists"
+        return f"{words}; {others}", remedy, "you"
     if storage.waits:
         return None
 
@@ -192,13 +197,18 @@ def volume_elsewhere(gang: Gang) -> Reasons:
     if claim.phase != "Bound":
         text = (
             f"PersistentVolumeClaim {claim.name} gets a volume {where}"
-            f" (StorageClass {claim.storage_class or 'by default'}), {words}"
+            f" ({_class_words(claim)}), {words}"
         )
     others = len({each.volume.claim.key for each in excluded}) - 1
     if others:
         text += f"; {counted(others, 'other claim has', 'other claims have')} the same problem"
     evidence = Evidence(claim.ref, "spec.volumeName", claim.volume)
     yield about(evidence, "VolumeElsewhere", text, remedy, who, objects=(gang.ref,))
+
+
+def _class_words(claim: VolumeClaim) -> str:
+    name = claim.storage_class
+    return f"StorageClass {name}" if name else "of the default StorageClass"
 
 
 def _without_volumes(part: Demand) -> Demand:
@@ -249,7 +259,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
                 "you",
             )
         return (
-            f"and none of {number} is one of them",
+            f"and none of {number} is such a node",
             f"Ask the platform team to bring such a node back{move}",
             "platform",
         )
@@ -258,7 +268,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
     inside = [node for node in nodes if node in nodes_in_pool(excluded.alone)]
     if not inside:
         return (
-            f"and they ({names}) are not in its node pool",
+            f"and these ({names}) are not in the gang's node pool",
             f"Ask the platform team to add such a node to the pool{move}",
             "platform",
         )

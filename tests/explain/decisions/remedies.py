@@ -330,14 +330,17 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _drop_preferred,
     ),
     (r"remove (?:the constraint of|(?P<all>all constraints))", _drop_all),
-    (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
+    (
+        r"add (?P<level>\w+) as the preferred level(?P<each> wherever a level is required)?",
+        _prefer,
+    ),
     (
         r"(?i)uncordon the nodes|repair [a-z0-9]|add the tolerations? .+ to the pod template",
         _open_nodes,
     ),
-    (r"open the closed nodes there", _open_all),
+    (r"open the closed nodes", _open_all),
     (r"^Request less (?P<what>\w+) per pod", _ask_less),
-    (r"^Restart the gang once another domain has room", _gone_and_restarted),
+    (r"^Restart the gang .*once another domain has room", _gone_and_restarted),
     (r"[Rr]estart the gang", _restart),
     (r"raise maxPods of the kubelets", _more_pods),
     (

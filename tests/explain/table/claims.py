@@ -99,7 +99,7 @@ def in_nvlink(domains: int) -> Changes:
 
 READY = domain("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 TO_PLACE = {**READY, "pods": pods(claims=(TEMPLATED,))}
-APART = "Pods share memory over NVLink only within one of them"
+APART = "Pods share memory over NVLink only within one NVLink domain"
 
 CLAIMS = (
     Row(
@@ -230,7 +230,7 @@ CLAIMS = (
         "ClaimElsewhere",
         "the shared claim is bound to one node",
         {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_NODE),)},
-        "ResourceClaim llm-0-mnnvl is bound to gpu-00, so 3 pending pods must go there",
+        "ResourceClaim llm-0-mnnvl is bound to gpu-00, so 3 pending pods must go there, but the gang does not fit there",
         "platform",
         {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK),)},
     ),
@@ -332,7 +332,7 @@ CLAIMS = (
         "DomainDeleted",
         "somebody else's finalizer keeps it, and pods use it",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/other",)),
-        "ComputeDomain llm-0-cd is being deleted, and example.com/other keeps it. llm-0-pool-0-workers-0, llm-0-pool-0-workers-1, llm-0-pool-0-workers-2 and llm-0-router-0 still use it",
+        "ComputeDomain llm-0-cd is being deleted, and finalizer example.com/other keeps it. llm-0-pool-0-workers-0, llm-0-pool-0-workers-1, llm-0-pool-0-workers-2 and llm-0-router-0 still use it",
         "you",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
         also=("NotAsPreferred",),
@@ -341,7 +341,7 @@ CLAIMS = (
         "DomainNotReady",
         "two of four nodes are ready",
         domain("gpu-00", "gpu-01"),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
         also=("NotAsPreferred",),
@@ -350,7 +350,7 @@ CLAIMS = (
         "DomainNotReady",
         "a claim by name, of the plan's names, and one node that is missing",
         BY_NAME,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
         {**BY_NAME, "claims": (replace(BY_NAME["claims"][0], domain="uid-of-another"),)},
         also=("NotAsPreferred",),
@@ -359,7 +359,7 @@ CLAIMS = (
         "DomainNotReady",
         "a claim that names its ComputeDomain, and pods without a state",
         NAMING,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
         {**NAMING, "claims": (replace(CLAIM, name="own", domain="uid-other", allocated=True),)},
         also=("NotAsPreferred",),

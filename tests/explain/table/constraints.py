@@ -46,7 +46,7 @@ CONSTRAINTS = (
             "sets": (pcs(asked=UserConstraint("zone", "", "other", "pack.required")),),
             "gangs": (gang(topology=""),),
         },
-        "The set names topology other, which does not exist",
+        "PodCliqueSet llm names topology other, which does not exist",
         "you",
         {},
         ("today",),
@@ -136,7 +136,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the PodGang lacks the constraint of the set",
         {"gangs": (gang(told=SchedulerConstraint()),)},
-        "The set requests zone, but PodGang llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests zone, but PodGang llm-0 does not, so the scheduler does not apply that",
         "platform",
         {
             "gangs": (gang(told=SchedulerConstraint(RACK)),),
@@ -147,7 +147,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the replica of the scaling group is told a broader level",
         {"gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE)),)),)},
-        "The set requests rack, but PodGang llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests rack, but PodGang llm-0 does not, so the scheduler does not apply that",
         "platform",
         {
             "gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(HOST)),)),),
@@ -158,7 +158,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "KAI's PodGroup lacks the constraint of the PodGang",
         {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The set requests rack, but PodGroup llm-0 does not, so the scheduler ignores it",
+        "The PodCliqueSet requests rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
         "platform",
         {
             "pod_groups": (
@@ -175,7 +175,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "a clique of the set can never reach its minimum",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=4, minimum=6),)),)},
-        "Clique router needs 6, but at most 4 can exist, so it is never placed",
+        "Clique router needs 6 pods, but at most 4 can exist, so it is never placed",
         "you",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=6, minimum=6),)),)},
     ),
@@ -183,7 +183,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "the PodGang needs more pods than its PodClique makes",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=2))},
-        f"{WORKERS} needs 3, but at most 2 can exist, so it is never placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
         "you",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=3))},
         also=("MinAboveReplicas",),

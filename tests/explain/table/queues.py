@@ -169,7 +169,7 @@ QUEUES = (
             ),
             "pods": (*pods(), *FULL),
         },
-        "KAI reclaims nothing for it: queue team-b uses 128 GPUs, within its quota of 128 GPUs. The"
+        "KAI reclaims nothing for this gang: queue team-b uses 128 GPUs, within its quota of 128 GPUs. The"
         " quotas of all queues add up to 160 GPUs, more than the 128 GPUs of the nodes",
         "platform",
         {
@@ -497,7 +497,7 @@ QUEUES = (
         "PreemptionDelay",
         "KAI waits before it pushes others out",
         {"pod_groups": (pod_group(said=(Said("PreemptionDelayNotElapsed", "w"),), delay=1800.0),)},
-        "It may not preempt other workloads for 16 minutes",
+        "The gang may not preempt other workloads for another 16 minutes",
         "wait",
         {"pod_groups": (pod_group(said=(Said("PreemptionDelayNotElapsed", "w"),), delay=60.0),)},
     ),
@@ -505,7 +505,7 @@ QUEUES = (
         "PreemptionDelay",
         "KAI waits, and the time is not known",
         said("PreemptionDelayNotElapsed"),
-        "It may not preempt other workloads yet",
+        "The gang may not preempt other workloads yet",
         "wait",
         said("Other"),
     ),
@@ -521,7 +521,7 @@ QUEUES = (
                 Queue("h100-b", "h100-root", pool="h100"),
             ),
         },
-        'It is in no node pool, and the 2 nodes without a pool have no room for it; 14 in pool "h100"',
+        'The gang is in no node pool, and the 2 nodes without a pool have no room for it; nodes elsewhere: 14 in pool "h100"',
         "platform",
         {"nodes": labelled(tuple(n.name for n in nodes()[:12]), pool="h100")},
     ),
@@ -533,7 +533,7 @@ QUEUES = (
             "queues": (*OF_POOL, Queue("open-root"), Queue("open", "open-root")),
             "nodes": labelled(("gpu-00",), pool="h100"),
         },
-        'Its node pool "h100" has 1 node and no room for it; of the others, 15 without a pool',
+        'The gang\'s node pool "h100" has 1 node and no room for the gang; nodes elsewhere: 15 without a pool',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),
@@ -548,7 +548,7 @@ QUEUES = (
             "pod_groups": (pod_group(pool="h100"),),
             "queues": (*OF_POOL, Queue("open-root"), Queue("open", "open-root")),
         },
-        'Its node pool "h100" has no nodes; of the others, 16 without a pool',
+        'The gang\'s node pool "h100" has no nodes; nodes elsewhere: 16 without a pool',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),

@@ -84,7 +84,7 @@ REFUSED = (
         "SharedNarrowerDomain",
         "a zone is required, and all nodes are in one rack",
         {**OF_ZONE, "nodes": racks("rack-a1")},
-        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places it (a defect of KAI)",
+        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level, so KAI never places the gang (a defect of KAI)",
         "you",
         {**OF_ZONE, "nodes": racks("rack-a1", "rack-a2")},
     ),

@@ -99,7 +99,7 @@ SCALING = (
         "NodesComing",
         "a node should have joined long ago",
         said(("TriggeredScaleUp", TRIGGERED, 16)),
-        f"Nodes were on their way 16 minutes ago: {TRIGGERED}",
+        f"Nodes were announced 16 minutes ago: {TRIGGERED}",
         "platform",
         said(("TriggeredScaleUp", TRIGGERED, 16), source="somebody"),
         also=("NoDomainFits",),

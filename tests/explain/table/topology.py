@@ -96,7 +96,7 @@ TOPOLOGY = (
         "NotATree",
         "most names of racks repeat: a habit, one note",
         {"nodes": labelled(("gpu-08", "gpu-09", "gpu-10", "gpu-11"), rack="rack-a1")},
-        "1 of 3 names of a rack is in more than one zone, such as rack-a1. KAI counts each of them as a separate rack",
+        "1 of 3 rack names occurs in more than one zone, such as rack-a1. KAI counts a separate rack in each of them",
         "platform",
         {},
     ),

@@ -81,7 +81,7 @@ VOLUMES = (
         "VolumeUnbound",
         "its StorageClass does not exist, and there is no other",
         claimed(data(storage_class="quick")),
-        f"{NAMED} names StorageClass quick, which does not exist; there is none",
+        f"{NAMED} names StorageClass quick, which does not exist; the cluster has no StorageClass",
         "platform",
         claimed(data(storage_class="late"), LATE),
     ),
@@ -150,7 +150,7 @@ VOLUMES = (
         "VolumeElsewhere",
         "the node of the disk is gone",
         tied(disk(HOST, "gpu-99")),
-        f"{TIED} {HOST}=gpu-99 can use, and none of 16 nodes is one of them",
+        f"{TIED} {HOST}=gpu-99 can use, and none of 16 nodes is such a node",
         "platform",
         tied(Volume("pv-1")),
     ),
@@ -176,8 +176,8 @@ VOLUMES = (
         "VolumeElsewhere",
         "the nodes of the disk are in another pool",
         tied(disk(ZONE, "zone-b"), nodes=labelled(ZONE_B, pool="h100")),
-        f"{TIED} {ZONE}=zone-b can use, and they (gpu-08, gpu-09, gpu-10, gpu-11 and 4 more) are"
-        " not in its node pool",
+        f"{TIED} {ZONE}=zone-b can use, and these (gpu-08, gpu-09, gpu-10, gpu-11 and 4 more) are"
+        " not in the gang's node pool",
         "platform",
         tied(disk(ZONE, "zone-a"), nodes=labelled(ZONE_B, pool="h100")),
         also=("OutsidePool",),

@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain gpu-12 gpu-13: 2 nodes, 0 pods must leave",
             "1 workload would be worse:",
-            "! inference/rival  It would fit by itself, but not after the gangs ahead of it: llm-0 takes zone-b/rack-b1 (AfterOthers)",
+            "! inference/rival  The gang would fit by itself, but not after the gangs ahead of it: llm-0 takes zone-b/rack-b1 (AfterOthers)",
             "1 gang would stay pending for lack of room",
         ],
         1,
