@@ -136,9 +136,10 @@ class Questions(Struct):
     """The options for each command that name the cluster, or the file to read instead."""
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
-        """List pending workloads, each with its first reason and remedy.
+        """List workloads that are pending, have a problem or could not be checked.
 
-        `totals` counts all workloads by state, and pending ones by reason.
+        Each has its first reason and remedy. `totals` counts all workloads by state, and those with
+        a reason by the id of their first reason.
         """
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
         return await self._answer(["explain", where, *self.options], read=without_placed)

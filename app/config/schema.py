@@ -370,10 +370,10 @@ class Configuration(_Section):
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """The keys of the labels that Pods get from their node, except the standard ones.
+        """The configured keys of the labels that Pods get from their node.
 
-        These are `podBinding.nodeLabels` and the keys of the configured levels. The levels are
-        included even before the managed ClusterTopology exists, so that a caller can never set
-        these labels.
+        These are `podBinding.nodeLabels` and the keys of the configured levels. Pods get the
+        standard labels of nodes too. The levels are included even before the managed
+        ClusterTopology exists, so that a caller can never set these labels.
         """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

@@ -272,9 +272,9 @@ class Discovery:
         return later, unread
 
     def _previous(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
-        """Return the previous version of `resource` if a list that may have it is `unread`.
+        """Return the last served version of `resource` if a list that may have it is `unread`.
 
-        Otherwise return None, because the resource is gone.
+        Otherwise return None, because no known version of the resource is served.
         """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None
