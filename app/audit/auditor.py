@@ -42,7 +42,7 @@ from app.objects.shape import key_of, labels_of
 from app.objects.time import timestamp
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
-from app.rules.mnnvl.lost_claims import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim
+from app.rules.mnnvl.lost_claims import WITHOUT_CLAIM, asks_for_claim, replacement_of
 from app.rules.mnnvl.missing_claims import runs_without_claim
 from app.webhooks.policies import exempt_namespaces
 from app.webhooks.registry import routes_over
@@ -258,7 +258,8 @@ class Auditor:
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)
         if resource is POD and runs_without_claim(obj):
-            return warning(POD.kind, key_of(obj), WITHOUT_CLAIM, REPLACE_POD)
+            key = key_of(obj)
+            return warning(POD.kind, key, WITHOUT_CLAIM, replacement_of(key))
         remarks = [*warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 

@@ -101,7 +101,7 @@ class ClaimUsers(Struct):
         return not used.names.isdisjoint(names)
 
     async def _read(self, namespace: str, used: _Used, candidates: set[str]) -> None:
-        """List the Pods of `namespace`, and store which of `candidates` they use in `used`."""
+        """List the Pods of `namespace`, and store in `used` which of `candidates` they use."""
         begun = self.clock()
         names: set[str] = set()
         async for page in pages(self.client, Selection(POD, namespace, form=PodForm)):

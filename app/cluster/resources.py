@@ -104,8 +104,8 @@ class MnnvlResources:
     def _is_doomed(self, set_uid: str, plan: Plan) -> bool:
         """Return whether a PodGang will be garbage-collected with its PodCliqueSet.
 
-        It will be if the set, whose uid is `set_uid`, was deleted and created again with the same
-        name. Return False if `set_uid` is "".
+        That is so if the set with the uid `set_uid` was deleted and a set with its name was
+        created. Return False if `set_uid` is "".
         """
         if not set_uid:
             return False
@@ -165,7 +165,7 @@ class MnnvlResources:
                 )
 
     async def _create_if_requested(self, plan: Plan) -> list[Object]:
-        """Create the missing resources if the stored PodCliqueSet requests them.
+        """Create and return the missing resources, if the stored PodCliqueSet requests them.
 
         Otherwise, leave them to the leader, as `_leave_to_leader` does.
         """

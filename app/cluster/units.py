@@ -109,9 +109,9 @@ class UnitOwners:
         return found
 
     async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
-        """Return the position in `claims` of one for the NVLink channel other than `own`, or None.
+        """Return the position in `claims` of a claim for the NVLink channel, or None.
 
-        Raise ClusterError if a request fails.
+        The claim `own` does not count. Raise ClusterError if a request fails.
         """
         for position, entry in enumerate(maps_of(claims)[:MOST_CLAIMS]):
             for field, resource, read in (

@@ -162,7 +162,7 @@ class Known(Value):
     """The completeness of the facts of a cluster."""
 
     is_whole: bool = True
-    """Whether a missing object doesn't exist. It is False if the user gave only some documents."""
+    """Whether objects that the facts lack do not exist. If not, a user gave only some documents."""
     names_grove: bool = True
     """Whether the facts show which release of Grove is used."""
 
@@ -176,7 +176,7 @@ class Known(Value):
     def check(self, resource: Resource, name: str, hint: str = "") -> None:
         """Raise NotGiven if the object `name`, which the facts lack, may exist.
 
-        `hint` ends the first part of the message, with another way to provide the object.
+        `hint` names another way to provide the object, for the message.
         """
         if not self.is_whole:
             raise NotGiven(
@@ -270,7 +270,7 @@ class ClusterView:
         return self._stores[rows.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        """Return the PodCliqueSets that use a ClusterTopologyBinding."""
+        """Return the cached PodCliqueSets that refer to `binding`, sorted by namespace and name."""
         sets = self._sets.ready("PodCliqueSets").by_index(rows.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: pcs.key)
 
@@ -357,6 +357,6 @@ class ClusterView:
         )
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the cached labels of a node, or None if the cache lacks it."""
+        """Return the cached labels of a node, or None if the cache lacks the node."""
         labels = self._stores[rows.NODES].ready("Nodes").get("", name)
         return None if labels is None else labels.as_map()

@@ -6,8 +6,9 @@ answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources`
 resources as soon as it can.
 
 A Pod outside of PodCliques is also rejected if the workload that it names is not among its
-controllers, and while the ComputeDomain of an earlier unit of the same name still exists. The
-template of that ComputeDomain may still exist too, and a claim that is created from it would stay.
+controllers, and while the ComputeDomain of an earlier unit of the same name still exists.
+Kubernetes could still create the Pod's claim from the template of that ComputeDomain, and would
+never replace the claim.
 
 PodCliques are judged at CREATE and at UPDATE, because Grove's operator resets the spec of a
 PodClique from its template.

@@ -12,7 +12,7 @@ from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
-from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, REPLACE_POD, WITHOUT_CLAIM
+from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, WITHOUT_CLAIM
 from app.rules.mnnvl.plan import desired_resource
 from tests import builders, pods
 from tests.audit.test_audit import admitted, changed
@@ -135,7 +135,12 @@ async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_a
     replaced = "Correct the pod template of the workload. Until then, the Pod cannot be replaced."
     assert [(one.name, one.code, one.remedy) for one in found] == [
         ("job", 422, replaced),
-        ("mpijob-launcher", 0, REPLACE_POD),
+        (
+            "mpijob-launcher",
+            0,
+            "Delete the Pod when its workload can spare it, so that a new one gets the claim:"
+            " kubectl -n ns delete pod mpijob-launcher",
+        ),
     ]
     assert found[1].problems == (WITHOUT_CLAIM,)
     assert auditor.tally.counts["Pod"].looked_at == 3

@@ -5,6 +5,7 @@ A claim is lost if it is missing, or if Pods use it although it is being deleted
 
 from collections.abc import Sequence
 
+from app.facts.identity import Key
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.mnnvl.missing_claims import is_ending
@@ -13,21 +14,30 @@ PUT_BACK = (
     "Make sure that the webhooks are registered: the leader then restores the claim within a"
     " minute. If it does not, see the events of the PodCliqueSet."
 )
+"""The remedy for a PodClique without its claim."""
 
 
 REPLACE = (
     "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the"
     " new Pods get the claim."
 )
+"""The remedy for Pods that run without the claim of their PodClique."""
 
 
 WITHOUT_CLAIM = (
     "requests MNNVL but has no claim, because no webhook answered when it was created: it runs"
     " outside of its NVLink domain"
 )
+"""The problem of a Pod outside of PodCliques that requests MNNVL and has no claim."""
 
 
-REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the claim."
+def replacement_of(pod: Key) -> str:
+    """Return the remedy for the Pod `pod`, (namespace, name), which has no claim."""
+    namespace, name = pod
+    return (
+        "Delete the Pod when its workload can spare it, so that a new one gets the claim: kubectl"
+        f" -n {namespace} delete pod {name}"
+    )
 
 
 def asks_for_claim(pod: JsonMap) -> bool:
