@@ -153,5 +153,6 @@ def _of_claim(
         yield held(
             f"pod {names} is the only pod of ComputeDomain {domain.name}, so it talks to no"
             " other node",
-            "Remove the claim from the pod template, unless more pods will join this domain.",
+            "Remove the claim from the pod template, unless more pods will join this"
+            " ComputeDomain.",
         )

@@ -26,8 +26,8 @@ def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
     """Return whether `clique` would get our claim if it were written now.
 
-    `pcs` is the PodCliqueSet of `clique`, or None if that is not known. `reads_groups` is true if
-    Grove reads `grove.io/mnnvl-group`: a PodClique in such a group does not get our claim.
+    `pcs` is the PodCliqueSet of `clique`. If it is None, the result is False. `reads_groups` is
+    true if Grove reads `grove.io/mnnvl-group`: a PodClique in such a group does not get our claim.
     """
     if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.foreign_group):
         return False
