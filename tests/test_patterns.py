@@ -77,6 +77,8 @@ SAMPLES: dict[str, str] = {
     "explain/reasons/kueue_words.py 10": "gated by: a.b/c,d",
     "base/wrapping.py _HEAD": "  warning  a node",
     "base/safe_text.py _IN_JSON": "a\x00\u202eb\n",
+    "base/spelling.py _DIGITS": "a12-b",
+    "base/spelling.py _SEPARATORS": "a.b/c-d_e",
 }
 """A text for each expression; parts of it are repeated."""
 
