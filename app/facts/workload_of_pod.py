@@ -69,8 +69,16 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     kind, name = controller
     if kind == "ReplicaSet":
         of_template = text_at(labels, _HASH)
-        end = f"-{of_template}" if of_template else (_LIKE_HASH.findall(name) or [""])[0]
-        kind, name = DEPLOYMENT.kind, name.removesuffix(end)
+        name = name.removesuffix(f"-{of_template}") if of_template else without_hash(name)
+        kind = DEPLOYMENT.kind
     made.append((kind, name))
     named = (pair for pair in made if pair[0] in _WITH_NAMES and pair[1])
     return list(dict.fromkeys(named))
+
+
+def without_hash(name: str) -> str:
+    """Return a ReplicaSet's name without the hash that a Deployment adds.
+
+    Return the name itself if it does not end with something like a hash.
+    """
+    return _LIKE_HASH.sub("", name)

@@ -116,6 +116,22 @@ def test_sets_are_in_the_order_of_their_names_and_those_of_other_topologies_are_
     assert [effect.ref.name for effect in effects] == ["a", "b"]
 
 
+def test_sets_of_another_missing_topology_are_left_out_of_the_preview_of_a_new_one() -> None:
+    sets = [
+        pcs(
+            name=name,
+            uid=f"uid-{name}",
+            constraint=StoredConstraint("", topology, "zone", is_later=True),
+            groups=(),
+        )
+        for name, topology in (("a", "new"), ("b", "missing"), ("c", ""))
+    ]
+    after = replace(levels("zone"), name="new", kind="ClusterTopologyBinding")
+    for topologies, names in (((), ["a", "c"]), ((levels("zone"),), ["a"])):
+        index = Index(facts(topologies=topologies, sets=tuple(sets)))
+        assert [effect.ref.name for effect in preview(index, after).effects] == names
+
+
 def test_new_levels_that_no_node_has_are_named() -> None:
     index = Index(facts())
     shown = preview(index, levels("zone", "rack", "host", rack="example.com/row"))

@@ -6,7 +6,7 @@ from app.explain.answers.answer import explain
 from app.explain.answers.pending import rows, waiting_without_pods
 from app.explain.output.waiting_text import exit_code, list_text
 from app.explain.state.index import Index
-from app.explain.state.makers import is_made_by
+from app.explain.state.makers import is_made_by, named_workloads
 from app.explain.state.read import read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
@@ -87,6 +87,13 @@ def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> Non
     assert [reason.text.partition(". ")[2] for reason in answer.reasons] == [
         f"About Job sweep, a-controller says: {said} (66 minutes ago)"
     ]
+
+
+@pytest.mark.parametrize("name", ["train", "api-frontend", "-6f9"])
+def test_a_replica_set_without_the_hash_of_a_deployment_is_not_taken_for_one(name: str) -> None:
+    index = told(refused(of(f"ReplicaSet/{name}")))
+    assert waiting_without_pods(index) == []
+    assert list(named_workloads(index)) == []
 
 
 @pytest.mark.parametrize(

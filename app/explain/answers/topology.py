@@ -333,7 +333,7 @@ class Preview(Value):
 def preview(index: Index, after: ClusterTopology) -> Preview:
     """Return the effects of replacing the existing topology of the same name by `after`."""
     before = topology_of(index, after.name).cluster
-    affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
+    affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before, after)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
     kai = KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))
@@ -343,10 +343,18 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     return Preview(after, tuple(effects), reasons, topology.absent_keys)
 
 
-def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
-    """Return whether the constraints of a set refer to the topology `before`."""
-    names = {asked.topology for _, asked in pcs.constraints if asked.topology}
-    return topology_of(index, min(names, default="")).cluster == before
+def _uses(
+    index: Index, pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+) -> bool:
+    """Return whether a set uses the topology `before`, or `after` if `before` is None.
+
+    A set uses the topology that its constraints name, or else the default topology.
+    """
+    name = min((asked.topology for _, asked in pcs.constraints if asked.topology), default="")
+    if topology_of(index, name).cluster != before:
+        return False
+    # A set may also name another topology that does not exist.
+    return before is not None or name in ("", after.name, after.kai)
 
 
 def _effects(

@@ -50,7 +50,10 @@ class Demand(Value, dict=True):
     parts: tuple["Demand", ...] = ()
     """Its parts, such as PodCliques. They may have constraints too."""
     occupied: frozenset[str] = frozenset()
-    """The names of the nodes with placed pods of the demand. Its other pods must join them."""
+    """The names of the nodes with placed pods of the demand.
+
+    If a level is required, its other pods must join a domain of these nodes.
+    """
     preferred: str = ""
     """The node label of the preferred level, or "" for none."""
     levels: tuple[str, ...] | None = None
@@ -155,8 +158,8 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
 def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
     """Return the domains of the nodes `used` (positions), and the names of nodes outside domains.
 
-    The domains belong to the narrowest required level, or to the level above the narrowest if no
-    level is required.
+    The domains belong to the narrowest required level. If no level is required, they belong to the
+    level above the narrowest, or to the only level.
     """
     trees = [(part.key, domains.by(part.levels)) for part in demand.every() if part.key]
     depths = [(tree.depth(key) or 0, tree) for key, tree in trees]

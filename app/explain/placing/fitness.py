@@ -1,4 +1,4 @@
-"""Say which nodes may take a pod, by its selectors, its GPUs, taints, cordons and readiness."""
+"""Say which nodes may take a pod: by selectors, GPUs, taints, cordons, readiness and pressure."""
 
 from itertools import chain
 

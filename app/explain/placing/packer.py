@@ -2,7 +2,8 @@
 
 KAI goes through the parts of a gang in a fixed order and puts each into the first domain that takes
 it. It never moves a part that is already placed. Before it tries a domain, it requires room there
-for all pods of the part as if each were as large as the largest. See
+for all pods of the part as if each were as large as the largest, or for the sum of their requests
+if only some of them request a resource. See
 `pkg/scheduler/plugins/topology` and `pkg/scheduler/actions/common/allocate.go` of
 https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
 """
@@ -19,8 +20,8 @@ from app.explain.state.domains import Domain, Domains, Path, shared_depth
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that `alike` ignores, because all pods request some amount of them."""
-_STEPS = 10
-"""The number of ranks that KAI gives to preferred domains."""
+_HIGHEST_SCORE = 10
+"""The highest score that KAI gives nodes for their domain at the preferred level."""
 
 
 class Rules(Value):
@@ -74,12 +75,12 @@ class Packer(Trial):
 
         mark = self.mark
         depth = self.tree(demand).domains.depth(demand.preferred) or 0
-        ranks: Scores = None
+        of_domains: Scores = None
         for domain in self._candidates(demand, scope):
             own = None if demand.preferred else scores
             if len(domain.path) < depth:
                 # equal for each domain, because a failed attempt is undone
-                own = ranks = ranks or self._scores(demand, scope, depth)
+                own = of_domains = of_domains or self._scores(demand, scope, depth)
             if self._place_inside(demand, domain, own):
                 return True
             self.undo(mark)
@@ -142,16 +143,17 @@ class Packer(Trial):
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _scores(self, demand: Demand, scope: Domain, depth: int) -> Scores:
-        """Return KAI's rank of each node by its preferred domain, highest in the emptiest domain.
+        """Return the score, from 0 to 10, that KAI gives each node for its domain at `depth`.
 
-        `depth` is the depth of the preferred level.
+        `depth` is the depth of the preferred level. The domains are scored in KAI's order, which
+        has the fullest domain first at each level, so the last domain has the highest score.
         """
         tree = self.tree(demand)
         common = _common(tree.domains, scope, depth)
         asked = self._ground.asked(demand)
         ordered = list(_descend(tree, asked, common, depth, lambda path: True))
         return {
-            position: _STEPS * (rank + 1) // len(ordered)
+            position: _HIGHEST_SCORE * (rank + 1) // len(ordered)
             for rank, path in enumerate(ordered)
             for position in tree.domains.called(path).nodes
         }

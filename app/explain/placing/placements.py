@@ -132,7 +132,10 @@ class Outcome:
 
     @property
     def best(self) -> DomainRoom | None:
-        """The domain with the most room for the part without a place, or None if there is none."""
+        """The domain with the most room for the part without a place.
+
+        None if the demand fits, or if the part may use no domain.
+        """
         return self.rooms[0] if self.rooms else None
 
 

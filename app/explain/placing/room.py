@@ -33,9 +33,10 @@ class RoomCounter(Board):
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
-        """Return the domains that a demand may use.
+        """Return the domains of its required level that a demand may use inside `scope`.
 
-        If some of its pods are already placed, only their domains are returned.
+        If some of its pods are already placed, only their domains are returned. Return `scope`
+        itself if no level is required, or if it is not a domain of the demand's tree.
         """
         domains = self._domains.by(demand.levels)
         depth = domains.depth(demand.key)

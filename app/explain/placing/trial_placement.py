@@ -29,7 +29,10 @@ from app.facts.kubernetes.pod import Shape
 T = TypeVar("T")
 
 Scores = Mapping[int, int] | None
-"""KAI's rank of each node by its preferred domain, or None if there is no such rank."""
+"""KAI's scores of nodes by their position, or None if there are none.
+
+A missing node counts as 0.
+"""
 
 
 class Order(Generic[T]):

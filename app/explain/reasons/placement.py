@@ -708,7 +708,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
-    """Return the remedy for a gang whose domain is full."""
+    """Return the remedy for a gang with running pods in `best`, which lacks room for the rest."""
     ending = _ending(obstacle)
     if ending:
         return ending

@@ -12,7 +12,7 @@ from app.explain.state.index import Index
 from app.facts.identity import Key, Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
-from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.facts.workload_of_pod import WORKLOAD_KINDS, without_hash
 from app.objects.names import MAX_SUBDOMAIN
 
 REPEATED_WITHIN = 1200.0
@@ -173,9 +173,13 @@ def named_workloads(index: Index) -> Iterator[Ref]:
 
 
 def _workload_of(ref: Ref) -> Ref:
-    """Return the Deployment of a ReplicaSet, and any other object itself."""
+    """Return the Deployment that a ReplicaSet's name (NAME-HASH) implies, or else `ref` itself.
+
+    Whether the Deployment exists is not checked.
+    """
     if ref.kind == "ReplicaSet":
-        return Ref("Deployment", ref.namespace, ref.name.rpartition("-")[0])
+        name = without_hash(ref.name)
+        return ref if name in ("", ref.name) else Ref("Deployment", ref.namespace, name)
     return ref
 
 
