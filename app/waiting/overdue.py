@@ -109,7 +109,9 @@ def overdue(
 def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
-    Only the PodCliqueSets with such pods are examined, because most gangs are not pending.
+    A PodCliqueSet with replicas but without PodGangs is one gang. Outside PodCliqueSets, only gangs
+    that KAI schedules count. Only PodCliqueSets with pending or missing pods are examined, because
+    most gangs are not pending.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))

@@ -3,7 +3,7 @@
 Grove's operators keep other writers' conditions: they change the list that they have read, and the
 API server rejects an update of an outdated version. Our writes work in the same way. The kind
 Workload has no status, so its objects get only events. PodGroups that belong to no other workload
-get only events too.
+get only events too. Pods that belong to no workload and no PodGroup get neither.
 """
 
 import logging

@@ -69,7 +69,10 @@ class Answer(Value, rename=AS_JSON):
     silence: str
     """A text that explains KAI's silence, for the outlook if `said` is empty."""
     room: tuple[DomainRoom, ...]
-    """The room of each domain for the first part that does not fit, most room first."""
+    """The room of each domain for the first part that does not fit, most room first.
+
+    Empty if all pending gangs fit, or if free capacity is not known.
+    """
     line: tuple[InLine, ...]
     """The positions of its pending gangs in KAI's order."""
 
@@ -180,7 +183,7 @@ def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     """Return the tree with the counts and the state of the gangs that the object is part of.
 
-    For a PodCliqueSet or an object without gangs, return the tree unchanged.
+    For a PodCliqueSet, an object without gangs, or a tree of one gang, return the tree unchanged.
     """
     refs = {gang.ref for gang in about.gangs}
     gangs = [branch for branch in tree.children if branch.ref in refs]

@@ -25,9 +25,10 @@ class Branch(Value, rename=AS_JSON):
     asked: str = ""
     """Its topology constraint, such as `rack required`."""
     where: str = ""
-    """The domain or node of its pods, or the domain with the most room for them.
+    """The domain of its pods, or the number of their domains or nodes, such as `2 racks`.
 
-    For other objects, such as queues, it is a short description.
+    If none of its pods is placed, it is the domain with the most room for them, or "". For a pod,
+    it is the node. For other objects, such as queues, it is a short description.
     """
     placed: int | None = None
     """How many of its pods have a node, or None if that is not known or does not apply."""
@@ -57,7 +58,10 @@ class Branch(Value, rename=AS_JSON):
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return the sums over some gangs: placed pods, all pods, the state, and the state in words."""
+    """Return the sums over some gangs: placed pods, all pods, the state, and the state in words.
+
+    Gangs whose counts are not known are left out of the sums.
+    """
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
     state, words = state_of(placed, total, bool(branches))
@@ -84,7 +88,7 @@ def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State
 def _sum(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the known counts, or None if none is known.
 
-    A count is unknown if the user may not read Pods, PodCliques or PodGangs.
+    The counts are unknown if Pods, PodCliques or PodGangs could not be read.
     """
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -3,7 +3,7 @@
 A workload is one of these, whichever scheduler places its pods:
 
 - a PodCliqueSet
-- a KAI PodGroup that no PodGang owns and that has live pods
+- a KAI PodGroup that no PodGang owns and that has live pods, none of them of a PodCliqueSet
 - the outermost workload of other pods with GPUs or claims that are pending or do not start on their
   node, or such a pod itself; also a LeaderWorkerSet whose leader waits for its workers
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
@@ -94,8 +94,9 @@ def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref
     """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
 
     Pods that have a node but do not start there, and leaders of a LeaderWorkerSet that wait for
-    workers, are included. Pods are grouped by the outermost workload that they were created for. A
-    pod without such a workload is a group of its own.
+    workers, are included. KAI's helper pods and the daemons of ComputeDomains are not. Pods are
+    grouped by the outermost workload that they were created for. A pod without such a workload is a
+    group of its own.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
@@ -110,8 +111,8 @@ def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list
 def waiting_unlisted(rows: Iterable["WorkloadRow"], facts: Snapshot, namespace: str) -> list[Pod]:
     """Return the pending pods that are in none of the rows, sorted.
 
-    These pods have no GPUs and no claims. If `namespace` is "", pods of all namespaces are
-    returned.
+    These pods have no GPUs and no claims. KAI's helper pods and the daemons of ComputeDomains are
+    left out. If `namespace` is "", pods of all namespaces are returned.
     """
     listed = {row.ref for row in rows}
     pods = (

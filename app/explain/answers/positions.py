@@ -92,7 +92,7 @@ def _unless(settings: Sequence[str]) -> str:
 
 
 def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
-    """Return the positions of the gangs that are pending, in KAI's order."""
+    """Return the positions of the gangs that KAI's next cycle considers, in KAI's order."""
     found = []
     for gang in gangs:
         line = line_of(gang.index)

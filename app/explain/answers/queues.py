@@ -49,12 +49,15 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     name: str
     parent: str
     depth: int
-    """Its depth in the tree: 1 for a queue without a parent."""
+    """Its depth in the tree, from 1.
+
+    It is also 1 if the parent is not in the node pool, or if the queue is below a cycle of parents.
+    """
     pool: str
     quota: int | None = None
-    """Its quota, or None for unlimited."""
+    """Its quota, or None for unlimited and for a queue that does not exist."""
     limit: int | None = None
-    """Its limit, or None for unlimited."""
+    """Its limit, or None for unlimited and for a queue that does not exist."""
     used: int | None = None
     """The usage of its pods and its child queues' pods, or None if unknown."""
     fixed: int | None = None
@@ -74,7 +77,10 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     exists: bool = True
     """Does the queue exist? If not, PodGroups name it."""
     users: tuple[GpuUser, ...] | None = None
-    """The workloads that use the most GPUs of the queue, or None if not known."""
+    """The workloads in the queue itself that use the most GPUs, or None if not known.
+
+    At most MOST_USERS are listed.
+    """
 
     @property
     def amounts(self) -> tuple[int | None, ...]:

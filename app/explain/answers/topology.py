@@ -201,7 +201,11 @@ class RoomSearch(Value):
 
     answer: RoomAnswer
     wider: RoomAnswer | None
-    """The answer for the next wider level with enough room, or None if there is none."""
+    """The answer for the next wider level with enough room.
+
+    None if there is no such level, or if it was not searched for: the requested level has enough
+    room, or no node has as many GPUs as one pod requests.
+    """
     largest: int
     """The GPUs of the node that has the most, in thousandths."""
     pools: tuple[str, ...]
@@ -322,7 +326,7 @@ class Preview(Value):
     reasons: tuple[Reason, ...]
     """The problems that nodes' labels would have with the new levels."""
     absent: tuple[str, ...]
-    """The label keys of new levels that no node has."""
+    """The label keys of the edited levels that no node has. Empty if there are no nodes."""
 
     @property
     def is_severe(self) -> bool:

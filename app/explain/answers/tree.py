@@ -1,7 +1,7 @@
 """Build the tree of a workload, with the state of each object.
 
-Below the PodCliqueSet are its gangs. Below a gang are its PodCliques with their pods, its queue and
-its claims.
+Below the PodCliqueSet are its gangs, and its PodCliques in no gang. Below a gang are its PodCliques
+with their pods, its PodGroup with its queue, its shared claims, ComputeDomains and NVLink units.
 """
 
 from collections import Counter
@@ -276,9 +276,10 @@ class _Grower:
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
-        """Return the domain of placed pods or, if none is placed, the domain with the most room.
+        """Return where placed pods are, as `place_words` does.
 
-        Return "" if neither is known.
+        If none is placed, return the domain with the most room, and for how many pods, if this is
+        the part of the gang that does not fit. Return "" if there is neither.
         """
         if part.placed:
             return place_words(gang.topology, part.placed, part.told)

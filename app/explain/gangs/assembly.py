@@ -214,9 +214,9 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Pod]) -> list[Pod]:
     """Return the living pods of a PodGroup's workload that use another scheduler.
 
-    KAI doesn't count these pods. Each has the same owner as one of `pods` or as the PodGroup, or
-    its owner is in the same JobSet, MPIJob or group of a LeaderWorkerSet as the owner of one of
-    `pods`.
+    KAI doesn't count these pods, and they name no PodGroup. Each has the same owner as one of
+    `pods` or as the PodGroup, or its owner is in the same JobSet, MPIJob or group of a
+    LeaderWorkerSet as the owner of one of `pods`.
     """
 
     def look() -> Mapping[tuple[str, object], Sequence[Pod]]:

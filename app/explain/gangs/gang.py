@@ -330,7 +330,7 @@ class Gang(Value, dict=True):
     def may_wait(self) -> bool:
         """Return whether the gang has members, and some of its pods may be missing or not placed.
 
-        If the user may not read pods, this is assumed.
+        If not all pods could be read, this is assumed.
         """
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
@@ -342,7 +342,10 @@ class Gang(Value, dict=True):
 
     @property
     def named_topology(self) -> str:
-        """The topology that its PodGang, or else its PodGroup, names for KAI, or "" if none."""
+        """The topology that its PodGang names for KAI, or "" if it names none.
+
+        Without a PodGang, it is the topology of its PodGroup.
+        """
         if self.pod_gang:
             return self.pod_gang.topology
         return self.pod_group.topology if self.pod_group else ""

@@ -160,7 +160,9 @@ def free_words(report: DomainReport) -> str:
 
 
 def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) -> str:
-    """Return the nodes of one domain with their free GPUs and workloads.
+    """Return the nodes of one domain, with their free GPUs and the PodGroups of their pods.
+
+    A pod without a PodGroup is named itself.
 
     Return at most 40 nodes unless `everything`.
     """

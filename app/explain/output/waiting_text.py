@@ -139,8 +139,10 @@ def _without_rows(facts: Snapshot, namespace: str, where: str, others: Sequence[
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
-    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if not all is known.
+    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if facts are missing.
 
+    Facts are missing if PodCliqueSets or the state of a workload are not known, or if a workload is
+    pending for no known reason and some kinds were not read.
     `others` are pending pods in none of the rows.
     """
     states = {row.state for row in rows}

@@ -124,7 +124,7 @@ def _left(shares: Shares, group: Group) -> int:
 
 
 def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Choice | None:
-    """Return the GPUs of a node that a pod with `part` gets, or None if there are too few.
+    """Return the GPUs of a node that a pod with `part` gets, or None if it cannot get them.
 
     `whole` is the number of whole GPUs that are free or will be. If `is_idle` is false, the pod
     waits in any case, for another resource of the node.

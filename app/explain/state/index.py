@@ -236,7 +236,10 @@ class Index(Belongings):
 
     @cached_property
     def free_gpus(self) -> list[int]:
-        """The GPUs that new pods can get on each node, in thousandths, or 0 if it takes no pods."""
+        """The GPUs that new pods can get on each node, in thousandths.
+
+        0 if the node is not `open_for_gpus`.
+        """
         places = zip(self.left_gpus, self.open_for_gpus, strict=True)
         return [left if opened else 0 for left, opened in places]
 

@@ -83,7 +83,7 @@ class Snapshot(Value):
     unseen: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read in full, with the cause. Their known objects are kept."""
     skipped: frozenset[str] = frozenset()
-    """The kinds that were not requested."""
+    """The kinds that were not requested, or that the files do not contain."""
     absent: frozenset[str] = frozenset()
     """The kinds that the cluster does not serve."""
     now: float = 0.0

@@ -53,7 +53,7 @@ def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") 
     """Apply edits to the facts, one after the other, and update the index.
 
     The levels that edits name are levels of `topology`. Raise UnusableEdit if an edit names an
-    object that does not exist.
+    object that does not exist, or if a document has no name or none affects placement.
     """
     edited = EditedSnapshot(index.facts)
     for edit in edits:

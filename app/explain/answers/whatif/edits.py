@@ -22,7 +22,8 @@ class UnusableEdit(ValueError):
 class Drain(Value):
     """An edit that drains nodes: they are cordoned, and their pods leave.
 
-    A target is the name of a node, or LEVEL=VALUE.
+    Pods that select their node by name, such as those of a DaemonSet, stay. A target is the name of
+    a node, or LEVEL=VALUE.
     """
 
     targets: tuple[str, ...]
@@ -57,7 +58,9 @@ class Labelling(Value):
 class Applying(Value):
     """An edit that applies the documents of the file `source`.
 
-    A document replaces the object of the same kind and name, or is added.
+    A document replaces the object of the same kind, namespace and name, or is added.
+    ResourceSlices are always added. The gangs and pods of an applied PodCliqueSet are replaced by
+    planned ones.
     """
 
     source: str

@@ -118,7 +118,7 @@ class Effects(Value):
     def exit_code(self) -> int:
         """The exit code: 1 if something is worse, or a new workload does not start, otherwise 0.
 
-        It is also 1 if some pods that must leave were not examined.
+        It is also 1 if pods that must leave were not examined because they are too many (`cut`).
         """
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
@@ -341,7 +341,10 @@ def _missing(candidate: GangToPlace) -> set[Key]:
 
 
 def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
-    """Return the problems that keep a gang from starting, whether or not it fits."""
+    """Return the problems that keep a gang from starting, whether or not it fits.
+
+    For a gang that must move or does not exist yet, return only problems with room (OF_PLACE).
+    """
     gang = candidate.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
     problems = examine([gang], quoting=False).problems
