@@ -30,7 +30,7 @@ class Bases(Value):
     missing: tuple[str, ...] = ()
     """Texts about the objects that Grove needs and does not find."""
     noted: bool = False
-    """Does a PodGang of the replica have `status.lastScheduled`? Older releases never set it."""
+    """Does the status of a PodGang of the replica say whether it was ever scheduled?"""
 
 
 def bases_of(gang: Gang) -> Bases:
@@ -73,7 +73,7 @@ class _Replica(Value):
     anchors: Sequence[PodGang]
     """The PodGangs with the role Anchor."""
     noted: bool
-    """Does a PodGang of the replica have `status.lastScheduled`? Older releases never set it."""
+    """Does the status of a PodGang of the replica say whether it was ever scheduled?"""
 
 
 def _replica_of(index: Index, pod_gang: PodGang) -> _Replica:
