@@ -1,4 +1,7 @@
-"""Answer a review that arrives over ASGI, with the same answer as `connection` gives."""
+"""Answer a review that arrives over ASGI, with the same verdict as `connection` gives.
+
+Unlike there, a review on a path without a token always gets a verdict, but causes no writes.
+"""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

@@ -1,7 +1,7 @@
 """Handle one HTTP/1.1 connection on the port for API servers.
 
-The port accepts POSTs of AdmissionReviews, and GET and HEAD of the probe paths. All other paths get
-404. After any answer but one to a review, the connection is closed.
+The port accepts POSTs of AdmissionReviews, and GET and HEAD of the probe paths. Other paths and
+methods get 404. Only after the answer to a complete review does the connection stay open.
 
 The README of this folder has the states, the limits and their reasons. A task is created only for a
 verdict that has to wait.
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _read_body(self) -> bool:
-        """Read the received part of a body. Return False if the body is incomplete."""
+        """Read the received part of a body. Return False if it is incomplete or too large."""
         body = self._body
         self._kept = body.read(self._kept)
         if body.too_large:

@@ -45,7 +45,7 @@ class Connections:
         self.closed_early = 0
         """The number of connections that were closed because of a limit."""
         self.all_closed = asyncio.Event()
-        """An event that is set while no connection is open."""
+        """An event that is set when the last connection is closed, and cleared by the next one."""
         self._most = most
         self._most_held = most_held
         self._held = 0

@@ -185,7 +185,7 @@ def _failed(route: Route, request: Request, problem: Exception) -> Verdict:
 
 
 def _misplaced(route: Route, request: Request) -> str:
-    """Return the message for a request of a kind that the route does not judge."""
+    """Return the message for a request of a kind or subresource that the route does not judge."""
     resource = "/".join(filter(None, (request.resource, request.subresource)))
     actual = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
     judged = "/".join(filter(None, (route.resource, route.subresource)))

@@ -337,8 +337,8 @@ NO_TOKEN = status(
 def deadline(query: bytes) -> float:
     """Return the seconds that the verdict may take.
 
-    This is the timeout in `query`, such as `timeout=10s`, or else DEFAULT_TIMEOUT, minus a margin
-    for the transfer.
+    This is the timeout in `query`, such as `timeout=10s`, minus a margin for the transfer. A
+    missing or invalid timeout, or one above 60 s, counts as DEFAULT_TIMEOUT.
     """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")

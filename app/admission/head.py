@@ -14,7 +14,7 @@ END = b"\r\n\r\n"
 MOST_LINES = 100
 """The maximum number of lines of a head.
 
-API servers send eight. Each line takes time, and a head of 64 KiB can have 16,000 of them.
+API servers send eight. Each line takes time, and a head of 16 KiB can have 4,000 of them.
 """
 
 _SHORT = 1024

@@ -85,7 +85,7 @@ class Request(msgspec.Struct):
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the object is being deleted, and is kept by its finalizers.
+        """Whether the object is being deleted, for example while its finalizers keep it.
 
         The new object may lack the deletionTimestamp, because an API server restores it only after
         mutating webhooks.

@@ -12,9 +12,9 @@ from app.admission.exchange import Answer
 from app.base.turns import TurnQueue
 
 TURN_SECONDS = 0.02
-"""The maximum time, in seconds, for light verdicts in one turn of the event loop.
+"""The time, in seconds, after which a turn of the event loop judges no further light review.
 
-Heavy verdicts have the same limit.
+Heavy reviews have the same limit.
 """
 
 HEAVY = 64 * 1024

@@ -58,8 +58,8 @@ class Verdict(Value):
     def outcome(self) -> str:
         """The outcome for metrics and logs.
 
-        It is `allowed`, `patched`, `refused` or `failed`. In a trial period, it is `warned` instead
-        of `refused`.
+        It is `allowed`, `patched`, `refused` or `failed`, or `warned` if a trial period has turned
+        a rejection into warnings.
         """
         if self.allowed and self.code != ALLOWED.code:
             return "warned"
@@ -90,7 +90,7 @@ def judged(
 ) -> Verdict:
     """Return a 422 with the first MOST_FINDINGS findings and the number of further findings.
 
-    Without findings, return a verdict that allows the request with `patch`.
+    Without findings, return a verdict that allows the request with `patch`. Both have `warnings`.
     """
     if findings:
         causes = tuple(findings[:MOST_FINDINGS])
@@ -128,8 +128,8 @@ _REFUSALS = (403, 422)
 def on_trial(verdict: Verdict) -> Verdict:
     """Return `verdict` for a trial period: a rejection becomes an allowing verdict with warnings.
 
-    For metrics and logs, it keeps the code, reason and message of the rejection. Final rejections
-    and failures are not changed.
+    For metrics and logs, it keeps the code, reason and message of the rejection. Final rejections,
+    failures and verdicts on reviews that cannot be judged are not changed.
     """
     if verdict.allowed or verdict.final or verdict.code not in _REFUSALS:
         return verdict

@@ -179,7 +179,7 @@ class Lists(Protocol):
         """Return the page at `continue_token`, or the first one, with at most `limit` objects.
 
         Raise NotServed if the cluster does not serve the resource, Gone if the token has expired,
-        TooLong if the page exceeds MOST_PAGE_BYTES and `limit` is not 1, or another ClusterError.
+        TooLong if the page exceeds MOST_PAGE_BYTES and `limit` is above 1, or another ClusterError.
         """
         ...
 
@@ -319,7 +319,7 @@ async def each(
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """Return the error for an HTTP response with a status of 300 or more.
 
-    If the body is not a Status, for example a proxy's page, its text is the message.
+    If the body is not a Status, for example a proxy's page, its first 500 bytes are the message.
     """
     status = _status_in(body) or {"message": body[:500].decode("utf-8", "replace").strip()}
     return error_from_status(status, code, _seconds(headers.get("Retry-After")))

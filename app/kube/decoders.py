@@ -120,9 +120,10 @@ def _shallow(content: bytes) -> bytes:
 
 
 def decoded_list(body: bytes) -> Object:
-    """Return the JSON object in `body`. If it is a Kubernetes list, its items are `msgspec.Raw`.
+    """Return the Kubernetes list in `body`: apiVersion, kind, metadata and items.
 
-    Raise Unavailable if `body` is not a JSON object.
+    The items are `msgspec.Raw`. If msgspec cannot read `body`, for example because it is nested too
+    deeply, the whole object is decoded. Raise Unavailable if `body` is not a JSON object.
     """
     try:
         answer: Object = _list_of(body)  # type: ignore[assignment]

@@ -99,7 +99,8 @@ class Discovery:
         """Ask the API server which of `resources` it serves, and return those.
 
         If the API server serves a resource that the last refresh did not find, `run` refreshes
-        soon. Raise ClusterError if a request fails.
+        soon. Raise ClusterError if a request fails, except for a 404 for a group version that the
+        last refresh did not find: its resources are not served.
         """
         lists: Lists = {}
         later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
@@ -155,7 +156,7 @@ class Discovery:
         await asyncio.sleep(2 * self.settle_seconds)
 
     async def run(self) -> NoReturn:
-        """Refresh now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
+        """Refresh now, at least every `INTERVAL_SECONDS`, and after each trigger, until cancelled.
 
         A CRD is served some time after it was stored, so a trigger causes two refreshes: after
         `settle_seconds`, and after five times `settle_seconds`. A trigger also ends the wait after
@@ -193,7 +194,8 @@ class Discovery:
         If the list of a group version cannot be read, use its last list. Without a last list, its
         resources keep their previous versions. In both cases, raise the ClusterError after all
         other changes, so that `run` tries again soon: the last list may be out of date. If the
-        groups, or a list of the first refresh, cannot be read, raise ClusterError at once.
+        groups cannot be read, or at the first refresh the list of a known version, raise
+        ClusterError at once.
         """
         async with self._refreshing:
             served = await self._served_groups()
@@ -333,7 +335,10 @@ class Discovery:
 
 
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
-    """Trigger `discovery` after each change of the CRD of a known resource, until cancelled."""
+    """Trigger `discovery` after each change of the CRD of a known resource, until cancelled.
+
+    If its spec has changed, also call `note_redefined`.
+    """
     names = {str(resource) for resource in discovery.resources}
 
     def state_if_known(crd: Object) -> tuple[Any, Any] | None:

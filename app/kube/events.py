@@ -151,7 +151,7 @@ class Recorder(Struct):
                 )
 
     async def written(self) -> None:
-        """Wait until the queue is empty and its last Event is written."""
+        """Wait until the queue is empty and its last Event is written or lost."""
         await self._idle.wait()
 
     async def _write(self, event: Object) -> None:

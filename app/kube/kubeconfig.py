@@ -71,7 +71,7 @@ class MissingPlugin(OSError):
 
 
 class KubeconfigCredentials:
-    """The `Credentials` of one context: a client certificate, a token, or an exec plugin's output.
+    """The `Credentials` of one context, such as a token or the output of an exec plugin.
 
     Call `load` before anything else.
     """
@@ -84,7 +84,7 @@ class KubeconfigCredentials:
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the kubeconfig. Raise ClusterError if it has no usable credentials."""
+        """Read the kubeconfig, and run its exec plugin if any. Raise ClusterError if that fails."""
         try:
             await self._read()
         except _UNREADABLE as error:
@@ -232,8 +232,8 @@ def _merged(path: Path | None) -> Any:
     """Return the kubeconfig as a ConfigNode of kubernetes_asyncio, which merges several files.
 
     As in kubectl, the first entry of a name is used, and the first `current-context` that is not
-    empty. Empty files are skipped. Raise ConfigException if there is no other file, or if a file is
-    not a kubeconfig.
+    empty. Missing and empty files are skipped. Raise ConfigException if there is no other file, or
+    if a file is not a kubeconfig.
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:

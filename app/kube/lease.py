@@ -50,7 +50,10 @@ class LeaseTiming(Value):
     The work then has `lease - renew` seconds to end.
     """
     retry: float = 2.0
-    """The time between two attempts to get or to renew the lease."""
+    """The minimum time between two attempts to get the lease, and the time between two renewals.
+
+    A failed renewal is repeated earlier.
+    """
 
     def __post_init__(self) -> None:
         if not self.lease > self.renew > self.retry > 0:
@@ -109,7 +112,7 @@ class Elector(Struct):
 
     @property
     def holder(self) -> str:
-        """The identity of the last known leader, or "" if the Lease was free."""
+        """The identity of the last known leader, or "" if the Lease was free or not read yet."""
         return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def lead(self, work: Work) -> None:

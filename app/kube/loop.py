@@ -148,7 +148,7 @@ class Loop:
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def run(self) -> Never:
-        """Run until cancelled. Exceptions of the reconciler do not end the loop."""
+        """Run until cancelled. Exceptions of `reconcile` do not end the loop."""
         self._running = True
         self.steps = 0
         self._warned = 0

@@ -7,7 +7,8 @@ until the watch has passed them.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
-If they are not numbers, the last object that arrives is stored.
+If they are not numbers, the last object from the list or watch is stored, and responses to writes
+are ignored.
 """
 
 import asyncio
@@ -162,7 +163,10 @@ class WatchStore(Generic[T]):
         return len(self._entries)
 
     def age(self) -> float | None:
-        """Return the seconds since the last list, event or bookmark, or None before the first."""
+        """Return the seconds since the store was last up to date, or None if it never was.
+
+        Each list, event, bookmark and regular end of a watch shows that it is up to date.
+        """
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:

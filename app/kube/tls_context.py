@@ -65,8 +65,8 @@ class ServerTrust(Struct):
     async def renew_after_failure(self) -> bool:
         """Renew the context after a failed handshake, and return True.
 
-        If the context was renewed less than `look_seconds` ago and the files are unchanged, do
-        nothing and return False. Raise Unavailable if the credentials can't be read.
+        If the credentials were renewed less than `look_seconds` ago and the files are unchanged, do
+        not renew them, and return False. Raise Unavailable if the credentials can't be read.
         """
         self._is_stale = True
         is_recent = asyncio.get_running_loop().time() - self._renewed_at < self.look_seconds

@@ -282,10 +282,10 @@ async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError
 
 
 def _proxy_of_environment(url: URL) -> str | None:
-    """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
+    """Return the proxy in HTTPS_PROXY for an https URL, or in HTTP_PROXY for http, like kubectl.
 
-    Return None if neither is set, if `url` is on this machine, or if NO_PROXY has the host of
-    `url`, or the host's domain or network.
+    Return None if the variable is not set, if `url` is on this machine, or if NO_PROXY has the host
+    of `url`, or the host's domain or network.
     """
     host = url.host
     if host is None or host == "localhost" or proxy_bypass(host):

@@ -14,9 +14,9 @@ to the leader. The rules are:
   get a verdict.
 - Reviews without a token get a verdict again before a path without one is written, and while our
   knowledge of the configurations is not fresh.
-- A leaked token is replaced at once. It has leaked if a review arrives on the path of another
-  webhook, because an API server never sends one there. Tokens can leak because API servers show the
-  URL in the errors of failed calls, even to tenants.
+- A leaked token is replaced at once, but at most once in LEAK_SECONDS. It has leaked if a review
+  arrives on the path of another webhook, because an API server never sends one there. Tokens can
+  leak because API servers show the URL in the errors of failed calls, even to tenants.
 """
 
 import asyncio
@@ -137,9 +137,9 @@ class ReviewTokens(Part):
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
-        """The time at which each valid token was last seen in a configuration."""
+        """The time, by `clock`, at which each valid token was last in or meant for a path."""
         self._bare_until: float | None = None
-        """The time until which API servers may use paths without a token, or None for no limit."""
+        """The time, by `clock`, until which paths without a token are accepted, or None: always."""
         self._leaked_at = 0.0
         """The time of the last leak, in seconds since 1970."""
         self._note = "no webhook configuration has been read"
@@ -220,7 +220,7 @@ class ReviewTokens(Part):
         self._loop.add_all()
 
     def _needs_token(self) -> bool:
-        """Return whether API servers now use only paths with a token."""
+        """Return whether it is certain that API servers now use only paths with a token."""
         if self._bare_until is None or self._clock() < self._bare_until:
             return False
         return all(

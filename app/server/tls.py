@@ -189,7 +189,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._raw.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Flush all writes, end TLS, and wait until the client closes the connection.
+        """Flush all writes, end TLS, and wait for `seconds` until the client closes the connection.
+
+        Do nothing before the handshake is complete.
 
         If the socket were closed while the client is still sending, the connection would be reset,
         and the client would lose answers that it hasn't read.

@@ -37,7 +37,7 @@ UNREAD = 4
 """The maximum number of connections with an unread answer. An answer may have 8 MiB."""
 
 POSTS = 4
-"""The maximum number of requests with a body in progress. Further requests get 503."""
+"""The maximum number of POSTs in progress. Further ones get 503."""
 
 BODY_SECONDS = 10.0
 """The time limit for a body, in seconds.
@@ -49,7 +49,7 @@ MOST_PARAMETERS = 16
 """The maximum number of query parameters. Splitting 31,000 of them (63 KB) takes 48 ms."""
 
 READ_SECONDS = 0.005
-"""The maximum time, in seconds, for reading requests in one turn of the event loop.
+"""The time, in seconds, after which a turn of the event loop reads from no further connection.
 
 h11 takes 12 ms for 16 KiB of small chunks, and 30 ms for a head of 64 KiB with 15,000 lines.
 """

@@ -117,7 +117,7 @@ class VerdictLog:
             self.flush()
 
     def flush(self) -> None:
-        """Format the lines, and pass them to the writing thread."""
+        """Format the lines, and pass them to the writing thread. Drop them if its queue is full."""
         if self._records:
             records = self._records
             self._records = []
