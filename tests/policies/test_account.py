@@ -400,6 +400,11 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
         None,
         lambda obj: obj.update(type="Opaque", metadata={"name": "other"}),
     ),
+    "a Secret with the name of our Lease": (
+        SECRET,
+        None,
+        lambda obj: obj.update(type="Opaque", metadata={"name": "grove-admission"}),
+    ),
     "a Secret whose name is generated": (
         SECRET,
         None,
@@ -409,6 +414,11 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
         LEASE,
         None,
         lambda obj: obj.update(metadata={"name": "grove-operator"}),
+    ),
+    "a Lease with the name of our Secret": (
+        LEASE,
+        None,
+        lambda obj: obj.update(metadata={"name": "grove-admission-certificates"}),
     ),
 }
 
