@@ -1,8 +1,8 @@
 """Reconcile MNNVL resources, which are ComputeDomains and ResourceClaims.
 
 The reconciler creates missing resources that stored PodCliques or Pods need, and deletes resources
-that no PodClique or Pod needs any more. In dialects where PodCliqueSets should own resources, it
-makes them the owners of resources that PodGangs own.
+that no PodClique or Pod needs any more. If PodCliqueSets should own the resources (`mnnvl.owner`),
+it makes them the owners of resources that PodGangs own or that have no owner.
 
 `MNNVL.md` in this folder lists all writers, the races and the preconditions.
 """

@@ -1,8 +1,8 @@
 """Reconcile PodGangs.
 
 The reconciler keeps their topology constraints consistent with their PodCliqueSet and the
-ClusterTopology. In the dialect `design`, it also makes PodGangs the owners of their MNNVL
-resources.
+ClusterTopology. If PodGangs should own their MNNVL resources (`mnnvl.owner`), it also makes them
+the owners.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
 reconciler acts on changes of the levels and of PodCliqueSets, completes PodGangs that the webhook
@@ -58,7 +58,8 @@ class CurrentGang(Value):
     def has_needless_annotation(self) -> bool:
         """Whether the PodGang has the annotation MNNVL_ADOPTED although it should not.
 
-        It should not have it if it has no resources, or owns none in later dialects.
+        It should not have it if it has no resources, or if it owns none and PodCliqueSets should
+        own them.
         """
         return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 

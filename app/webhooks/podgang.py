@@ -1,8 +1,9 @@
 """Complete PodGangs when they are written, and keep their MNNVL resources when they are deleted.
 
-In the dialect `design`, the first webhook writes topology constraints for the scheduler and makes
-the PodGang the owner of its MNNVL resources. At CREATE, a PodGang has no uid for an owner reference
-yet: the webhook only writes the annotation, and the reconciler makes the PodGang the owner.
+In the dialect `design`, the first webhook writes topology constraints for the scheduler. If
+PodGangs should own MNNVL resources (`mnnvl.owner`), the webhook also makes the PodGang their owner.
+At CREATE, a PodGang has no uid for an owner reference yet: the webhook only writes the annotation,
+and the reconciler makes the PodGang the owner.
 """
 
 import contextlib
@@ -160,9 +161,11 @@ class PodGangDeletionWebhook(Value):
 
     If the resources cannot be given to the PodCliqueSet, the deletion is denied with a server error
     (5xx), and Grove tries again. It is never denied if the PodCliqueSet is gone or being deleted,
-    which soon happens in a namespace that is being deleted. In the dialect `design`, the resources
-    are deleted with the PodGang, as the design document requires, unless the API server already
-    serves the API of a later Grove, which discovery may not have seen yet.
+    which soon happens in a namespace that is being deleted.
+
+    If PodGangs should own MNNVL resources (`mnnvl.owner`), the resources are deleted with the
+    PodGang, as the design document requires. With `mnnvl.owner: auto`, the deletion is denied if
+    the API server already serves the API of a later Grove, which discovery may not have seen yet.
 
     The resources are read from the API server, because the caches may lag. Only the name and the
     uid of the PodGang are taken from the review.

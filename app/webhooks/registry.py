@@ -162,7 +162,7 @@ _MAY_OWN_MNNVL_RESOURCES = {
 }
 """The condition for PodGangs that own resources.
 
-In later dialects, only a PodGang that an earlier version made the owner has the annotation.
+If PodCliqueSets should own the resources, a PodGang keeps the annotation only while it owns one.
 """
 
 _NEW_IN_A_GROUP = {

@@ -214,7 +214,7 @@ class Dialect(ABC):
     The newest dialect whose `sign` the cluster serves is in force.
     """
     owner: OwnerRule
-    """The rule for the owner of MNNVL resources."""
+    """The rule for the owner of MNNVL resources with `mnnvl.owner: auto`."""
     owns_topology = False
     """Whether the managed topology belongs to this program alone.
 

@@ -32,7 +32,7 @@ class Unserved(Dialect):
 
     PodCliqueSets are validated, and get a condition, as in `design`. The constraints of PodGangs
     are not changed, because another program may have written them. The release of Grove is unknown,
-    so the PodCliqueSet owns MNNVL resources, which is safe in all releases.
+    so by default, the PodCliqueSet owns MNNVL resources, which is safe in all releases.
     """
 
     name = "none"
