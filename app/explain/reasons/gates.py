@@ -187,7 +187,7 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """Report that pods need a Workload, a group in one, or a Kubernetes PodGroup that is missing.
+    """Report that pods name a Workload, a group of a Workload, or a PodGroup that does not exist.
 
     Pods in an existing KAI PodGroup are not reported, because they no longer need the Workload.
     """

@@ -356,7 +356,7 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
 
 
 def queue_status_stale(gang: Gang) -> Reasons:
-    """Report that a queue reaches a limit or quota by its status, but not by the count of its pods.
+    """Report that a queue's status reaches a limit or quota, but the queue's pods do not.
 
     KAI's scheduler counts the pods. The status is from KAI's queue controller, which also counts
     background pods.

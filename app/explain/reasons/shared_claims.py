@@ -203,7 +203,7 @@ def _number_of_users(index: Index, claim: ResourceClaim) -> int:
 
 
 def claim_full(gang: Gang) -> Reasons:
-    """Report that more pods use a shared claim than Kubernetes can reserve it for."""
+    """Report that more pods use a shared claim than the 256 for which it can be reserved."""
     for claim, pods in _claims_shared(gang):
         total = _number_of_users(gang.index, claim)
         if total <= MOST_CONSUMERS:

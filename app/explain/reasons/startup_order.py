@@ -258,7 +258,11 @@ def _in_steps(index: Index, made_by: Ref) -> Reasons:
 
 
 def pods_to_come(index: Index, gangs: Iterable[Gang]) -> int:
-    """Return how many pods do not exist, beyond those that PodGroups wait for."""
+    """Return how many pods of the gangs' workloads are still to come.
+
+    Pods that the gangs themselves lack are left out. While a pod is pending, only the workers of
+    placed leaders count.
+    """
     gangs = {gang.ref: gang for gang in gangs}.values()
     if any(gang.waiting for gang in gangs):
         steps: list[Ref] = []

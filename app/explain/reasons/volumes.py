@@ -168,7 +168,7 @@ class _Excluded(Value):
     shape: Shape
     """The shape of the pod, with the nodes that can use each of its volumes."""
     volume: Tied
-    """The claim with that volume, and the nodes that can use it."""
+    """The PersistentVolumeClaim, and the nodes that can use its volume."""
     alone: Placements
     """The placements of the pod by itself."""
 
