@@ -104,6 +104,7 @@ QUESTIONS = (
                 "workloads": 4,
                 "states": {"well": 3, "waits": 1},
                 "reasons": {"LevelLabelMissing": 1},
+                "otherPendingPods": 0,
             },
             ["llm-serve"],
         ),

@@ -69,6 +69,7 @@ OF_AGES = {
     "KubeletRefuses",
     "KueueHolds",
     "KueueMayEvict",
+    "PodsMissing",
 }
 """These hold, or are worded, by the ages of objects, which are new on an API server."""
 VIEW = ["get", "list"]
