@@ -141,7 +141,7 @@ class MnnvlOwners:
         states = ((rule.state(resources[key], gang), resources[key]) for key in sorted(resources))
         return by_key((state, stored) for state, stored in states if state is not None)
 
-    # In the dialect `design`.
+    # If PodGangs should own the resources.
 
     def cached_gang(self, namespace: str, name: str, uid: str) -> StoredGang | None:
         """Return the cached PodGang with this uid, or None if it is gone or being deleted."""
@@ -209,7 +209,7 @@ class MnnvlOwners:
         pcs = await self._facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
         return pcs is None or pcs.uid != gang.set_uid
 
-    # In later dialects.
+    # If PodCliqueSets should own the resources.
 
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
         """Return the cached PodCliqueSet to which `stored` must be given, or None.
