@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Node
+from app.facts.rows import ROOM
 from app.objects.owners import OwnerRef
 from tests.explain.fleet import (
     GPU,
@@ -148,6 +149,10 @@ CASES: dict[str, tuple[Changes, str]] = {
     "nodes lack labels, and the gang has room without them": (
         {"nodes": without(RACK, "gpu-03", "gpu-04")},
         "2 nodes lack the label of a level, so KAI ignores them for gangs with a constraint. This gang has room without them",
+    ),
+    "nodes lack labels, and pods of other namespaces are not known": (
+        {"nodes": without(RACK, "gpu-03", "gpu-04"), "unseen": {ROOM: "no permission to list"}},
+        "2 nodes lack the label of a level, so KAI ignores them for gangs with a constraint",
     ),
     "KAI's Topology has no owner": (
         {"kai_topologies": owned_by()},

@@ -351,7 +351,11 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 
 
 def words_about(index: Index, ref: Ref) -> Words | None:
-    """Return the newest warning about an object of which only the name is known, or None."""
+    """Return the newest warning about an object of which only the name is known, or None.
+
+    Events with a reason in `_REFUSALS` count even if they are not warnings. Warnings that
+    grove-admission wrote do not count.
+    """
 
     def look() -> dict[Ref, Event]:
         newest: dict[Ref, Event] = {}

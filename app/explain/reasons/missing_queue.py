@@ -1,6 +1,7 @@
 """Report gangs whose queue KAI does not use, and find a queue or a node pool for them.
 
-KAI does not use a queue that is missing, belongs to another node pool, or has child queues.
+KAI does not use a queue that is missing, belongs to another node pool, or has child queues. It does
+not use a queue either whose parents are missing, are in another node pool, or form a cycle.
 """
 
 import shlex

@@ -432,7 +432,10 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reason:
-    """Return the reason that the gang's minimum runs, and no node has room for its other pods."""
+    """Return the reason that a gang's minimum runs, but its other pods would never fit.
+
+    They would not fit even without other workloads.
+    """
     gang = obstacle.gang
     short = obstacle.short
     text = (

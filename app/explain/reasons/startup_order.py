@@ -164,7 +164,10 @@ class Missing(Value):
     step: Step
     """The step."""
     exist: tuple[Pod, ...]
-    """The existing pods of the step, in the order of their creation."""
+    """The existing pods of the step, in the order of their creation.
+
+    For a step of groups, these are the leaders of the groups.
+    """
 
     @property
     def count(self) -> int:
@@ -175,8 +178,8 @@ class Missing(Value):
 def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
     """Return the pods that a workload has not created yet, by step.
 
-    Return [] if the workload has ended or is suspended, or if its controller says why it creates
-    no pods.
+    Return [] if its steps are not known, if it has ended or is suspended, or if its controller says
+    why it creates no pods.
     """
     status = index.workload_statuses.get(made_by)
     if status is None or not status.steps or status.ended or status.suspended:
@@ -190,7 +193,7 @@ def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
 
 
 def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
-    """Return the pods of a step, in the order of their creation."""
+    """Return the pods of a step, or the leaders of its groups, in the order of their creation."""
     found = (pod for pod in pods if pod.name.startswith(step.prefix))
     if step.each:
         found = (pod for pod in found if pod.leads)
@@ -209,9 +212,10 @@ def _waits(missing: Missing, now: float) -> bool:
 
 
 def _is_row(missing: Missing) -> bool:
-    """Return whether the pods of a StatefulSet have consecutive numbers, so the next is the last's.
+    """Return whether the existing pods of a StatefulSet have consecutive numbers.
 
-    If one in between is missing, for example because it is being replaced, it waits for no other.
+    Only then does the missing pod wait for the last one. A missing pod in between, for example one
+    that is being replaced, waits for no other.
     """
     ends = [pod.name.removeprefix(missing.step.prefix) for pod in missing.exist]
     numbers = [integer_in(end) for end in ends]

@@ -386,8 +386,9 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """Return all reasons that hold for some gangs, and the reasons that could not be checked.
 
     Equal reasons of several gangs are one reason. Problems come first, then warnings, then notes,
-    each in the order of the table. Without `quoting`, the rules for gangs that no other rule
-    explains are omitted. They quote schedulers, which have not seen the facts of a preview.
+    each in the order of the table. The rules for gangs that no other rule explains are omitted if
+    another reason could not be checked. Without `quoting`, they are omitted too: they quote
+    schedulers, which have not seen the facts of a preview.
     """
     gangs = list(gangs)
     joined = _joined(gangs)

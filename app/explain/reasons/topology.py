@@ -36,9 +36,9 @@ def level_label_missing(gang: Gang) -> Reasons:
     """Report that nodes lack a level's label, so KAI ignores them for gangs with a constraint.
 
     There is one reason for each set of missing labels and each likely domain. It is a problem if
-    the gang fits once the nodes are labelled. If the gang has room without these nodes, there is
-    only one note. For a gang whose parts are not known, all nodes count. A label that no node has
-    is always a problem.
+    the gang fits once the nodes are labelled. If the gang has room without these nodes, or if it is
+    not known whether it has, there is only one note. For a gang whose parts are not known, all
+    nodes count. A label that no node has is always a problem.
     """
     for topology, of in named_topologies(gang):
         outside = [node for node in topology.outside if _could_use(gang, node)]
@@ -71,7 +71,7 @@ def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> 
     ignored_for = f"for every {'part' if of else 'gang'} with a constraint{of}"
     yield from (_absent_key(topology, key, ignored_for) for key in absent)
     if not absent and gang.members and _has_place(gang):
-        yield _note(outside, of)
+        yield _note(gang, outside, of)
     else:
         keys = [key for key in topology.keys if key not in absent]
         guesses = guessed_labels(topology)
@@ -113,14 +113,13 @@ def _could_use(gang: Gang, node: Node) -> bool:
     )
 
 
-def _note(nodes: list[Node], of: str) -> Reason:
-    """Return the note that nodes lack labels, for a gang that has room without them."""
+def _note(gang: Gang, nodes: list[Node], of: str) -> Reason:
+    """Return the note that nodes lack labels, for a gang that may have room without them."""
     lack = counted(nodes, "node lacks", "nodes lack")
     what = f"parts with a constraint{of}" if of else "gangs with a constraint"
-    text = (
-        f"{lack} the label of a level, so KAI ignores {_them(len(nodes))} for {what}. This gang"
-        f" has room without {_them(len(nodes))}"
-    )
+    text = f"{lack} the label of a level, so KAI ignores {_them(len(nodes))} for {what}"
+    if gang.index.room_is_known:
+        text += f". This gang has room without {_them(len(nodes))}"
     refs = tuple(node.ref for node in nodes)
     evidence = Evidence(refs[0], "metadata.labels", "incomplete")
     remedy = "List the missing labels: grove-admission topology"
