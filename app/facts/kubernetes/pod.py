@@ -386,6 +386,7 @@ def read_pod(obj: JsonMap) -> Pod:
 
     namespace = interned(metadata.get("namespace"))
     name = text_at(metadata, "name")
+    phase = interned(status.get("phase")) or "Pending"
     owner = controller_of(obj)
     scheduled = condition_of(obj, "PodScheduled")
     unscheduled = _unscheduled(scheduled)
@@ -410,22 +411,22 @@ def read_pod(obj: JsonMap) -> Pod:
         scheduler=interned(spec.get("schedulerName")) or "default-scheduler",
         gates=gates,
         shape=read_shape(spec, annotations),
-        phase=interned(status.get("phase")) or "Pending",
+        phase=phase,
         unscheduled=unscheduled,
         waiting=tuple(dict.fromkeys([interned(state["reason"]) for _, state in waiting])),
         claims=read_pod_claims(spec, status.get("resourceClaimStatuses")),
         group=text_at(annotations, POD_GROUP_NAME),
         subgroup=text_at(labels, SUBGROUP),
-        workload=text_at(reference, "name"),
-        workload_part=text_at(reference, "podGroup"),
-        workload_group=text_at(group, "podGroupName"),
+        workload=text_at(reference, "name") if reference else "",
+        workload_part=text_at(reference, "podGroup") if reference else "",
+        workload_group=text_at(group, "podGroupName") if group else "",
         priority=int_of(spec.get("priority")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=finalizers,
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=(*_volumes(volumes), *ephemeral) if volumes else (),
         ephemeral=ephemeral,
-        bound=_bound(obj, scheduled) if status.get("phase") in (None, "Pending") else None,
+        bound=_bound(obj, scheduled) if phase == "Pending" else None,
         unit_owner=_unit_owner(obj, namespace) if asks_by_itself else None,
         asks_mnnvl=asks_by_itself and gpus_of_pod(spec).every > 0,
         said_at=seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
@@ -437,8 +438,8 @@ def read_pod(obj: JsonMap) -> Pod:
         background=labels.get(KAI_BACKGROUND) == "true" and bool(annotations.get(POD_GROUP_NAME)),
         made_for=_made_for(namespace, labels, owner),
         queued=is_of_kueue(labels, gates, finalizers),
-        stalled=_stalled(spec, status, waiting),
-        failure=_failure(status),
+        stalled=_stalled(spec, status, waiting) if waiting or phase == "Pending" else (),
+        failure=_failure(status) if phase == "Failed" else "",
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
         scales_for=_scales_for(namespace, labels),
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
@@ -584,12 +585,10 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why a pod has failed as a whole, in the kubelet's words.
+    """Return why a failed pod has failed as a whole, in the kubelet's words, or "" if unknown.
 
-    Return "" if it has not failed, or if only its containers have.
+    It is "" if the pod has failed only because its containers have.
     """
-    if status.get("phase") != "Failed":
-        return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))
 
 
