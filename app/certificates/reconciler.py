@@ -191,7 +191,10 @@ class CertificateReconciler(CertificateSource):
         return self._next_look(holdings)
 
     def _usable(self, secret: Object | None) -> Holdings | None:
-        """Return the content of the Secret. If it can't be used, add a problem and return None."""
+        """Return the content of the Secret. If it can't be used, add a problem and return None.
+
+        A Secret that is missing or empty is not a problem before this replica has used one.
+        """
         if secret is None or not secret.get("data"):
             if self._holdings:
                 self._problems.append(f"Secret {self._place} is gone or empty")

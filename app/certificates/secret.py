@@ -36,7 +36,7 @@ class Holdings(Value):
     leaf: Pair
     """The serving certificate."""
     retired: tuple[bytes, ...] = ()
-    """The previous CAs, as PEM, newest first."""
+    """The other CAs that clients must trust, as PEM, such as the previous CA."""
 
     @property
     def bundle(self) -> tuple[bytes, ...]:

@@ -188,7 +188,7 @@ class CertificateSource(Part, ABC):
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
-        """The number of replacements of the certificate, by reason."""
+        """The number of changes of the Secret by this replica, or reloads of files, by reason."""
         self.failures = 0
         """The number of checks that found a problem."""
         self.last_error: str | None = None
@@ -234,7 +234,7 @@ class CertificateSource(Part, ABC):
             text = "Time at which the CA expires, in seconds since the epoch."
             yield gauge("certificate_ca_expiry_timestamp_seconds", text, ca_not_after.timestamp())
 
-        text = "Replacements of the serving certificate, by reason."
+        text = "Changes of the certificate Secret by this replica, or reloads of files, by reason."
         for reason, count in self.rotations.items():
             yield counter("certificate_rotations_total", text, count, reason=reason)
 

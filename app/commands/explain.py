@@ -110,7 +110,7 @@ def reference(text: str, namespace: str) -> Ref:
 async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
     """Return objects of the kind of `ref` that the user may have meant.
 
-    They have the same name in any readable namespace, or are in the same namespace.
+    They are in the same namespace, or have the same name in any namespace if the user may list all.
     """
     by_name = await _listed(client, ref.kind, None, f"metadata.name={ref.name}")
     return [*by_name, *await _listed(client, ref.kind, ref.namespace)]
@@ -142,7 +142,7 @@ _PATIENCE_SECONDS = 3.0
 def complete_object(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return completions of `prefix` for argcomplete: kinds, or the names of a kind after a slash.
 
-    Return [] if the cluster doesn't answer in time, because a shell shows no error.
+    Return [] if the names can't be read in time, because a shell shows no error.
     """
     kind, slash, _name = prefix.rpartition("/")
     if not slash:
@@ -161,9 +161,10 @@ async def _names(kind: str, arguments: argparse.Namespace) -> list[str]:
 
 
 async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
-    """Return the names of the objects of a kind in a namespace, or [] if the kind is not known.
+    """Return the names of the objects of a kind in a namespace, in the first page of the list.
 
-    `kind` is any name that kubectl accepts for it.
+    `kind` is any name that kubectl accepts for it. Return [] if the kind is not known, or if its
+    objects can't be listed.
     """
     full = KINDS.get(kind.partition(".")[0].lower())
     return sorted(ref.name for ref in await _listed(client, full, namespace)) if full else []

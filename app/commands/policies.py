@@ -100,7 +100,8 @@ def documents(objects: Objects, width: int = 100) -> str:
 def _write_static(folder: Path, configuration: Configuration) -> None:
     """Write a folder for each admission plugin, and an AdmissionConfiguration with these folders.
 
-    Raise UnusableInput if a file can't be written.
+    The folder `mutating` is left out if there is no mutating policy. Raise UnusableInput if a file
+    can't be written.
     """
     contents = {
         "validating": uncovered() + documents(admission_policies(configuration, is_static=True))

@@ -67,7 +67,8 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
 def facts_in(names: Sequence[str]) -> Snapshot:
     """Return the facts in a record, or in the documents of files, directories and standard input.
 
-    Raise UnusableInput if they cannot be read, or if a record is given with other files.
+    Raise UnusableInput or OSError if they cannot be read, and UnusableInput if a record is given
+    with other files.
     """
     records = [name for name in names if _is_record(name)]
     if not records:
@@ -82,7 +83,8 @@ def documents_in(names: Sequence[str]) -> list[Object]:
     """Return the documents in files, directories and standard input.
 
     A record has facts instead of documents: return only its topologies, as documents. Raise
-    UnusableInput if a file cannot be read, or if a record is given with other files.
+    UnusableInput or OSError if a file cannot be read, and UnusableInput if a record is given with
+    other files.
     """
     if not any(map(_is_record, names)):
         return list(stream_of(names))

@@ -198,7 +198,7 @@ class _Report(Value):
     changes: Preview | None
     """The effects of the levels in --levels, or None if they were not requested."""
     is_of_domain: bool = False
-    """Was one domain requested?"""
+    """Whether LEVEL=VALUE was given, which may name several domains."""
 
     def document(self) -> Object:
         answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)
@@ -360,8 +360,8 @@ def _report_effects(
 ) -> int:
     """Print the effects of edits, and the requested room and domain after these edits.
 
-    Return the exit code. Raise UnusableInput if `levels` are given, or if an option or an edit is
-    not usable.
+    The domain is printed only as text, not as JSON. Return the exit code. Raise UnusableInput if
+    `levels` are given, or if an option or an edit is not usable.
     """
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")

@@ -232,7 +232,7 @@ class LeaderElection(_Section):
     renew_seconds: Seconds = 10
     """The time after which a leader that can't renew the Lease stops."""
     retry_seconds: Seconds = 2
-    """The time between attempts to get or to renew the Lease."""
+    """The minimum time between attempts to get the Lease, and the time between renewals."""
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
@@ -320,7 +320,10 @@ class Certificates(_Section):
     service_name: Name = "grove-admission"
     """The name of the Service, for which the certificate is valid."""
     webhook_configurations: Name = "grove-admission"
-    """The name of both webhook configurations, whose caBundles we write."""
+    """The name of both webhook configurations.
+
+    We write tokens into their paths and, in mode `self-managed`, their caBundles.
+    """
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
     """The validity period of a serving certificate."""
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760

@@ -200,9 +200,10 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
 
 
 async def check_owners(client: Client, configuration: Configuration) -> Checks:
-    """Check that `mnnvl.owner` fits the release of Grove, and that MNNVL resources have this owner.
+    """Check that `mnnvl.owner` fits the release of Grove.
 
-    Raise ClusterError if a request fails.
+    If PodCliqueSets own MNNVL resources, also check that no PodGang still owns one. Raise
+    ClusterError if a request fails.
     """
     dialect = dialect_of(client)
     configured = OWNER_RULES.get(configuration.mnnvl.owner)

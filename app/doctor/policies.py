@@ -134,7 +134,11 @@ async def read_policies(
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of each of our installed policies, and how it differs from this version."""
+    """Return the effect of each of our installed policies, and how it differs from this version.
+
+    If no validating policy is installed, a check `ok` says so. Raise ClusterError if a request
+    fails.
+    """
     stored = await read_policies(client, selector_of(RULES))
     if stored.policies or stored.bindings:
         desired = admission_policies(configuration)
@@ -177,7 +181,7 @@ async def check_account(client: Client) -> Checks:
 
 
 async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
-    """Return the policies whose paramKind has an apiVersion that the cluster does not serve.
+    """Return the policies whose paramKind is served, but not in the apiVersion that they name.
 
     The result maps the name of the policy to an apiVersion in which the cluster serves that kind.
     """

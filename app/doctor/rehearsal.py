@@ -116,7 +116,7 @@ async def check_outages(client: Client, ours: str) -> Checks:
 
 
 def rehearse(installed: Installed) -> Checks:
-    """Return the effects of an outage of each webhook, and the problems of all webhooks."""
+    """Return the problems of all webhooks, and the effect of an outage of each of the others."""
     checks: Checks = []
     for webhook in installed.webhooks:
         problems = [
