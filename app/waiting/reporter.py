@@ -44,11 +44,11 @@ class Pacing(Value):
     """The intervals between checks and between writes. Times are in seconds."""
 
     look: float = 5.0
-    """The minimum time from the start of one check to the start of the next."""
+    """The minimum time from the start of one check to the start of the next, in seconds."""
     pause: float = 15.0
-    """The minimum time between two writes to one object."""
+    """The minimum time between two writes to one object, in seconds."""
     refresh: float = 300.0
-    """The minimum time between two reports that differ only in their message, not in the reason."""
+    """The minimum time between two reports that differ only in their message, in seconds."""
     share: float = 10.0
     """The minimum time from one check to the next, as a multiple of the CPU time of the first."""
     most: int = 30
@@ -69,7 +69,7 @@ class _Told(Value):
     reason: str
     message: str
     time: float
-    """The time of the report."""
+    """The time of the report, in monotonic seconds."""
 
 
 _Change = tuple[Ref, Blocked | None]
@@ -97,13 +97,16 @@ class Reporter(Struct):
     held_back: int = 0
     """How often a report was delayed: by the limit per minute, or a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
-    """The times of the writes in the last minute."""
+    """The times of the writes in the last minute, in monotonic seconds."""
     _written: dict[str, float] = {}
-    """The time of the last write in each namespace, if it is not older than `pacing.refresh`."""
+    """The time of the last write in each namespace, in monotonic seconds.
+
+    Times older than `pacing.refresh` are forgotten.
+    """
     _told: dict[Ref, _Told] = {}
     """The last report about each workload, if it said that the workload is pending."""
     _next: dict[Ref, float] = {}
-    """The time from which each workload may be written to again."""
+    """The time from which each workload may be written to again, in monotonic seconds."""
     _backoffs: dict[Ref, Backoff] = {}
     """The backoff of each workload to which the last write failed."""
 

@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 AS_JSON = {"ref": "object"}
-"""The JSON keys of fields whose key differs from their name in the code."""
+"""The JSON key of the field `ref` in answers."""
 
 
 class Branch(Value, rename=AS_JSON):

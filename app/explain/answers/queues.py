@@ -84,7 +84,10 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
-        """The GPUs in use, the GPUs in use that are not preemptible, and the fair share."""
+        """The GPUs in use, the part that is not preemptible, and the fair share, in thousandths.
+
+        Each is None if it is not known.
+        """
         return self.used, self.fixed, self.fair
 
 

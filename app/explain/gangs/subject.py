@@ -158,7 +158,10 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
-    """Find a PodGroup of Kubernetes, for a name that no PodGroup of KAI has."""
+    """Find a PodGroup of Kubernetes, for a name that no PodGroup of KAI has.
+
+    Return None if there is none.
+    """
     if ref.key not in index.workload_groups:
         return None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)
@@ -181,7 +184,7 @@ def _of_unlisted_workload(index: Index, ref: Ref) -> _Match | None:
     """Find a workload that is not listed, such as a Job, by the pods that were created for it.
 
     Finished pods count only if there are no others. A workload without pods is found if its status
-    was read, or if a warning or Kueue names it.
+    was read, or if a warning or Kueue names it. Otherwise, return None.
     """
     pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]

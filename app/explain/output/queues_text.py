@@ -170,7 +170,10 @@ def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
 
 
 def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
-    """Return the unread kinds that some number of `rows` needs, each with the cause."""
+    """Return the unread kinds that the unknown numbers of `rows` may need, each with the cause.
+
+    Return {} if all numbers of existing queues are known.
+    """
     numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
     if rows and not any(None in of_row for of_row in numbers):
         return {}

@@ -273,7 +273,8 @@ class Placements:
     def _coming(self, assumption: Assumption) -> Mapping[int, Vector]:
         """Return the amounts that terminating pods will free, by the position of the node.
 
-        Nodes whose pods are assumed to be gone already are left out.
+        Nodes whose pods are assumed to be gone already are left out. The result is empty unless
+        `assumption.free` is "now".
         """
         if assumption.free != "now":
             return {}

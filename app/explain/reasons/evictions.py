@@ -104,6 +104,9 @@ def _evicted(
 
 
 def _workload_of(gang: Gang) -> Workload | None:
-    """Return the Workload that the pods of a gang name: our leader's events are about it."""
+    """Return the Workload that the pods of a gang name, or None if there is none.
+
+    Our leader's events are about this Workload.
+    """
     keys = dict.fromkeys(map(gang.index.workload_of, gang.pods))
     return next(filter(None, map(gang.index.workloads.get, keys)), None)

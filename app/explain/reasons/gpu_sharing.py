@@ -185,7 +185,10 @@ def labelling_memory(obstacle: Obstacle) -> str:
 
 
 def _without_memory(obstacle: Obstacle) -> list[str]:
-    """Return the names of nodes with a free GPU that lack only the label with the GPU's memory."""
+    """Return the names of nodes with a free GPU that lack only the label with the GPU's memory.
+
+    Return [] if no pod requests GPU memory.
+    """
     shapes = [shape for shape in obstacle.shapes if shape.part and shape.part.memory]
     if not shapes:
         return []

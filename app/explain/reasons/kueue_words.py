@@ -46,7 +46,7 @@ class _Row(Value):
     of_quota: bool = False
     """Is a lack of quota the cause?"""
     values: re.Pattern[str] | None = None
-    """The pattern whose groups are values from the message.
+    """The pattern whose groups are values from the message, or None if `remedy` needs none.
 
     For a flavor, it matches only names that Kubernetes allows, because people copy commands.
     """

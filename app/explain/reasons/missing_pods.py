@@ -210,7 +210,7 @@ def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
 
 
 def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
-    """Return the finished and terminating pods of some parts of a gang of Grove.
+    """Return the finished and terminating pods of some parts of a gang, or [] without a PodGang.
 
     Grove creates no replacements while they exist.
     """

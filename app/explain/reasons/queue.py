@@ -481,7 +481,10 @@ def queue_quota(gang: Gang) -> Reasons:
 
 
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
-    """Return a note about what makes a PodGroup non-preemptible: its own field, or its class."""
+    """Return a note about what makes a PodGroup non-preemptible: its own field, or its class.
+
+    Return "" for a semi-preemptible PodGroup, or one that names neither.
+    """
     if group.preemptibility:
         semi = group.preemptibility == SEMI_PREEMPTIBLE
         return "" if semi else f" (spec.preemptibility of its PodGroup is {group.preemptibility})"

@@ -34,7 +34,10 @@ _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
-    """Return the workloads that the pods of a gang were created for if all pods have ended."""
+    """Return the workloads that the pods of a gang were created for, if all its pods have ended.
+
+    Return () for a gang with other pods or without a PodGroup.
+    """
     group = gang.pod_group
     if gang.pods or group is None:
         return ()

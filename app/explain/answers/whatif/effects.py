@@ -249,7 +249,7 @@ class _Arranging:
         self._arrangement = Arrangement(self._names, index.free(self._names), index.shares)
 
     def has_place(self, candidate: GangToPlace) -> bool:
-        """Place a pending gang. Return False if it does not fit."""
+        """Place a pending gang. Return False if it does not fit, or has no pods to place."""
         demand = candidate.gang.demand
         return bool(demand.count) and self._add(candidate.gang, demand)
 
