@@ -84,7 +84,7 @@ REMARKED = (
     POD_GANG,
     QUEUE,
 )
-"""The resources whose objects are listed even if they would only cause a warning."""
+"""The resources whose allowed objects are listed if their verdict has warnings."""
 
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
@@ -132,7 +132,7 @@ class Auditor:
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
         """Yield all findings about `namespace`, or about all namespaces if it is None.
 
-        `tally` is complete at the end.
+        Cluster-scoped objects are audited in both cases. `tally` is complete at the end.
         """
         self._listing = await read_into(self._cluster, self._client, self._levels, namespace)
         await self._try_pods(self._claims.read_pods())

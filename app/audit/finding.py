@@ -78,7 +78,10 @@ class AuditCounts(Struct, rename="camel"):
     looked_at: int
     """The number of objects that were checked."""
     found: int
-    """The number of objects that would be rejected or that have warnings."""
+    """The number of findings about objects that would be rejected or that have warnings.
+
+    An object may have several findings, such as a ResourceClaim.
+    """
     refused: int
     """The number of objects that would be rejected."""
     undecided: int

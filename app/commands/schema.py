@@ -299,9 +299,10 @@ class Cause(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """A document with its verdict. `webhook` is null if no webhook judges it.
+    """A document with its verdict. `webhook` is null if there is no verdict.
 
-    Empty fields are omitted.
+    It is "" if the verdict is not a webhook's, such as the warnings about a Queue. Empty fields are
+    omitted.
     """
 
     file: str
@@ -316,6 +317,7 @@ class CheckedDocument(TypedDict):
     patchedObject: NotRequired[dict[str, Any]]
     wouldCreate: NotRequired[list[dict[str, Any]]]
     wouldAdopt: NotRequired[list[dict[str, Any]]]
+    note: NotRequired[str]
 
 
 class CheckedDocuments(TypedDict):

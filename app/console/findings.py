@@ -189,7 +189,10 @@ class Examination:
                     result.rows.append(FindingRow(group, "doctor", text, "", check.remedy))
 
     def count(self, index: Index) -> int:
-        """Return the number of findings of the last examination and of the current topology."""
+        """Return the number of findings of the last examination and of the current topology.
+
+        Equal findings about several objects count as one, as on the page.
+        """
         return len(self._rows(index))
 
     def _rows(self, index: Index) -> list[FindingRow]:

@@ -37,7 +37,10 @@ class Cell(Value):
     at: str
     """The path of the domain, such as `zone-a/rack-7`."""
     number: str
-    """The number of free GPUs, or the number of requested pods that fit."""
+    """The number of requested pods that fit, or the number of free GPUs ("?" if not known).
+
+    If the cells have names, the free GPUs are shown as `8 of 32`.
+    """
     name: str = ""
     """The name of the domain, possibly shortened, or "" if the map has too many cells for names."""
     inside: str = ""
@@ -59,10 +62,10 @@ def drawn(
     """Return the template's values for the map of the domains inside `at`.
 
     The cells are the domains of the deepest level with at most MOST_CELLS domains, grouped by their
-    parents. With `worst`, all cells are in one group, and none is a single node. Domains with the
-    most closed nodes come first, then those with the least room. `room` is the room that was asked
-    for, or None. `gang_nodes` are the names of nodes whose domains are marked. Return None if even
-    the level below `at` has too many domains.
+    parents. With `worst`, all cells are in one group, and single nodes are shown only if no other
+    level is below `at`. Domains with the most closed nodes come first, then those with the least
+    room. `room` is the room that was asked for, or None. `gang_nodes` are the names of nodes whose
+    domains are marked. Return None if even the level below `at` has too many domains, or none.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:

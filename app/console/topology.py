@@ -214,7 +214,7 @@ def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
 
 
 def _gangs(index: Index, chosen: str) -> list[Ref]:
-    """Return the PodCliqueSets in the selection list, sorted by name.
+    """Return the PodCliqueSets in the selection list, sorted by namespace and name.
 
     If there are more than _FEW_SETS, return only the chosen one, or [] if there is none.
     """

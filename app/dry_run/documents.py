@@ -150,7 +150,9 @@ _ITEMS = "items"
 def stream_documents(source: TextIO) -> Iterator[Object]:
     """Yield the documents of a text of any size. The items of a List are yielded one by one.
 
-    Raise UnusableInput if the text is neither YAML nor JSON, and NoDocument if it has no document.
+    A text that begins with { or [ is read as JSON, so it can't be YAML in flow style. Raise
+    UnusableInput if the text is invalid or a YAML document exceeds a limit, and NoDocument if it
+    has no document.
     """
     text = _Text(source)
     first = text.peek()

@@ -82,7 +82,10 @@ class Judgement(Value):
     document: Object
     """The document as it was given."""
     path: str = ""
-    """The path of the last webhook that judged the document, or "" if none did."""
+    """The path of the first webhook, or else of the last one that changed the verdict.
+
+    It is "" if no webhook judged the document.
+    """
     verdict: Verdict | None = None
     """The verdict, or None if no webhook judges the document."""
     operation: str = ""
@@ -106,7 +109,8 @@ class Judgement(Value):
     def followed_by(self, path: str, verdict: Verdict) -> "Judgement":
         """Return this judgement combined with the verdict of the next webhook, at `path`.
 
-        A rejection replaces all other verdicts.
+        A rejection replaces all other verdicts. A verdict that only allows the request changes
+        nothing.
         """
         first = self.verdict
         if first is None or not verdict.allowed:

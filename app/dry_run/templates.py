@@ -58,7 +58,10 @@ class TemplateFacts(Protocol):
         """Return a finding if another claim of `pod` needs the node's channel, otherwise None."""
 
     async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
-        """Return the PodGroup of KAI that `pod` names, or None if it names none."""
+        """Return the PodGroup of KAI that `pod` names, or None if it names none.
+
+        If the PodGroup does not exist or can't be read, its `levels` are None.
+        """
 
 
 # Kinds whose controllers create workloads.

@@ -116,6 +116,12 @@ def test_commands_print_what_is_described(
     assert refused["results"][0]["causes"]
     assert problems("check", refused) == []
 
+    job = tmp_path / "job.yaml"
+    job.write_text(text_of([{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}]))
+    unjudged = printed_by(capsys, "check", str(job))
+    assert unjudged["results"][0]["note"]
+    assert problems("check", unjudged) == []
+
 
 async def test_reports_are_what_is_described(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
