@@ -23,9 +23,9 @@ _AGE = re.compile(
 )
 
 UNEXPLAINED = "Unexplained"
-"""The reason of a gang if no reason of the table applies."""
+"""The reason of a gang if no reason of the table that is a problem applies."""
 NOT_KNOWN = "NotKnown"
-"""The reason of a gang if none applies, but some were not checked because facts are missing.
+"""The reason of a gang if no problem was found, but some reasons lacked facts to be checked.
 
 It is only counted in metrics, and not reported.
 """
@@ -181,7 +181,10 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    """Return `gang` with the first reason that applies, or else UNEXPLAINED or NOT_KNOWN."""
+    """Return `gang` with the first problem that applies, or else UNEXPLAINED or NOT_KNOWN.
+
+    Reasons that are only warnings or notes do not count.
+    """
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""

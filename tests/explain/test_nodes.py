@@ -165,6 +165,21 @@ CASES: dict[str, tuple[Changes, str]] = {
         {**WITHOUT, "pods": (*workers(cpu=32), *CPU_HUNGRY)},
         "GPUs are free on the nodes, but not enough CPU: a pod requests 32 CPUs, and at most 31 CPUs are free on a node with free GPUs",
     ),
+    "others use the CPUs, and the pods request devices other than GPUs": (
+        {
+            "nodes": tuple(
+                replace(n, allocatable={**n.allocatable, "example.com/nic": 8000}) for n in nodes()
+            ),
+            "pods": (
+                *(
+                    replace(pod, shape=shape(0, **{"cpu": 32, "example.com/nic": 1}))
+                    for pod in pods()
+                ),
+                *(occupant(n.name, shape=shape(0, cpu=33)) for n in nodes()),
+            ),
+        },
+        "Devices are free in 4 racks, but not enough CPU: a pod requests 32 CPUs, and at most 31 CPUs are free on a node with free devices",
+    ),
     "only the largest pod lacks memory": (
         {
             "pods": (

@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
-from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected, unfit_because
+from app.explain.placing.fitness import (
+    BY_KAI,
+    CORDONED,
+    asks_gpus,
+    is_selected,
+    unfit_because,
+)
 from app.explain.placing.placements import (
     ANY_POOL,
     EMPTIED,
@@ -321,14 +327,15 @@ def other_resource(gang: Gang) -> Reasons:
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
     verb = "is" if name == "memory" else "are"
+    devices = _devices(short)
     if most < asks:
         limit = f"at most {amount(name, most)} {verb} free"
-        found, remedy = f"{limit} on a node with free GPUs", f": {limit}"
+        found, remedy = f"{limit} on a node with free {devices}", f": {limit}"
     else:
-        found, remedy = "too few nodes with free GPUs have that much free", ""
+        found, remedy = f"too few nodes with free {devices} have that much free", ""
     text = (
-        f"GPUs are free {where}, but not enough {_called(name)}: a pod requests"
-        f" {amount(name, asks)}, and {found}"
+        f"{devices[:1].upper()}{devices[1:]} are free {where}, but not enough {_called(name)}:"
+        f" a pod requests {amount(name, asks)}, and {found}"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"Request less {_called(name)} per pod{remedy}"
@@ -353,7 +360,9 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     takes = listed(
         (f"{node.name} takes {plain(node.allocatable.get('pods', 0))}" for node in full), 2
     )
-    text = f"GPUs are free, but their nodes take no more pods{f': {takes}' if takes else ''}"
+    devices = _devices(obstacle.short)
+    text = f"{devices[:1].upper()}{devices[1:]} are free, but their nodes take no more pods"
+    text += f": {takes}" if takes else ""
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
         "Ask the platform team to raise maxPods of the kubelets, or to remove pods that these"
@@ -367,6 +376,11 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
         "platform",
         parts=parts(gang.demand, obstacle.short),
     )
+
+
+def _devices(demand: Demand) -> str:
+    """Return `GPUs`, or `devices` if pods request only other devices, such as network adapters."""
+    return "GPUs" if any(asks_gpus(shape) for shape, _ in demand.shapes) else "devices"
 
 
 def _called(resource: str) -> str:
