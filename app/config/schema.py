@@ -79,7 +79,10 @@ class ClusterTopology(_Section):
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """The levels of the managed ClusterTopology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for creating the ClusterTopology at startup. On failure, the server exits."""
+    """The time limit for creating the ClusterTopology when a replica becomes the leader.
+
+    If this fails, the replica exits.
+    """
 
     @field_validator("name", mode="before")
     @classmethod
@@ -163,7 +166,7 @@ class Mnnvl(_Section):
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
     """The number of nodes in each domain that should stay free.
 
-    A workload that needs one of these nodes gets a warning.
+    A workload gets a warning if its pods that must start together need one of these nodes.
     """
 
 
@@ -247,8 +250,9 @@ class LeaderElection(_Section):
 class WorkloadLabels(_Section):
     """The keys of the labels or annotations from which fields of a PodGroup are set.
 
-    Labels and annotations are read from the Workload, the top owner or the Pod, but `user` and
-    `nodePool` only from the Pod.
+    They are read from the Workload, or else from the top owner, or else from the Pod. `project` is
+    only a label, and `queue` can be an annotation only on the Workload. `user` and `nodePool` are
+    copied from the Pod.
     """
 
     queue: LabelKey = _KAI.keys.queue

@@ -18,7 +18,7 @@ from app.webhooks.registry import warning_paths
 
 _NO_TOKEN = (
     f"Give the webhook configuration the annotation {PATHS_ARE_OURS}: managed, as in the manifests,"
-    " so that the leader writes paths with a token. See callers in /readyz?verbose."
+    " so that the server writes paths with a token. See callers in /readyz?verbose."
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _DEFAULTS: JsonMap = {
@@ -122,8 +122,9 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
         yield problem(f"{name}: {difference}", _INSTALL)
     if is_as_installed and not token:
         message = (
-            f"{name}: its path has no token, so the server does not trust its reviews: they cause"
-            " no writes (the leader writes later), and under load, reviews with a token go first"
+            f"{name}: its path has no token. Unless server.clientCaFile is set, the server does not"
+            " trust its reviews: they cause no writes (the leader writes later), and under load,"
+            " they may get a 503"
         )
         yield warning(message, _NO_TOKEN)
 
