@@ -188,7 +188,7 @@ def _alike(judgement: Judgement) -> object:
     """Return the key by which consecutive documents are grouped in the output.
 
     Documents that no webhook judges share a key if they have the same kind and operation. Every
-    other document has a key of its own.
+    other document has its own key.
     """
     if judgement.verdict or judgement.note:
         return id(judgement)

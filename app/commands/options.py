@@ -36,7 +36,7 @@ class Command(Value):
     """One command of the program."""
 
     description: str
-    """What the command does, and its exit codes, for the help text."""
+    """The description of the command and its exit codes, for the help text."""
     add_options: Callable[[argparse.ArgumentParser], None]
     """A function that adds the command's options to its parser."""
     run: Callable[[argparse.Namespace], int]

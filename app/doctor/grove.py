@@ -146,7 +146,7 @@ def _what_to_check(configuration: Configuration) -> str:
     """Return a clause that says which settings of Grove to check by hand.
 
     The topology feature is left out if our topology support is disabled: Grove may then use its
-    feature with ClusterTopologyBindings of its own.
+    feature with its own ClusterTopologyBindings.
     """
     account = own_account(configuration.certificates.namespace)
     exempt = (

@@ -43,7 +43,7 @@ class Need(Value):
     verbs: tuple[str, ...]
     """The verbs that the server needs."""
     purpose: str
-    """What the server uses the permission for, as a noun phrase for messages."""
+    """The purpose of the permission, as a noun phrase for messages."""
     namespace: str = ""
     """The namespace of the objects, or "" for all namespaces and for cluster-scoped resources."""
     name: str = ""

@@ -23,7 +23,7 @@ class Check(Value):
     message: str
     """The result in words."""
     remedy: str = ""
-    """What to do about the result, or "" if there is nothing to do or no remedy is known."""
+    """The remedy, or "" if there is nothing to do or no remedy is known."""
 
 
 Checks = list[Check]

@@ -25,7 +25,7 @@ class Fault(Value):
     cause: str
     """The problem in words, such as `Service a/b does not exist`."""
     fate: str
-    """What happens to requests, such as "are rejected", or "" if only a restart interrupts them."""
+    """The effect on requests, such as "are rejected", or "" if only a restart interrupts them."""
     remedy: str
     """The remedy of the problem."""
 

@@ -317,7 +317,7 @@ class ConstraintChange(Value, rename=AS_JSON):
 
 
 class Preview(Value):
-    """What would change if the levels of a topology were edited."""
+    """The changes that an edit of the levels of a topology would cause."""
 
     after: ClusterTopology
     """The topology after the edit."""

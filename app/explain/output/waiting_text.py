@@ -142,7 +142,7 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod
     """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if facts are missing.
 
     Facts are missing if PodCliqueSets or the state of a workload are not known, or if a workload is
-    pending for no known reason and some kinds were not read.
+    pending without a reason and some kinds were not read.
     `others` are pending pods in none of the rows.
     """
     states = {row.state for row in rows}

@@ -339,7 +339,7 @@ class Spread(Value, dict=True):
 
 
 def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
-    """Return how the workloads of a gang use a ComputeDomain. A gang has one, as a rule."""
+    """Return how the workloads of a gang use a ComputeDomain. Usually, a gang has only one."""
     index = gang.index
 
     def look() -> Mapping[Ref, Spread]:

@@ -203,7 +203,7 @@ _WAITS_FOR = {
     "wait-gcs-ready": "KubeRay's init container ends once the head of the RayCluster answers: find"
     " out why the head is not ready",
 }
-"""What the init containers of controllers wait for, by name."""
+"""The remedies for init containers that controllers add to pods, by container name."""
 
 
 def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:

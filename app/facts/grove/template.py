@@ -139,7 +139,7 @@ class CliqueTemplate(Value):
     """The schedulerName of the pods, or "" for Grove's default."""
 
     enabling: SetPart | None = None
-    """The part whose annotation of ours enables MNNVL for the clique, or None if none does."""
+    """The part in which our annotation enables MNNVL for the clique, or None if none does."""
 
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique, or None."""

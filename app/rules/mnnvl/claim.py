@@ -197,7 +197,7 @@ def claim_mode(
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, or else `plan` in the form `new_mode`.
 
-    An existing claim of ours keeps its form, and also its scope if it is the `stored` entry.
+    Our existing claim keeps its form, and also its scope if it is the `stored` entry.
     """
     entry = carrier.claim
     # Grove's operator resets the spec to its template, which has no entry

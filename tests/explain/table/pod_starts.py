@@ -108,11 +108,15 @@ STARTING = (
     Row(
         "PodsMissing",
         "the leader is ready",
-        {"pods": led(ready=True)},
+        {
+            "pods": led(ready=True),
+            "workload_statuses": (WorkloadStatus(LWS, startup=LEADER_READY, group=4),),
+        },
         f"{FIRST} is ready, but its 3 workers do not exist",
         "you",
         {
             "pods": led(ready=True),
+            "workload_statuses": (WorkloadStatus(LWS, startup=LEADER_READY, group=4),),
             "events": (
                 warned(Ref("StatefulSet", NAMESPACE, "vllm"), "uid-sts", "FailedCreate", "no", "a"),
             ),
