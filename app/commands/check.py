@@ -208,7 +208,8 @@ COMMAND = Command(
         " refer to each other, with --cluster also to the objects of a cluster, and with --offline"
         " to those in files that are not judged. Topology support counts as enabled unless --config"
         " says otherwise. Schemas are not checked. Exit code: 0 all allowed, 1 at least one"
-        " rejected, 2 unusable input, or a verdict needs facts that are missing."
+        " rejected, 2 unusable input, a verdict needs facts that are missing, or not everything in"
+        " the cluster was readable."
     ),
     add_options=add_options,
     run=run,

@@ -194,7 +194,7 @@ class Questions(Struct):
         return await self._answer(["doctor", *self._of_cluster("doctor")])
 
     async def audit(self, namespace: AnyNamespace = "") -> str:
-        """List stored objects that would be rejected today, or are leaked or outdated."""
+        """List stored objects that would be rejected today or that have another problem."""
         where = [f"--namespace={namespace}"] if namespace else []
         return await self._answer(["audit", *where, *self._of_cluster("audit")], read=audited)
 
@@ -233,7 +233,10 @@ class Questions(Struct):
 
 
 def without_placed(printed: str) -> Object:
-    """Return the list of workloads in `printed` (JSON) without placed ones. Its totals are kept."""
+    """Return the list in `printed` (JSON) without workloads that are placed as requested.
+
+    Workloads with a warning or a problem stay, even if they are placed. The totals are kept.
+    """
     answer: Object = from_json(printed)
     workloads = [row for row in answer["workloads"] if row["state"] != "well"]
     return {**answer, "workloads": workloads}
