@@ -53,6 +53,6 @@ def _of_version(content: bytes) -> str:
         version = convert(from_json(content), dict).get("version")
     except ValueError:
         return ""
-    if version == __version__:
+    if version in (None, __version__):
         return ""
     return f"; grove-admission {version} wrote the record, and this is {__version__}"

@@ -35,7 +35,7 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 def alike(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that `name` probably misspells, the most similar first.
+    """Return the known names that `name` is or probably misspells, the most similar first.
 
     A name may have one mistake, or two from _LONG characters on: a missing, additional or wrong
     character, or two characters in the wrong order. Case is ignored. A known name is skipped if it

@@ -38,8 +38,8 @@ class Cluster:
     """The facts of one cluster, and the readers and writers that use them.
 
     Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
-    once. `client` reads individual objects and creates MNNVL resources. `discovery` is None if
-    there is no API server. `known` says whether the facts are complete.
+    once. `client` reads individual objects and creates MNNVL resources. `discovery` is None unless
+    watches fill the stores. `known` says whether the facts are complete.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Cluster:
     def notes(self) -> dict[str, str]:
         """Return notes about the version of each API in NEIGHBOURS, the dialect, and stale caches.
 
-        There are none before the first discovery.
+        There are none before the first discovery or without `discovery`.
         """
         if self.discovery is None or not self.discovery.known:
             return {}

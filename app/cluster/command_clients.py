@@ -76,7 +76,8 @@ def is_expired(problem: Exception | None) -> bool:
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
     """Return the command that renews the credentials, if `problem` is about them.
 
-    Return "" if it is not, or if the kubeconfig does not name a command.
+    Return "" if it is not, if they are those of this Pod, or if no command in the kubeconfig
+    provides them.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""

@@ -95,7 +95,7 @@ async def read_into(
     """Fill the stores of `cluster` that verdicts need, once (`stores/list_reader`).
 
     Read namespaced objects of `namespace` only, unless it is None. If the managed ClusterTopology
-    doesn't exist although Grove uses its API, add one with `levels`.
+    doesn't exist although Grove uses its API, add one with `levels`, unless there are none.
     """
     unread = await list_reader.read(cluster.stores, client, namespace)
     topologies = cluster.stores[TOPOLOGIES]

@@ -49,10 +49,13 @@ class Stored(Value):
     name: str
     """The name of the object."""
     content: bytes
-    """JSON with the metadata of the object and, except for Pods, its apiVersion and spec."""
+    """JSON with the apiVersion, the metadata in _METADATA, and the spec of the object.
+
+    For a Pod, it has only the labels and annotations.
+    """
 
     def view(self) -> Object:
-        """Return the object, decoded from `content`."""
+        """Return the fields of the object that `content` has."""
         content: Object = from_json(self.content)
         return content
 
@@ -203,7 +206,7 @@ def read_stored_pod_group(obj: Object) -> StoredPodGroup:
 
 
 BY_BASE = "base"
-"""Index of PodCliques with our claim: (namespace, base name of their resources)."""
+"""Index of PodCliques and of Pods with our claim: (namespace, base name of their resources)."""
 
 BY_GROUP = "group"
 """Index of Pods: (namespace, key of the group that they name).

@@ -67,7 +67,7 @@ class MnnvlOwners:
     """A writer of the owner references of MNNVL resources, which it finds in `stores`.
 
     `configured` is the owner rule from the configuration, or None for the rule of the dialect.
-    `discovery` is None if there is no API server.
+    Without `discovery`, upgrades of Grove are not noticed.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class MnnvlOwners:
     async def later_dialect(self) -> str:
         """Ask the API server for a later dialect than `design`. Return its name, or "" for none.
 
-        Raise ClusterError if a request fails.
+        Return "" also without `discovery`. Raise ClusterError if a request fails.
         """
         if self._discovery is None:
             return ""
@@ -153,8 +153,9 @@ class MnnvlOwners:
     async def _read_gang(self, gang: GangIdentity) -> Object | None:
         """Read a cached PodGang from the API server.
 
-        Return None if the PodGang is gone, although the cache may still have it. If it still became
-        the owner, the garbage collector would delete the resources, which its successor needs.
+        Return None if the PodGang is being deleted, or is gone although the cache may still have
+        it. If it still became the owner, the garbage collector would delete the resources, which
+        its successor needs.
         """
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         if obj is None:
@@ -170,7 +171,7 @@ class MnnvlOwners:
         Only the first IN_A_STEP resources are adopted. On a dry run, write nothing, and return all
         adoptable resources as they would be. Adopt nothing in these cases:
 
-        - The PodGang is gone from the API server, or its PodCliqueSet is gone or was created again.
+        - The PodGang is gone or being deleted, or its PodCliqueSet is gone or was created again.
         - The PodGang lacks our annotation, and this is not a dry run. The webhook for deletions is
           called only for PodGangs with the annotation, so it must be written first.
         - The API server already serves the API of a later Grove. Another replica that knows this
@@ -236,8 +237,8 @@ class MnnvlOwners:
     async def give_back(self, stored: MnnvlResource, pcs: PodCliqueSet) -> Object | None:
         """Make the PodCliqueSet `pcs` the only owner of `stored`.
 
-        Return the changed object, or None if it must not be changed any more. If `stored` is
-        outdated, read it again. Raise Conflict if it keeps changing.
+        Return the changed object, or None if it is gone or must no longer be changed. If `stored`
+        is outdated, read it again. Raise Conflict if it keeps changing.
         """
         reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
         of_set = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
@@ -266,8 +267,8 @@ class MnnvlOwners:
         """Write the owner references of `stored` in the versions that the cluster serves.
 
         The garbage collector finds no owner in another version. It would never delete `stored`, and
-        a later set of the same name would wait for that. Return the changed object, or None if no
-        change was needed.
+        a later set of the same name would wait for that. Return the changed object, or None if
+        `stored` is gone or no change was needed.
         """
         if not stored.is_ours or not any(map(self._is_outdated, stored.owners)):
             return None
@@ -306,9 +307,8 @@ class MnnvlOwners:
         """Give all resources of the stored PodGang `gang` to its PodCliqueSet, and return them.
 
         They are read from the API server, because another replica may just have given one to
-        `gang`, and the caches would not show it yet. Do nothing if the stored PodGang has another
-        uid, or its PodCliqueSet is gone or being deleted. Raise ClusterError if a resource could
-        not be given back.
+        `gang`, and the caches would not show it yet. Do nothing if `living_set_of` returns None.
+        Raise ClusterError if a resource could not be given back.
         """
         pcs = await self.living_set_of(gang)
         if pcs is None:
@@ -342,8 +342,8 @@ class MnnvlOwners:
     async def living_set_of(self, gang: GangIdentity) -> PodCliqueSet | None:
         """Return the PodCliqueSet of the stored PodGang `gang`, or None.
 
-        Return None if the stored PodGang has another uid, or the set is gone or being deleted.
-        Raise ClusterError if a request fails.
+        Return None if the PodGang is gone or has another uid, or if the set is gone, is being
+        deleted or was created again. Raise ClusterError if a request fails.
         """
         stored = await self._stored(gang)
         if stored is None:
@@ -379,7 +379,7 @@ class MnnvlOwners:
 
 
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
-    """Return the label that selects the resources of the replica of `gang`.
+    """Return the label that selects the resources of the replica of `gang`, or {} if none is known.
 
     In earlier releases of Grove, only the name has the replica: `<pcs>-<replica>[-...]`. Later
     releases replace the end of a long name with a hash, which may replace the replica too.

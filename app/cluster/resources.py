@@ -123,9 +123,9 @@ class MnnvlResources:
         """Create the missing resources of `plan`, which a review needs.
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
-        NotOurs if they can't be created, and Unavailable if the leader must create them. `doubt` is
-        a reason why this review must not create them, or None. With a doubt, raise Unavailable if a
-        resource is missing.
+        NotOurs if they can't be created, and Unavailable if the leader must create them or an
+        existing one will be deleted. `doubt` is a reason why this review must not create them, or
+        None. With a doubt, raise Unavailable if a resource is missing. A dry run ignores it.
         """
         self._check_served(plan)
         if plan.is_of_pods:
@@ -246,9 +246,9 @@ class MnnvlResources:
         """Create the missing resources of `plan`, whose owner must exist, and return them.
 
         Existing resources are not changed, even if one is being deleted or its owner is gone: a
-        call after its deletion restores it. Raise NotOurs if another object has the name, and
-        Unavailable if a later call may succeed, for example because only the cache still has the
-        owner.
+        call after its deletion restores it. Raise NotOurs if another object has the name or an API
+        is not served, and Unavailable if a later call may succeed, for example because only the
+        cache still has the owner.
         """
         self._check_served(plan)
         created: list[Object] = []
@@ -275,9 +275,9 @@ class MnnvlResources:
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the object that will own the resources of `plan`.
 
-        It is the uid in `plan` for a unit of Pods, and if the cache lacks the PodCliqueSet.
-        Otherwise, it is the uid of the set. Raise Unavailable if the set does not exist, is being
-        deleted, or was created again.
+        It is the uid in `plan` for a unit of Pods, or if `plan` has one and the cache lacks the
+        PodCliqueSet. Otherwise, it is the uid of the set. Raise Unavailable if the set does not
+        exist, is being deleted, or was created again.
         """
         if plan.is_of_pods:
             return plan.owner_uid

@@ -178,13 +178,22 @@ class UnitOwners:
 
 
 def not_owned(plan: Plan) -> FieldError:
-    """Return the finding about a Pod that the workload named in its label does not own."""
+    """Return the finding about a Pod that the workload named in its label does not own.
+
+    A PodGroup or Workload, which a Pod names in its spec, need not own the Pod, but must exist.
+    """
     named = plan.member.named
     assert named is not None
+    title = named.kind.title
     detail = (
-        f"no {named.kind.title} with this name controls the Pod, as far as grove-admission may"
-        f" read its controllers: let the {named.kind.title} create the Pod, or remove the label"
+        f"no {title} with this name controls the Pod, as far as grove-admission may read its"
+        f" controllers: let the {title} create the Pod, or remove the label"
     )
+    if not is_label_key(named.kind.key):
+        detail = (
+            f"this {title} does not exist in namespace {plan.namespace}: create it before the Pods"
+            " that name it"
+        )
     return invalid(path_of_key(named.kind.key), named.name, detail)
 
 

@@ -134,7 +134,10 @@ LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
 
 
 def dialect_of(client: Objects) -> Dialect:
-    """Return the dialect of the cluster of `client`, as of the last discovery."""
+    """Return the dialect of the cluster of `client`, as of the last discovery.
+
+    Return UNSERVED if the cluster does not serve the `sign` of any dialect.
+    """
     for dialect in DIALECTS:
         if client.served_version(dialect.sign) is not None:
             return dialect
@@ -191,8 +194,9 @@ class ClusterView:
     """A reader of the facts in `stores`. It implements `TopologyFacts` for the rules of dialects.
 
     `client` tells what the cluster serves, and reads PodCliqueSets that the store lacks. A method
-    raises Unavailable while the cache that it needs isn't ready, except for facts about nodes and
-    facts in `hints`, which only warnings need.
+    raises Unavailable while the cache that it needs isn't ready. Only `nodes`, `nodes_with`,
+    `level_problems`, `level_keys` and the facts in `hints`, which only warnings need, are empty or
+    incomplete instead.
     """
 
     def __init__(
@@ -246,9 +250,10 @@ class ClusterView:
                 CLUSTER_TOPOLOGY, name, ", or give --config with clusterTopology.levels"
             )
         if stored is None or not stored.levels:
+            problem = "does not exist" if stored is None else "has no levels"
             raise TopologyMissing(
-                f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
-                " leader of grove-admission creates it from clusterTopology.levels"
+                f'topology support is enabled, but ClusterTopology "{name}" {problem} yet; the'
+                " leader of grove-admission writes it from clusterTopology.levels"
             )
 
         return stored

@@ -46,7 +46,7 @@ _WORKLOAD = "spec.workloadRef.name"
 _WORKLOAD_GROUP = "spec.workloadRef.podGroup"
 
 HasUnit = Callable[[JsonMap, JsonMap], bool]
-"""A function of an owner's spec and a Pod's labels: whether the owner still has the Pod's unit."""
+"""A function of an owner's spec and a unit's labels: whether the owner still has the unit."""
 
 
 class UnitScope(Value):
@@ -71,7 +71,7 @@ class OwnerKind(Value, eq=False):
     scopes: tuple[UnitScope, ...]
     """The scopes, the default first."""
     has_unit: HasUnit = lambda spec, labels: True
-    """Returns whether an owner with this spec still has the unit of a Pod with these labels."""
+    """Returns whether an owner with this spec still has the unit with these labels."""
     together: str = ""
     """The annotation by which the controller keeps a unit within one domain, or ""."""
     together_field: str = ""
@@ -102,7 +102,7 @@ class NamedOwner(Value):
     second: str = ""
     """The title of another kind of workload that the Pod names too, or "".
 
-    A kind that owns `kind`, or that `kind` owns, does not count.
+    Only the kinds in _LABELLED exclude each other. A Pod may name other kinds together with them.
     """
     more_scopes: tuple[str, ...] = ()
     """The scopes of the DisaggregatedSet that owns the owner. A scope annotation may name one."""

@@ -57,7 +57,8 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     """Return the kind and name of each workload that a Pod was created for, outermost first.
 
     `labels` are the labels of the Pod. `controller` is the kind and name of its controller, or
-    ("", "") if it has none.
+    ("", "") if it has none. For a ReplicaSet, the result has the Deployment that the name implies.
+    Its existence is not checked.
     """
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:

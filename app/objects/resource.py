@@ -25,7 +25,7 @@ class Resource(Value, cache_hash=True):
     """The versions that we know, preferred one first.
 
     Discovery finds out which of these versions a cluster serves. If it serves none of them, an
-    unknown later version is used.
+    unknown version is used that is later than the oldest of them.
     """
     optional: bool = True
     """Whether some clusters do not serve the resource."""

@@ -1,8 +1,8 @@
 """Create and check the tokens in webhook paths, such as `/<token>/mutate/podclique`.
 
-Only API servers and users who may read the webhook configurations know the token, so a review on
-such a path is trusted to come from an API server. Each token begins with the time of its creation
-(seconds since the epoch, hexadecimal), so that all replicas agree on its age.
+API servers and users who may read the webhook configurations know the token. A review on such a
+path is trusted to come from an API server. Each token begins with the time of its creation (seconds
+since the epoch, hexadecimal), so that all replicas agree on its age.
 """
 
 import re

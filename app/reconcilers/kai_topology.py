@@ -75,7 +75,7 @@ class KaiTopologyReconciler(Struct):
         """Sync the KAI Topology, and write the result into the status of the ClusterTopology.
 
         Return the seconds until the next step, or None if none is needed. If the KAI Topology can't
-        be written, raise the ClusterError after the status is written.
+        be written, raise the ClusterError after the status is written. Raise a Conflict at once.
         """
         if not self.dialect().owns_topology:
             return None

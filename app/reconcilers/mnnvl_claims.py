@@ -43,7 +43,7 @@ class Repaired(Struct):
     cliques: set[str]
     """The names of the PodCliques that got their claim back."""
     at: float
-    """The time of the last repair."""
+    """The time of the last repair, on the clock of the event loop."""
 
 
 class Listed(Value):
@@ -52,7 +52,7 @@ class Listed(Value):
     pods: dict[Key, list[str]]
     """The names of the Pods without a claim, by PodClique."""
     at: float
-    """The time at which the listing began."""
+    """The time at which the listing began, on the clock of the event loop."""
 
 
 class PodsWithoutClaim(Struct):

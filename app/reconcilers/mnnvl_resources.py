@@ -50,9 +50,9 @@ A ComputeDomain, a claim and a PodClique are written together, and arrive throug
 """
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next attempt if an object of another writer has the name of a resource.
+"""The time until the next attempt if a resource can't be created (NotOurs).
 
-Such objects are not watched.
+Objects of other writers with the name of a resource are not watched.
 """
 
 IN_USE_SECONDS = 30.0

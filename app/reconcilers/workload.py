@@ -146,7 +146,7 @@ class WorkloadReconciler:
         """Maintain the PodGroup of one group, and the annotations of the group's Pods.
 
         Pods that opt out of Workloads are released first. Without other Pods, the PodGroup is
-        deleted.
+        deleted. Return the seconds until the next step, or None if none is needed.
         """
         if not self._caches.synced:
             return NOT_SYNCED_SECONDS

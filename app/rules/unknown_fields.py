@@ -23,7 +23,11 @@ Parts = list[tuple[FieldPath, JsonMap]]
 
 
 def unknown_field_warnings(document: JsonMap) -> list[str]:
-    """Return warnings about fields of a PodCliqueSet that the API server would drop."""
+    """Return warnings about fields of a PodCliqueSet that the API server would drop.
+
+    In constraints, these are all unknown fields. Elsewhere, they are only those that are similar to
+    known ones.
+    """
     template = map_at(document, "spec", "template")
     whole: Parts = [(_TEMPLATE, template)]
     groups = _entries(template, "podCliqueScalingGroups")

@@ -151,5 +151,5 @@ class Reading:
 
 
 def cause(error: ClusterError) -> str:
-    """Return the reason why a list could not be read, in a few words."""
+    """Return why a list could not be read: "no permission to list" for a 403, else the message."""
     return "no permission to list" if error.code == 403 else error.message

@@ -27,8 +27,8 @@ _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 class DocumentObjects:
     """An implementation of `Objects` with documents in memory.
 
-    Documents are skipped if this program does not use their kind, or if no API server would store
-    their metadata, for example without a name. A document without a namespace is in `default`.
+    Documents are skipped if `kinds.ALL` lacks their kind, or if no API server would store their
+    metadata, for example without a name. A namespaced document without a namespace is in `default`.
     Created and patched objects are stored too.
 
     If `is_whole` is true, objects that are not among the documents don't exist. Otherwise, nothing
@@ -193,7 +193,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def resource_of(document: Object) -> Resource | None:
-    """Return the resource of a document, or None if this program does not use its kind."""
+    """Return the resource of a document, or None if `kinds.ALL` lacks its kind."""
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     identity = (group, document.get("kind"))
     return next((resource for resource in ALL if (resource.group, resource.kind) == identity), None)

@@ -45,13 +45,20 @@ from app.rules.mnnvl.warnings import unit_warnings
 
 
 PATIENCE_SECONDS = 4.0
-"""The time limit in seconds for calls to the API server, which waits 10 s for the verdict."""
+"""The time limit in seconds for calls to the API server.
+
+The API server waits 10 s for a verdict on a PodClique or Pod, which may need this time twice, and
+5 s for a verdict on a PodCliqueSet.
+"""
 
 
 async def verdict_with_resources(
     resources: MnnvlResources, request: Request, plan: Plan, injection: Injection
 ) -> Verdict:
-    """Create the resources of `plan`, and return the verdict with the patch of `injection`."""
+    """Create the resources of `plan`, and return the verdict with the patch of `injection`.
+
+    If a person must correct something first, reject the object or raise a ClusterError.
+    """
     doubt = None  # why this review may not cause writes, if it may not
     if not request.trusted:
         doubt = "the review came over a path without a valid token"

@@ -1,7 +1,7 @@
 """Annotate new Pods of Workload groups, and copy node labels to Pods when they are bound.
 
-The annotation keeps KAI from scheduling a Pod without its group. Neither webhook ever rejects a
-request, so that scheduling continues.
+The annotation keeps KAI from scheduling a Pod without its group. Neither webhook rejects an object,
+so that scheduling continues. Only while the nodes are not cached yet, a Binding gets a 503.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ in `app/policies`. They are complete for the default configuration. This module 
 of another configuration: names, users, namespaces, labels, and whether a policy rejects or warns.
 
 A policy of a dialect that is not in force has no effect: its parameters are missing, or nobody
-writes its kinds. So the policies of both dialects are installed. Sources:
+writes its kinds. So the policies of all dialects are installed. Sources:
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/,
 https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
 """

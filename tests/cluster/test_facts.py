@@ -121,8 +121,13 @@ def test_only_the_managed_topology_counts() -> None:
         OfflineCluster([other]).facts.topology()
     assert caught.value.message == (
         'topology support is enabled, but ClusterTopology "grove-topology" does not exist yet; the'
-        " leader of grove-admission creates it from clusterTopology.levels"
+        " leader of grove-admission writes it from clusterTopology.levels"
     )
+
+
+def test_a_managed_topology_without_levels_is_not_called_missing() -> None:
+    with pytest.raises(Unavailable, match='"grove-topology" has no levels yet; the leader'):
+        OfflineCluster([topology()]).facts.topology()
 
 
 def test_a_topology_of_another_name_can_be_managed() -> None:

@@ -136,10 +136,11 @@ def test_what_nobody_should_see_is_not_recorded() -> None:
     [
         (OURS + "}", "missing required field"),
         ('{"kind":"ExplainRecord","version":"0.1.0"}', "grove-admission 0.1.0 wrote the record"),
+        ('{"kind":"ExplainRecord","facts":{}}', "missing required field `version`\n"),
         (OURS + ',"facts":{"nodes":3}}', "nodes"),
         ('{"kind":"ExplainRecord","version":', "truncated"),
     ],
-    ids=["nothing in it", "of another version", "of another form", "damaged"],
+    ids=["nothing in it", "of another version", "of no version", "of another form", "damaged"],
 )
 def test_a_record_that_can_not_be_read_is_named(
     content: str, said: str, tmp_path: Path, capsys: Any

@@ -385,6 +385,14 @@ async def test_a_forger_gets_nothing_of_others_and_makes_nothing(attempt: str) -
     assert domains(caller) == {}
 
 
+async def test_a_group_that_does_not_exist_is_named() -> None:
+    _, answer = await admitted(calling(), FORGED["a group that does not exist"])
+    assert answer["status"]["message"] == (
+        'spec.schedulingGroup.podGroupName: Invalid value: "prefill-1": this PodGroup does not'
+        " exist in namespace ns: create it before the Pods that name it"
+    )
+
+
 def test_there_are_thirty_attempts() -> None:
     assert len(FORGED) >= 30
 

@@ -1,4 +1,4 @@
-"""Read the topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
+"""Read the topologyConstraint of a PodCliqueSet, a scaling group or a clique, in every dialect."""
 
 from app.base.value import Value
 from app.objects.fields import CheckedMap
@@ -36,7 +36,10 @@ UNCONSTRAINED = StoredConstraint()
 
 
 def read_constraint(fields: CheckedMap) -> tuple[str, str, str, str]:
-    """Return the fields of a `TopologyConstraint`, in order. A value of a wrong type is ""."""
+    """Return the fields of a `TopologyConstraint`, in order.
+
+    A value of a wrong type is "" in the result, and becomes a finding of `fields`.
+    """
     pack = fields.child("pack")
     return (
         fields.text_at("packDomain"),

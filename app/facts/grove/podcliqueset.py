@@ -40,7 +40,7 @@ CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
 
 
 class UserConstraint(Value):
-    """A topologyConstraint as its author wrote it, in either dialect, with names of domains."""
+    """A topologyConstraint as its author wrote it, in any dialect, with names of domains."""
 
     required: str = ""
     """The required domain, or ""."""
@@ -76,7 +76,7 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """The constraint, in one form for both dialects.
+        """Its constraint, in one form for all dialects.
 
         As in Grove, `pack` takes precedence over the deprecated packDomain.
         """
@@ -219,7 +219,7 @@ class PodCliqueSet(Namespaced, Constrained):
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """The annotations about MNNVL of the set itself."""
     is_cut: bool = False
-    """Whether the cliques and scaling groups were not read, because there are too many."""
+    """Whether only its metadata and replicas were read, because it has too many parts."""
 
     @property
     def uses_pack(self) -> bool:
@@ -255,7 +255,7 @@ class PodCliqueSet(Namespaced, Constrained):
 
     @property
     def levels(self) -> frozenset[str]:
-        """All levels that a constraint of this set requires or prefers, in either dialect."""
+        """All levels that a constraint of this set requires or prefers, in any dialect."""
         constraints = [part.constraint for part in self._parts]
         packs = ((constraint.pack_required, constraint.preferred) for constraint in constraints)
         return self.domains.union(*packs) - {""}
@@ -288,11 +288,11 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
     conditions: tuple[StatusCondition, ...] = ()
     created: float | None = None
-    """The time when the set was created, or None if that is not known."""
+    """When it was created, in seconds since 1970, or None if that is not known."""
     errors: tuple[LastError, ...] = ()
     """The errors that Grove reports in `status.lastErrors`."""
     deleted_at: float | None = None
-    """The time when the deletion of the set was requested, or None if it was not."""
+    """When its deletion was requested, in seconds since 1970, or None if it was not."""
     finalizers: tuple[str, ...] = ()
 
     @cached_property

@@ -76,7 +76,7 @@ class PodGang(Namespaced):
     groups: tuple[GangGroup, ...] = ()
     """The topologyConstraintGroupConfigs, one for each replica of a scaling group."""
     created: float | None = None
-    """The time when the PodGang was created, or None if that is not known."""
+    """When the PodGang was created, in seconds since 1970, or None if that is not known."""
     role: str = ""
     """The role in a release of Grove with epochs, or "" in earlier releases."""
     epoch: str = ""

@@ -14,7 +14,7 @@ class StatusCondition(Value):
     reason: str = ""
     message: str = ""
     since: float | None = None
-    """The time when the status last changed, or None if that is not known."""
+    """When the status last changed, in seconds since 1970, or None if that is not known."""
 
 
 class LastError(Value):
@@ -23,7 +23,7 @@ class LastError(Value):
     text: str
     """The description of the error."""
     time: float | None
-    """The time when Grove observed the error, or None if that is not known."""
+    """When Grove observed the error, in seconds since 1970, or None if that is not known."""
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:

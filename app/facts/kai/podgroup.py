@@ -58,7 +58,7 @@ class Said(Value):
     allocated: Amounts = field(default_factory=dict)
     """The usage of `queue`, in thousandths by resource."""
     time: float | None = None
-    """The time when KAI gave the reason, or None if that is not known."""
+    """When KAI gave the reason, in seconds since 1970, or None if that is not known."""
 
 
 class KaiPodGroup(Namespaced):
@@ -77,7 +77,7 @@ class KaiPodGroup(Namespaced):
     delay: float = 0.0
     """The preemptionDelay in seconds."""
     evicted: float | None = None
-    """The time when KAI last evicted pods of the PodGroup, or None if it never did."""
+    """When KAI last evicted pods of the PodGroup, in seconds since 1970, or None if never."""
     pool: str = ""
     """The node pool that the PodGroup names in a label, or ""."""
     topology: str = ""
@@ -89,7 +89,7 @@ class KaiPodGroup(Namespaced):
     said: tuple[Said, ...] = ()
     """The reasons why KAI has not placed the pods, from the last condition of each node pool."""
     created: float | None = None
-    """The time when the PodGroup was created, or None if that is not known."""
+    """When the PodGroup was created, in seconds since 1970, or None if that is not known."""
     needed: int | None = None
     """The number of SubGroups that KAI must place (`minSubGroup`), or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
@@ -106,7 +106,10 @@ class KaiPodGroup(Namespaced):
     given_up: bool = False
     """Whether KAI has made its only attempt, and will not try again."""
     stale: float | None = None
-    """The time since which fewer pods run than the minimum, from KAI's annotation, or None."""
+    """The time since which fewer pods run than the minimum, in seconds since 1970, or None.
+
+    KAI writes it into an annotation.
+    """
     grace: float | None = None
     """The stalenessGracePeriod of the PodGroup in seconds, or None if it sets none."""
 

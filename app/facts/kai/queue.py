@@ -71,7 +71,7 @@ class Queue(ClusterScoped):
     priority: int = 100
     """The priority. Queues with a higher priority get capacity beyond the quotas first."""
     created: float | None = None
-    """The time when the queue was created, or None if that is not known."""
+    """When the queue was created, in seconds since 1970, or None if that is not known."""
     pool: str = ""
     """The node pool whose scheduler uses the queue, or "" for the nodes without a pool."""
     unset: tuple[str, ...] = ()

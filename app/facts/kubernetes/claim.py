@@ -56,15 +56,15 @@ class ResourceClaim(Namespaced):
     allocated: bool = False
     """Whether the claim has an allocation."""
     devices: tuple[Device, ...] = ()
-    """The allocated devices."""
+    """The allocated devices, except devices for `adminAccess`, which are not reserved."""
     nodes: tuple[Term, ...] = ()
-    """The terms of the allocation's nodeSelector, one of which a node must meet."""
+    """The terms of the allocation's nodeSelector, one of which a node must meet, or () for any."""
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve the claim."""
     place: Place = NOWHERE
     """The PodCliqueSet or unit that the labels of the claim name."""
     deleting: float | None = None
-    """The time when the deletion of the claim was requested, or None if it was not."""
+    """When deletion of the claim was requested, in seconds since 1970, or None if it was not."""
     queue: str = ""
     """The KAI queue that a label of the claim names, or ""."""
     domain: str = ""

@@ -16,7 +16,7 @@ class Event(Value):
     message: str
     """The message for people."""
     time: float | None = None
-    """The time when the event was last seen, or None if that is not known."""
+    """When the event was last seen, in seconds since 1970, or None if that is not known."""
     source: str = ""
     """The component that wrote the event, or "" if that is not known."""
     about: Ref = Ref("", "", "")
@@ -24,7 +24,7 @@ class Event(Value):
     warns: bool = False
     """Whether the type of the event is Warning."""
     first: float | None = None
-    """The time when the event was first seen, or None if that is not known."""
+    """When the event was first seen, in seconds since 1970, or None if that is not known."""
     namespace: str = ""
     """The namespace of the event itself, or "" in a file that does not name it."""
 

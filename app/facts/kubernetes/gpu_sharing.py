@@ -63,7 +63,10 @@ class GpuPart(Value):
 
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
-    """Return the request for GPU fractions in the annotations of a pod, or None without one."""
+    """Return the request for GPU fractions in the annotations of a pod, or None without one.
+
+    A fraction counts only if it is more than 0 and at most 1.
+    """
     memory = integer_in(text_at(annotations, GPU_MEMORY)) or 0
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):

@@ -37,7 +37,7 @@ class KueueCondition(Value):
     message: str
     """The message for people."""
     time: float | None = None
-    """The time when the status last changed, or None if that is not known."""
+    """When the status last changed, in seconds since 1970, or None if that is not known."""
 
 
 class KueueCheck(Value):
@@ -49,7 +49,7 @@ class KueueCheck(Value):
     message: str = ""
     """The message of the controller that runs the check, or ""."""
     time: float | None = None
-    """The time since which the check is in this state, or None if that is not known."""
+    """The time since which the check is in this state, in seconds since 1970, or None."""
     retries: int = 0
     """The number of times that the check asked Kueue to try again."""
 
@@ -71,7 +71,7 @@ class KueueWorkload(Namespaced):
     requeues: int = 0
     """The number of requeues of the Workload because its pods were not ready in time."""
     again: float | None = None
-    """The time before which Kueue does not try the Workload again, or None."""
+    """When Kueue tries the Workload again at the earliest, in seconds since 1970, or None."""
     flavors: tuple[str, ...] = ()
     """The flavors of `cluster_queue` that are assigned to the requested resources."""
     checks: tuple[KueueCheck, ...] = ()

@@ -122,7 +122,10 @@ class Node(ClusterScoped):
     pressure: str = ""
     """The first condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """The time since which Ready is not True, or None if it is True, missing or has no time."""
+    """The time since which Ready is not True, in seconds since 1970.
+
+    It is None if Ready is True, missing or has no time.
+    """
 
     @property
     def takes_pods(self) -> bool:
@@ -155,7 +158,7 @@ def read_node(obj: JsonMap) -> Node:
 def _lost_at(conditions: Any) -> float | None:
     """Return when the condition Ready last changed its status, if it is not True.
 
-    Return None if it is True or missing.
+    Return None if it is True, missing or has no time.
     """
     for item in maps_of(conditions):
         if item.get("type") == "Ready" and item.get("status") != "True":

@@ -181,7 +181,11 @@ _MOST_SHAPE = 4096
 
 
 def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
-    """Return the shape for the JSON of a pod spec and the values of the annotations in _OF_PART."""
+    """Return the shape of a pod.
+
+    `content` is the JSON of its spec, and `annotations` has its values of the annotations in
+    _OF_PART.
+    """
     spec = from_json(content)
     requests = pod_requests(spec)
     part = read_part(dict(zip(_OF_PART, annotations, strict=True)))
@@ -220,7 +224,7 @@ class Stalled(Value):
     restarts: int = 0
     """The number of restarts of the container."""
     since: float | None = None
-    """The time when a running init container was started, or None."""
+    """When a running init container was started, in seconds since 1970, or None."""
     ended: str = ""
     """The end of the last run, such as `exit code 1` or `OOMKilled`, or "" if that is not known."""
 
@@ -273,40 +277,43 @@ class Pod(Namespaced):
     subgroup: str = ""
     """The SubGroup of `group` that a label of the pod names, or ""."""
     workload: str = ""
-    """The Workload that the pod names (Kubernetes 1.35), or ""."""
+    """The Workload that the pod names (Kubernetes 1.35), or "" if it names none or opts out."""
     workload_part: str = ""
     """The group of `workload` that the pod names (Kubernetes 1.35), or ""."""
     workload_group: str = ""
-    """The PodGroup of Kubernetes that the pod names (since 1.36), or ""."""
+    """The PodGroup of Kubernetes that the pod names (since 1.36), or "" as for `workload`."""
     priority: int = 0
     """The priority in the spec."""
     deleting: float | None = None
-    """The deletionTimestamp, by which the pod should end, or None if it is not being deleted.
+    """The deletionTimestamp in seconds since 1970, or None if the pod is not being deleted.
 
-    It is the time of the request for the deletion plus the grace period.
+    By this time, the pod should end: it is the time of the deletion request plus the grace period.
     """
     finalizers: tuple[str, ...] = ()
     """The finalizers of the pod."""
     created: float | None = None
-    """The time when the pod was created, or None if that is not known."""
+    """When the pod was created, in seconds since 1970, or None if that is not known."""
     volumes: tuple[str, ...] = ()
     """The names of the PersistentVolumeClaims, including those of ephemeral volumes."""
     ephemeral: tuple[str, ...] = ()
     """The names of the PersistentVolumeClaims that Kubernetes creates for ephemeral volumes."""
     bound: float | None = None
-    """The time when the pod was bound to its node.
+    """When the pod was bound to its node, in seconds since 1970.
 
     It is None before that, after the pod has started, and if the time is not known.
     """
     unit_owner: Ref | None = None
     """The workload that the pod names as the owner of its NVLink unit.
 
-    It is None unless the pod requests MNNVL itself.
+    It is None unless the pod requests MNNVL itself. Its name is "" if the pod names no workload.
     """
     asks_mnnvl: bool = False
     """Whether the pod has GPUs and requests MNNVL itself, instead of through a PodClique."""
     said_at: float | None = None
-    """The time when the condition PodScheduled became False, or None if `unscheduled` is ""."""
+    """When the condition PodScheduled became False, in seconds since 1970.
+
+    It is None if `unscheduled` is "" or the time is not known.
+    """
     controller: Ref | None = None
     """The controller, or None."""
     skipped: bool = False
@@ -372,7 +379,7 @@ class Pod(Namespaced):
 
     @property
     def deleted(self) -> float | None:
-        """The time when the deletion of the pod was requested, or None if it was not."""
+        """When deletion of the pod was requested, in seconds since 1970, or None if it was not."""
         return None if self.deleting is None else self.deleting - self.grace
 
 

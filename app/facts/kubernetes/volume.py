@@ -24,7 +24,7 @@ class VolumeClaim(Namespaced):
     volume: str = ""
     """The PersistentVolume that the claim is bound to, or ""."""
     deleting: float | None = None
-    """The time when the deletion of the claim was requested, or None if it was not."""
+    """When deletion of the claim was requested, in seconds since 1970, or None if it was not."""
 
 
 class Volume(ClusterScoped):

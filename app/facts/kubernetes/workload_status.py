@@ -34,7 +34,7 @@ class Step(Value):
     part: str = ""
     """The part of the workload that the pods belong to, or "" for the whole workload."""
     after: str = ""
-    """What the pods wait for, or "" if each pod waits for the one before it."""
+    """What the pods wait for, or "" if each pod waits for the one before it or for nothing."""
     each: int = 0
     """For groups of a LeaderWorkerSet, of which only leaders count, the pods of each group."""
 
@@ -51,7 +51,7 @@ class WorkloadStatus(Value):
     message: str = ""
     """The message that the status gives about the end, or ""."""
     time: float | None = None
-    """The time when the workload ended, or None if it has not ended or the time is not known."""
+    """When the workload ended, in seconds since 1970, or None if that is not known or to come."""
     suspended: str = ""
     """The field that suspends the workload, such as `spec.suspend`, or ""."""
     queued: bool = False
@@ -63,7 +63,10 @@ class WorkloadStatus(Value):
     group: int = 0
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     steps: tuple[Step, ...] = ()
-    """The pods of a Deployment, StatefulSet or JobSet, as far as its spec tells their number."""
+    """The pods of a Deployment or StatefulSet, or the leaders of a LeaderWorkerSet.
+
+    For a JobSet, these are only the pods of jobs that wait for other jobs.
+    """
     replicas: int | None = None
     """The number of replicas that the spec asks for, or None for kinds without replicas."""
 

@@ -165,7 +165,7 @@ class MnnvlResource(Value):
 
     @property
     def is_ours(self) -> bool:
-        """Whether this program created the object, by its label, and it is not being deleted."""
+        """Whether the object has our label, is not being deleted, and is not owned by a Pod."""
         return self.managed and not self.deleting and not self.is_generated
 
     @property

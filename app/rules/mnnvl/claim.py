@@ -78,7 +78,7 @@ class Injection(Value):
     warnings: list[str] = field(default_factory=list)
     """The warnings for the user."""
     new_mode: ClaimMode = "shared"
-    """The form that a new claim would have."""
+    """The form that a new claim would have, if there is a plan."""
 
 
 def inject(
@@ -142,7 +142,8 @@ def inherited_by(
 ) -> MnnvlAnnotations:
     """Return the annotations that `carrier` inherits from its scaling group and `pcs`.
 
-    If `pcs` is not known, the result has the annotations that gave the stored object its claim.
+    If the set is not known, these are the annotations that gave the stored object its claim, or
+    none if it has no claim.
     """
     if pcs is not None:
         return pcs.mnnvl_at(carrier.place)
@@ -240,9 +241,9 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     """Return the number of pods that may share the claim of `plan`.
 
-    Cliques without GPUs have no claim. With scope `replica`, these are the pods of all cliques
-    outside of scaling groups, of the clique's own group, and of the other groups with MNNVL in this
-    scope.
+    Cliques that have no GPUs, opt out of MNNVL or set another scope are not counted. With scope
+    `replica`, the other cliques outside of scaling groups share the claim with those of the plan's
+    own group and of the other groups with MNNVL in this scope.
     """
     if plan.scope == "clique":
         return replicas

@@ -145,8 +145,10 @@ def _of_claim(
     has = gpus_of_nodes.get(node, 0)
     if asked <= 1000 < has:
         amount = "no GPU" if not asked else "1 GPU"
+        one = len(pods) == 1
         yield held(
-            f"pod {names} requests {amount} of the {has // 1000} GPUs of its node",
+            f"{'pod' if one else 'pods'} {names} {'requests' if one else 'request'} {amount} of the"
+            f" {has // 1000} GPUs of {'its' if one else 'their'} node",
             "Remove the claim from the pod template, or request all GPUs of a node in one pod.",
         )
     elif domain is not None and users.get((domain.namespace, domain.template), 0) == 1:

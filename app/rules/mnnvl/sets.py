@@ -292,7 +292,7 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 def ignored_annotations(
     template: Template, *, groups_read: bool | None, compute_domains: bool
 ) -> list[str]:
-    """Return warnings about annotations that no component reads.
+    """Return warnings about MNNVL annotations that have no effect.
 
     `groups_read` says whether the Grove of this cluster reads `grove.io/mnnvl-group`, or None if
     its release is not known. `compute_domains` is true if NVIDIA's ComputeDomain API is installed.
@@ -339,7 +339,7 @@ def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
 def _without_enabled(template: Template) -> Iterator[str]:
     """Yield warnings about scopes and DeviceClasses that have no effect.
 
-    They apply to no clique for which MNNVL is enabled.
+    They apply to no clique for which MNNVL is enabled, and MNNVL_ENABLED is not set in their place.
     """
     enabled = [clique for clique in template.cliques if clique.enabling]
     counting = {

@@ -136,7 +136,7 @@ _PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, MNNVL_UNIT)
 
 
 def _base_name(member: UnitMember, scope: Scope) -> str:
-    """Return the base name of a PodClique.
+    """Return the base name of a PodClique, or "" if a label for it is missing.
 
     In the scope `clique`, that is its own name, which is unique for each replica.
     """

@@ -28,7 +28,10 @@ class NvlinkDomains(Value):
     """The number of nodes of a domain that a workload should leave free."""
 
     def size(self, nodes: Nodes) -> int:
-        """Return the number of nodes in the largest NVLink domain."""
+        """Return the number of nodes in the largest NVLink domain among `nodes`.
+
+        If no node has the label of NVLink domains, return the configured number.
+        """
         return nodes.most_with_equal(NVLINK_DOMAIN) or self.nodes
 
 
@@ -82,7 +85,8 @@ def required_levels(
 ) -> dict[str, Level]:
     """Return, by clique name, the narrowest level that the pods of each clique require.
 
-    It is required by the constraint of the clique, of its scaling group or of the set.
+    It is required by the constraint of the clique, of its scaling group or of the set. Cliques that
+    require no level are left out. `levels` are listed broadest first.
     """
     order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}

@@ -222,9 +222,10 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
 def right_order(levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]) -> list[Level] | None:
     """Return `levels` in the right order, or None if the order is right or cannot be derived.
 
-    It cannot be derived if the labels do not form a tree in any order, or if no node has the label
-    of a level. If the names of the levels are in the usual order, the names stay and only the keys
-    are swapped. `nodes` are the labels of nodes.
+    It cannot be derived if no node has the labels of all levels, or if the labels do not form a
+    tree in any order. It cannot be derived either if a level would move up although all nodes have
+    the same value of it, unless the order is documented. If the names of the levels are in the
+    usual order, the names stay and only the keys are swapped. `nodes` are the labels of nodes.
     """
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     keys = [level.key for level in shared]
@@ -325,7 +326,7 @@ _MOST_DIGITS = 9
 
 
 def _gpus(labels: Mapping[str, str]) -> int:
-    """Return the GPUs of a node: the count in its label, or else the allocatable GPUs."""
+    """Return the GPUs of a node: the count in its label, else the value of GPUS, else 0."""
     for key in (GPU_COUNT, GPUS):
         count = labels.get(key, "")
         if count.isdecimal() and len(count) <= _MOST_DIGITS:

@@ -227,7 +227,7 @@ labels of cloud providers, and NVLink domains.
 """
 
 _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
-"""Names of levels that both dialects of Grove allow, broadest first."""
+"""Names of levels that all dialects of Grove allow, broadest first."""
 
 
 def labels_hint(key: str, present: Collection[str]) -> str:
@@ -260,7 +260,8 @@ def is_documented(broader: str, narrower: str) -> bool:
 def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
     """Suggest levels, broadest first, for the labels `present` that nodes have.
 
-    If nodes have the labels of several sources, the source with the most labels is used. The result
+    If nodes have the labels of several sources, the source with the most labels is used. Only its
+    broadest labels become levels, one for each of _LEVEL_NAMES, and the host is added. The result
     is empty if nodes have no known label.
     """
     found = [[key for key in family.keys if key in present] for family in (*CLOUDS, *_TOPOGRAPH)]

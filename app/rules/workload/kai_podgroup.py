@@ -63,7 +63,7 @@ _MAPS = ("labels", "annotations")
 class LabelKeys(Value):
     """The configurable keys of the labels and annotations that KAI and this program read.
 
-    The labels `user` and `node_pool` are copied from the Pods.
+    The labels `user` and `node_pool` and the annotation `user` are copied from the first Pod.
     """
 
     queue: str = KAI_QUEUE
@@ -196,7 +196,7 @@ def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
 
 
 def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
-    """Return the queue that the first layer in `chain` names, or None.
+    """Return the queue of the first layer in `chain` that names one, or None.
 
     If no layer names a queue, the result is the project, followed by the node pool of the Pod. As
     in KAI, an empty queue label names no queue and disables the project. Only a Workload may name

@@ -69,6 +69,13 @@ CASES: list[Any] = [
         id="no GPU at all",
     ),
     pytest.param(
+        [named("a", gpus=0), named("b", gpus=0)],
+        [claim("a", "shared", consumers=(Consumer("a"), Consumer("b")))],
+        DOMAIN,
+        ["ml/shared n0: pods a, b request no GPU of the 8 GPUs of their node"],
+        id="no GPU in two pods",
+    ),
+    pytest.param(
         [pod("a", "small", gpus=1), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,

@@ -88,7 +88,10 @@ Comparison = tuple[str, SchedulerConstraint, SchedulerConstraint]
 
 
 def _comparisons(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Comparison]:
-    """Yield a comparison for each constraint of `gang`. `keys` has the node label per domain."""
+    """Yield a comparison for each constraint of `gang` whose part of `pcs` is known.
+
+    `keys` has the node label per domain.
+    """
     known = PodGroupCliques(pcs)
     members = [known.find(part.name) for part in gang.parts]
     found = [member for member in members if member is not None]

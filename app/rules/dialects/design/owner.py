@@ -102,7 +102,7 @@ class PodGangOwns(OwnerRule):
 
 
 def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
-    """Return whether `gang` should own `resource` or still owns it."""
+    """Return whether `gang` should own `resource`, or a label of `resource` names `gang`."""
     if not resource.managed or resource.is_generated:
         return False
     if resource.namespace != gang.namespace:

@@ -89,9 +89,10 @@ def _pack(
 ) -> dict[str, str]:
     """Return the packConstraint of `members`, whose set, scaling group or clique requires `domain`.
 
-    `domain` is "" if none is required. The strictest level is also preferred if one is required, or
-    if KAI counts no more room than the pods need. In other cases, no level is preferred, because
-    with a preference KAI might never place the pods.
+    `domain` is "" if none is required. A domain that `topology` lacks is not required either. The
+    strictest level is also preferred if one is required, or if KAI counts no more room than the
+    pods need. In other cases, no level is preferred, because with a preference KAI might never
+    place the pods.
     """
     required = topology.key_of(domain) if domain else None
     pack = {"required": required} if required else {}

@@ -57,7 +57,7 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
     `old` is the set that an UPDATE replaces, None at CREATE. Raise NoTopology if the managed
-    topology is missing and the set has constraints that `old` does not have.
+    topology is missing, unless the set has no constraints or the same ones as `old`.
     """
     constraints, of_values = read_constraints(template)
     if template.findings or of_values:
@@ -105,7 +105,7 @@ def validate_constraints(
 
 
 class _Problem(Value):
-    """A problem of a constraint: its level is missing or broader than an enclosing one."""
+    """A problem of a constraint: its level cannot be used, or is broader than an enclosing one."""
 
     constraint: Constraint
     finding: FieldError
