@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.facts.grove.unit_member import CLAIM as OURS
 from app.facts.identity import Ref
-from app.facts.kubernetes.claim import Consumer, DeviceClass, ResourceClaim
+from app.facts.kubernetes.claim import ClaimTemplate, Consumer, DeviceClass, ResourceClaim
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
@@ -23,6 +23,7 @@ from tests.explain.fleet import (
     NOW,
     WORKERS,
     ZONE,
+    answer,
     cliques,
     facts,
     fill,
@@ -313,3 +314,12 @@ NONE: dict[str, tuple[Changes, str]] = {
 @pytest.mark.parametrize(("changes", "id"), NONE.values(), ids=NONE)
 def test_claims_that_keep_nobody(changes: Changes, id: str, answered: Asking) -> None:
     assert id not in {reason.id for reason in answered(facts(**changes)).reasons}
+
+
+def test_claims_of_a_template_are_named_not_the_template() -> None:
+    template = ClaimTemplate(NAMESPACE, "llm-0-template", ("no-such-class",))
+    found = answer(facts(pods=NEW, claim_templates=(template,)))
+    assert [reason.text for reason in found.reasons if reason.id == "DeviceClassMissing"] == [
+        "DeviceClass no-such-class does not exist, so claims of ResourceClaimTemplate"
+        " llm-0-template can never be allocated"
+    ]

@@ -3,6 +3,7 @@
 Tests `app/explain/reasons/placement.py` and `app/explain/reasons/blocking_workloads.py`.
 """
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.explain.fleet import (
     RACK,
     RACKS,
     WORKERS,
+    answer,
     cliques,
     facts,
     fill,
@@ -266,3 +268,36 @@ HOLDERS: dict[str, tuple[Changes, str]] = {
 def test_who_holds_the_room(changes: Changes, remedy: str, answered: Asking) -> None:
     reasons = answered(facts(**changes)).reasons
     assert [reason.remedy for reason in reasons if reason.id == "NoDomainFits"] == [remedy]
+
+
+def offering_some(*offers: tuple[str, ...]) -> tuple[Node, ...]:
+    """The nodes, of which each of the first ones offers these devices, and the others none."""
+    of_nodes = itertools.chain(offers, itertools.repeat(()))
+    return tuple(
+        replace(n, allocatable={**n.allocatable, **{f"example.com/{key}": 1000 for key in own}})
+        for n, own in zip(nodes(), of_nodes, strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("offers", "says"),
+    [
+        pytest.param(
+            [("a", "b"), ("b", "c"), ("c",)],
+            "1 node has 1 example.com/a and 2 nodes have 1 example.com/c, and none has both",
+            id="another pair is on one node",
+        ),
+        pytest.param(
+            [("a", "b"), ("b", "c"), ("a", "c")],
+            "2 nodes have 1 example.com/a, 2 nodes have 1 example.com/b and 2 nodes have 1"
+            " example.com/c, and none has all of these",
+            id="each pair is on one node",
+        ),
+    ],
+)
+def test_resources_that_no_node_has_together(offers: list[tuple[str, ...]], says: str) -> None:
+    whole = shape(8, **{f"example.com/{key}": 1 for key in "abc"})
+    asking = (pods()[0], *(pod(WORKERS, number, shape=whole) for number in range(3)))
+    found = answer(facts(nodes=offering_some(*offers), pods=asking))
+    text = f"No node has everything that a pod requests: {says}"
+    assert text in [reason.text for reason in found.reasons]

@@ -156,7 +156,9 @@ def device_class_missing(gang: Gang) -> Reasons:
     )
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
-        text = f"DeviceClass {name} does not exist, so {objects[0]} can never be allocated"
+        text = (
+            f"DeviceClass {name} does not exist, so {_claims_of(objects[0])} can never be allocated"
+        )
         evidence = Evidence(objects[0], "spec.devices.requests[].deviceClassName", name)
         remedy = (
             f"Ask the platform team to install the driver that provides DeviceClass {name}, or"
@@ -181,7 +183,7 @@ def devices_not_offered(gang: Gang) -> Reasons:
             if known and known.driver and not known.gpus and known.driver not in offered:
                 text = (
                     f"No node offers devices of DeviceClass {name}: there is no ResourceSlice of"
-                    f" driver {known.driver}, so {ref} cannot be allocated"
+                    f" driver {known.driver}, so {_claims_of(ref)} cannot be allocated"
                 )
                 evidence = Evidence(ref, "spec.devices.requests[].deviceClassName", name)
                 remedy = (
@@ -189,6 +191,11 @@ def devices_not_offered(gang: Gang) -> Reasons:
                     " the nodes: it publishes their ResourceSlices"
                 )
                 yield about(evidence, "DeviceClassMissing", text, remedy, "platform")
+
+
+def _claims_of(ref: Ref) -> str:
+    """Return the claim `ref` or, if it is a template, its claims, in words."""
+    return f"claims of {ref}" if ref.kind == "ResourceClaimTemplate" else str(ref)
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:

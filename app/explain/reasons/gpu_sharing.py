@@ -158,7 +158,7 @@ def part_words(obstacle: Obstacle) -> str:
         if shares.most_left > most:
             most, best = shares.most_left, index.nodes[position].name
     left = (
-        f"at most {_rounded(most)} of a GPU is free, on {best}"
+        f"at most {_rounded(most)} of a shared GPU is free, on {best}"
         if best
         else "no shared GPU has room"
     )

@@ -5,7 +5,7 @@ Before a remedy names a specific change, the change is tried in a model of KAI's
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -227,19 +227,33 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
             all(node.allocatable.get(name, 0) >= ask for name, ask in asks) for node in nodes
         ):
             continue
-        rarest = sorted((name for name, _ in asks), key=lambda name: len(having[name]))[:2]
+        apart = _never_together(having, nodes)
         named = dict(asks)
         each = listed(
             f"{counted(having[name], 'node has', 'nodes have')} {_sized(name, named[name])}"
-            for name in rarest
+            for name in apart
         )
-        text = f"No node has everything that a pod requests: {each}, and none has both"
+        none = "both" if len(apart) == 2 else "all of these"
+        text = f"No node has everything that a pod requests: {each}, and none has {none}"
         remedy = (
             "Request only resources that one node has, or ask the platform team for nodes that"
-            f" offer {listed(rarest)} together"
+            f" offer {listed(apart)} together"
         )
         return text, remedy, "you"
     return None
+
+
+def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node]) -> Sequence[str]:
+    """Return the two rarest resources that none of `nodes` has together.
+
+    If a node has each two of them, return all resources that some of `nodes` lack. `having` has the
+    nodes that have enough of each resource, by the name of the resource.
+    """
+    lacking = [name for name, own in having.items() if len(own) < len(nodes)]
+    by_rarity = sorted(lacking, key=lambda name: len(having[name]))
+    names = {name: {node.name for node in having[name]} for name in lacking}
+    pairs = itertools.combinations(by_rarity, 2)
+    return next((pair for pair in pairs if names[pair[0]].isdisjoint(names[pair[1]])), by_rarity)
 
 
 def _of(resource: str) -> str:

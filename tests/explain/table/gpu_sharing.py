@@ -120,7 +120,7 @@ SHARING = (
         "NoDomainFits",
         "each shared GPU has 0.4 left, and pods ask for 0.6 of one",
         {"pods": (*pods(shape=part_of(0.6)), *shared(0.6, 8))},
-        "No rack has room for any of 3 pods of 0.6 GPUs; each pod requests 0.6 of 1 GPU, and at most 0.4 of a GPU is free, on gpu-00",
+        "No rack has room for any of 3 pods of 0.6 GPUs; each pod requests 0.6 of 1 GPU, and at most 0.4 of a shared GPU is free, on gpu-00",
         "wait",
         {"pods": (*pods(shape=part_of(0.4)), *shared(0.6, 8))},
     ),
