@@ -115,7 +115,6 @@ OTHERWISE_SHOWN = {
     "dialect.py": "findings of an audit",
     "lost_claims.py": "findings of an audit",
     "podgangs.py": "findings of an audit",
-    "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "kai_podgroup.py": "events on PodGroups",
     "dry_run.py": "unusable documents",
     "policies.py": "the rules in CEL, in the words of the rules",
@@ -157,13 +156,18 @@ PARTS = {
     "Reviews refused because their caller is unknown.",
     "none (authorizedUsers is empty)",
     "patch does not apply",
+    "The managed ClusterTopology does not exist yet",
+    "Topology support disabled in operator configuration",
+    "All topology constraints name levels of the ClusterTopology",
+    "Topology level… … not found in ClusterTopology '…'. Topology constraint will be ignored."
+    " Please remove packDomain or update ClusterTopology.",
     "the PodCliqueSet (no label names it)",
     "the name of the PodCliqueSet",
     "the name of the scaling group",
     "the scaling group replica",
     "within one NVLink domain (node label …): pods in different domains have no NVLink between them",
 }
-"""Of messages; two are of the log, and two are help texts of metrics."""
+"""Of messages; two are of the log, two are help texts of metrics, four are of a condition."""
 
 
 def texts(path: Path) -> Iterator[str]:
