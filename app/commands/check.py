@@ -132,7 +132,7 @@ async def _check_with_cluster(
 ) -> tuple[list[Judgement], list[str]]:
     """Return the verdicts on `objects`, which can refer to each other and to the cluster's objects.
 
-    Also return the kinds of objects that could not be read from the cluster.
+    Also return the resources that verdicts need but that could not be read, each with the reason.
     """
     # these load aiohttp, which a check without a cluster doesn't need
     from app.cluster.command_clients import looking_client

@@ -162,7 +162,10 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Pause the garbage collector until the first lists are complete, then run it less often."""
+    """Pause the garbage collector until the first lists are complete, then run it less often.
+
+    The pause takes at most two minutes.
+    """
     await pause_until(live.until_ready())
     gc.set_threshold(_YOUNG, 20, 100)
 

@@ -93,8 +93,8 @@ class Result:
     """The time at which the examination began, in seconds since 1970, or 0 if it has not begun."""
     end: float = 0.0
     """The time at which it ended, in seconds since 1970, or 0 if it has not ended."""
-    stage: str = "the audit"
-    """The current stage: `the audit`, then `the installation`."""
+    stage: str = "the stored objects"
+    """What is being checked: `the stored objects` by the audit, then `the installation`."""
     looked_at: int = 0
     """The number of objects that the audit has examined."""
     rows: list[FindingRow] = field(default_factory=list)

@@ -160,7 +160,7 @@ async def test_every_page_is_readable(
         page = opened_tab.page
         if name == "findings":
             await page.get_by_role("button", name=re.compile("Check")).click()
-            await page.get_by_text("Audit and doctor checked").wait_for()
+            await page.get_by_text("Audit and doctor took").wait_for()
         if name == "playground":
             await page.get_by_role("button", name="Judge", exact=True).click()
             await page.get_by_text("Refused: 1 of 1 document").wait_for()

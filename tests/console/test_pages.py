@@ -808,7 +808,7 @@ async def test_an_examination_shows_how_much_it_has_looked_at_while_it_runs() ->
     async with console(lists) as (_, made), asyncio.timeout(240):
         made.findings.start()
         result = made.findings.result
-        while result is not None and result.stage == "the audit":
+        while result is not None and result.stage == "the stored objects":
             await made.live.changes(made.live.revision)
             counts.append(result.looked_at)
         await made.findings.finish()
