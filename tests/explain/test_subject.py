@@ -409,6 +409,18 @@ def test_a_pod_of_a_unit_says_who_makes_what_it_waits_for(domains: Any, remedy: 
     assert ("ComputeDomain lws-a-0-cd" in shown) is bool(domains)
 
 
+def test_nobody_makes_the_template_of_pods_that_name_no_owner() -> None:
+    """Anybody can give a pod the label of a unit, but only owners ask for MNNVL."""
+    snapshot = of_unit()
+    unowned = tuple(replace(pod, unit_owner=None) for pod in snapshot.pods)
+    found = explain(Index(replace(snapshot, pods=unowned)), pods()[0].ref)
+    assert found is not None
+    (reason,) = [one for one in found.reasons if one.id == "ClaimMissing"]
+    assert reason.remedy == (
+        f"Create ResourceClaimTemplate {UNIT.template}, or correct the name in the pod templates"
+    )
+
+
 def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
     units = tuple(replace(pod, asks_mnnvl=True) for pod in of_unit().pods)
     index = Index(replace(of_unit(), pods=(replace(units[0], claims=()), *units[1:])))

@@ -55,7 +55,7 @@ def claim_missing(gang: Gang) -> Reasons:
     if gang.is_of_grove:
         own = (claim for claim, _ in _claims(gang) if claim.name in (CLAIM, GROVE_CLAIM))
         ours = {name for claim in own for name in (claim.claim, claim.template)}
-    owners = {pod.place.unit: pod.unit_owner for pod in gang.pods}
+    owners = {pod.place.unit: pod.unit_owner for pod in gang.pods if pod.unit_owner}
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
         evidence = Evidence(objects[0], f"spec.resourceClaims[].{field}", name)
@@ -103,7 +103,7 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 
 
 def _creator_remedy(
-    gang: Gang, name: str, owners: Mapping[str, Ref | None], ours: Collection[str]
+    gang: Gang, name: str, owners: Mapping[str, Ref], ours: Collection[str]
 ) -> str:
     """Return the remedy if a controller should have created a claim or template, or else "".
 
