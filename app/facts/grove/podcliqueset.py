@@ -60,7 +60,8 @@ class UserConstraint(Value):
     @property
     def constraints(self) -> list[tuple[str, str, bool]]:
         """The path and the name of each domain that is set, and whether it is required."""
-        preferred = (self.field.replace("required", "preferred"), self.preferred, False)
+        path = self.field.replace("packDomain", "pack.preferred").replace("required", "preferred")
+        preferred = (path, self.preferred, False)
         return [
             constraint
             for constraint in ((self.field, self.required, True), preferred)
@@ -78,13 +79,12 @@ class Constrained:
     def asked(self) -> UserConstraint:
         """Its constraint, in one form for all dialects.
 
-        As in Grove, `pack` takes precedence over the deprecated packDomain.
+        As in Grove, `pack.required` takes precedence over the deprecated packDomain.
         """
         own = self.constraint
-        name = own.topology_name
-        if own.pack_required or own.preferred:
-            return UserConstraint(own.pack_required, own.preferred, name, "pack.required")
-        return UserConstraint(own.pack_domain, "", name, "packDomain")
+        is_pack = own.pack_required or (own.preferred and not own.pack_domain)
+        field = "pack.required" if is_pack else "packDomain"
+        return UserConstraint(own.required, own.preferred, own.topology_name, field)
 
 
 # The annotations about MNNVL. An annotation of a PodClique takes precedence over its scaling

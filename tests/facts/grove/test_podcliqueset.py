@@ -95,3 +95,26 @@ def test_a_set_with_a_field_of_bindings_is_one_of_theirs(constraint: Any, names:
     clique = {"name": "w", "topologyConstraint": constraint}
     obj = {"metadata": {"name": "a"}, "spec": {"template": {"cliques": [clique]}}}
     assert read_pod_clique_set(obj).names_pack is names
+
+
+ASKED = [
+    ({"packDomain": "rack"}, [("packDomain", "rack", True)]),
+    (
+        {"packDomain": "zone", "pack": {"required": "rack"}},
+        [("pack.required", "rack", True)],
+    ),
+    # the CRD allows both, and Grove's RequiredDomain falls back to packDomain
+    (
+        {"packDomain": "zone", "pack": {"preferred": "rack"}},
+        [("packDomain", "zone", True), ("pack.preferred", "rack", False)],
+    ),
+    ({"pack": {"preferred": "rack"}}, [("pack.preferred", "rack", False)]),
+]
+
+
+@pytest.mark.parametrize(("constraint", "asked"), ASKED)
+def test_a_required_domain_is_read_as_grove_reads_it(constraint: Any, asked: Any) -> None:
+    template = {"topologyConstraint": constraint}
+    pcs = read_pod_clique_set({"metadata": {"name": "a"}, "spec": {"template": template}})
+    assert pcs.asked.constraints == asked
+    assert pcs.asked.required == pcs.constraint.required
