@@ -1,4 +1,4 @@
-"""The command `explain`: say why a workload is pending, or list all pending workloads."""
+"""The command `explain`: say why a workload is pending, or list the workloads."""
 
 import argparse
 import asyncio
@@ -266,7 +266,7 @@ def _require_files(names: Sequence[str]) -> None:
 
 
 def _offline(name: str, arguments: argparse.Namespace) -> int:
-    """Explain the workload `name`, or list all pending ones if it is "", from files.
+    """Explain the workload `name`, or list the workloads if it is "", from files.
 
     Return the exit code. Raise UnusableInput if a file is not usable, or if the files contain no
     object of its kind.
@@ -315,8 +315,9 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
 
 
 def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
-    """Print the pending workloads of a namespace, or of all namespaces if it is "".
+    """Print the list of workloads in a namespace, or in all namespaces if it is "".
 
+    In a text, workloads that are placed as requested are only counted, unless --all is given.
     Return the exit code.
     """
     facts = index.facts
@@ -336,7 +337,7 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
 
 
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:
-    """List the pending workloads of a cluster. Return the exit code."""
+    """List the workloads of a namespace or of the whole cluster. Return the exit code."""
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
@@ -473,7 +474,8 @@ COMMAND = Command(
     description=(
         "Say whether a workload is placed as requested, why it is pending, and how to fix it:"
         " every reason that applies, and a tree from the workload to its pods. Without a name,"
-        " list pending workloads in KAI's order, each with its first reason and who can act."
+        " list workloads that are pending or have problems, pending ones in KAI's order, each with"
+        " its first reason and who can act."
         " Nothing is written. Exit code: 0 nothing is pending and nothing is wrong, 1"
         " something is pending or wrong (with a name, also if there is only a note), 2 not found,"
         " not everything was readable, or the remaining reasons were not checked."

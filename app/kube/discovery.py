@@ -371,7 +371,8 @@ def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
 def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Iterable[GroupVersion]:
     """Yield the served group versions that are unknown and may have `resource`.
 
-    Versions that are older than all known ones are omitted.
+    Versions that are older than all known ones are omitted. Yield nothing for a resource that every
+    cluster serves.
     """
     return (
         (group, version)

@@ -295,7 +295,7 @@ class Elector(Struct):
     async def _look_again(self) -> None:
         """Read the Lease after a conflict or a write without a response.
 
-        Raise Lost if another candidate has it.
+        Raise Lost if this candidate no longer has it.
         """
         self._observe(await self.client.get(self._ref))
         if self.holder != self.identity:

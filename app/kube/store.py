@@ -369,7 +369,7 @@ class WatchStore(Generic[T]):
     def _is_small(self, key: Key, value: T, length: int) -> bool:
         """Return whether a projection is within its own limit and the limit of its namespace.
 
-        If so, count its bytes in the namespace.
+        If so, count its bytes beyond FREE in the namespace.
         """
         self._release(key)
         if 0 < length <= min(self._most, FREE):
