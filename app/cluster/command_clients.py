@@ -53,8 +53,8 @@ async def reading_client(
 ) -> AsyncIterator[ReadOnlyClient]:
     """Yield a read-only client for `resources`, with the credentials of `looking_client`.
 
-    Its discovery has finished, after a single call unless a resource has an unknown version
-    (`Discovery.assume`). Raise ClusterError if that fails.
+    Its discovery has finished, after a single call unless the cluster serves a group in known and
+    in later versions (`Discovery.assume`). Raise ClusterError if that fails.
     """
     async with looking_client(resources, kubeconfig, context) as client:
         await client.discovery.assume()

@@ -126,7 +126,8 @@ class MnnvlOwners:
     def states_of(self, gang: SlimPodGang) -> Mapping[State, list[MnnvlResource]]:
         """Return the cached resources of `gang` by their states, such as "adoptable" or "foreign".
 
-        The rule in force decides on the states. Raise Unavailable while a cache isn't ready.
+        The rule in force decides on the states. At most MOST_OF_GANG resources of each kind are
+        found by the name of `gang`. Raise Unavailable while a cache isn't ready.
         """
         rule = self.rule
         names = rule.base_names(gang)

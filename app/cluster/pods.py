@@ -52,9 +52,9 @@ class _Used(Struct):
     names: frozenset[str] = frozenset()
     """The names of the claims and templates."""
     begun: float = -SHARED_SECONDS
-    """The time at which the last list began."""
+    """The time at which the last list began, on the clock of ClaimUsers."""
     counts_until: float = 0.0
-    """The time until which the claims count as used without another list."""
+    """The time until which the claims count as used without another list, on the same clock."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A lock that is held while the Pods are listed."""
 

@@ -111,7 +111,8 @@ class UnitOwners:
     async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
         """Return the position in `claims` of a claim for the NVLink channel, or None.
 
-        The claim `own` does not count. Raise ClusterError if a request fails.
+        The claim `own` does not count, and only the first MOST_CLAIMS are read. Raise ClusterError
+        if a request fails.
         """
         for position, entry in enumerate(maps_of(claims)[:MOST_CLAIMS]):
             for field, resource, read in (

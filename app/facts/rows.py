@@ -66,15 +66,15 @@ class Row(Value, Generic[T], dict=True, eq=False):
     lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
     """The indexes by name. Each function returns the keys under which a fact is found."""
     labels: str = ""
-    """A label selector: only objects that it selects are read."""
+    """A label selector: only objects that it selects are read. It is "" for all objects."""
     fields: str = ""
-    """A field selector: only objects that it selects are read."""
+    """A field selector: only objects that it selects are read. It is "" for all objects."""
     metadata_only: bool = False
     """Whether only the metadata of objects is read."""
     name: str = ""
-    """The name of the kind in the facts of explain. Two kinds may share a name."""
+    """The name of the kind in the facts of explain, or "". Two kinds may share a name."""
     title: str = ""
-    """The readable name of the kind."""
+    """The readable name of the kind, or "" if explain does not read it."""
     form: Any = None
     """A TypedDict with all fields that `read` needs, or None for a whole object."""
     most: int = MOST_KEPT

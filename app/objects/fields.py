@@ -62,7 +62,7 @@ class FieldPath(Value):
     step: str | int
     """The last step: a field's name with its dot, a key in brackets, or a list position."""
     parent: "FieldPath | None" = None
-    """The path before the last step."""
+    """The path before the last step, or None if there is only one step."""
 
     def child(self, name: str) -> "FieldPath":
         """Return the path of the field `name`, which may also be a path, such as `spec.levels`."""

@@ -193,7 +193,8 @@ class ClusterTopologyReconciler(Struct):
     async def _create(self, dialect: Dialect) -> float | None:
         """Create the topology.
 
-        If the rules reject it, create nothing, and return the seconds until the next attempt.
+        If the rules reject it, create nothing, and return the seconds until the next attempt,
+        otherwise None.
         """
         desired: Object = {
             "metadata": {"name": self.topology_name},

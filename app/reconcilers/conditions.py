@@ -24,7 +24,10 @@ from app.rules.topology.coverage import LevelProblem, coverage_condition, covera
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
-"""The delay between a change of a node and the next step, because many nodes change at once."""
+"""The delay in seconds between a change of a node or a status and the next step.
+
+Many nodes change at once.
+"""
 
 
 class ConstraintStatusReconciler(Value):

@@ -123,7 +123,10 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The shortest pause of a namespace in which the webhook failed or was not called."""
+"""The shortest pause, in seconds, of a namespace in which the webhook failed or was not called.
+
+It is also the time until the next step if another writer keeps removing a claim.
+"""
 
 TRIES_PER_SECOND = 5.0
 """The maximum number of attempts per second in all paused namespaces together.

@@ -13,7 +13,7 @@ _SPEC = FieldPath("spec")
 def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGroup `obj` that KAI ignores, or never satisfies.
 
-    The names and parents of its SubGroups must be valid.
+    The names and parents of its SubGroups must be valid. Only the first MOST_ITEMS are read.
     """
     spec = map_of(obj.get("spec"))
     if not _is_constrained(spec):

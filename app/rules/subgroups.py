@@ -21,7 +21,8 @@ def validate_pod_group(obj: JsonMap) -> Findings:
     """Return all findings about `spec.subGroups` of the KAI PodGroup `obj`.
 
     Findings about names and parents come first, in list order, followed by duplicate names, missing
-    parents and cycles.
+    parents and cycles. If a list of more than MOST_ITEMS may be invalid, the only finding is its
+    length.
     """
     spec = obj.get("spec")
     if not isinstance(spec, dict):

@@ -37,7 +37,7 @@ class Namespaces(Value):
     names: Sequence[str] = ()
     """The names of the namespaces. If there are none, the API server is asked for all names."""
     own: str = ""
-    """The namespace of the kubeconfig's context, which is read if namespaces can't be listed."""
+    """The namespace of the kubeconfig's context, or "", to read if namespaces can't be listed."""
     again: float = 60.0
     """The seconds after which a forbidden list is tried again."""
 

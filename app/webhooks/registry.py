@@ -81,7 +81,7 @@ class Webhook(Value, eq=False, kw_only=True):
     subresource: str = ""
     """The subresource, or "" for the resource itself."""
     kind: str = ""
-    """The kind of the objects, if it is not the kind of `resource`."""
+    """The kind of the objects, or "" for the kind of `resource`."""
     also: tuple[Resource, ...] = ()
     """Further resources of the same group, version and scope as `resource`."""
     needs_namespace: bool = False

@@ -102,9 +102,7 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 """The reason of kube-controller-manager's event (`pkg/controller/resourceclaim/controller.go`)."""
 
 
-def _creator_remedy(
-    gang: Gang, name: str, owners: Mapping[str, Ref], ours: Collection[str]
-) -> str:
+def _creator_remedy(gang: Gang, name: str, owners: Mapping[str, Ref], ours: Collection[str]) -> str:
     """Return the remedy if a controller should have created a claim or template, or else "".
 
     `owners` has the owner of each unit, by the name of the unit. `ours` has the names of the claims

@@ -331,7 +331,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
 
 
 MOST_PARTS = 128
-"""The maximum number of cliques and scaling groups in a PodCliqueSet.
+"""The maximum number of cliques and scaling groups in a PodCliqueSet, and of cliqueNames.
 
 Neither Grove's CRD nor Grove's webhook has a bound. The sets in Grove's documentation, examples and
 scale tests have fewer than ten parts, and many replicas:

@@ -335,7 +335,7 @@ def _read_clique(
 
 
 def _paths_and_names(clique: FieldPath, claims: Any) -> tuple[tuple[FieldPath, str], ...]:
-    """Return the path and the name of each entry in the resourceClaims of a clique's pods."""
+    """Return the paths and names of the first MOST_ITEMS resourceClaims of a clique's pods."""
     path = clique.child("spec.podSpec.resourceClaims")
     return tuple(
         (path.index(position).child("name"), str(map_of(claim).get("name") or ""))

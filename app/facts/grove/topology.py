@@ -50,7 +50,7 @@ class ClusterTopology(Value):
     levels: tuple[Level, ...] = ()
     """The levels, broadest first."""
     kai: str = ""
-    """The name of the KAI Topology."""
+    """The name of the KAI Topology, or "" without topology support."""
     external: bool = False
     """Whether administrators manage the KAI Topology."""
     drift: str = ""

@@ -28,9 +28,9 @@ class Share(Value):
     """
 
     quota: int | None = None
-    """The amount that the queue gets before capacity is shared."""
+    """The amount that the queue gets before capacity is shared, or None for unlimited."""
     limit: int | None = None
-    """The maximum amount that the queue can use."""
+    """The maximum amount that the queue can use, or None for unlimited."""
     allocated: int = 0
     """The amount that the pods of the queue use, from the status of the queue."""
     allocated_fixed: int = 0
@@ -55,11 +55,11 @@ class Queue(ClusterScoped):
     parent: str = ""
     """The name of the parent queue, or ""."""
     quota: int | None = None
-    """The GPUs that the queue gets before capacity is shared, or None for no bound."""
+    """The GPUs that the queue gets before capacity is shared, or None for unlimited."""
     limit: int | None = None
-    """The maximum amount of GPUs that the queue can use, or None for no limit."""
+    """The maximum amount of GPUs that the queue can use, or None for unlimited."""
     allocated: int = 0
-    """The GPUs that pods of the queue use, from the status of the queue."""
+    """The GPUs that pods of the queue use, in thousandths, from the status of the queue."""
     allocated_fixed: int = 0
     """The part of `allocated` that belongs to non-preemptible pods."""
     cpu: Share = NO_SHARE

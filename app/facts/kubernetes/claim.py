@@ -92,7 +92,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
 
 
 def read_rest_of_claim(obj: JsonMap) -> ResourceClaim | None:
-    """Read only which devices a ResourceClaim has. Return None if none are allocated.
+    """Read only the first MOST_DEVICES devices of a ResourceClaim. Return None if it has none.
 
     Only this is kept of a claim that is too large: without it, its devices would count as free.
     """

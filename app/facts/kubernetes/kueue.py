@@ -59,7 +59,7 @@ class KueueWorkload(Namespaced):
 
     kind = "Workload"
     queue: str = ""
-    """The name of the LocalQueue."""
+    """The name of the LocalQueue, or ""."""
     cluster_queue: str = ""
     """The ClusterQueue that has reserved quota for the Workload, or ""."""
     owners: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class KueueQueue(Namespaced):
 
     kind = "LocalQueue"
     cluster_queue: str = ""
-    """The ClusterQueue whose quota the workloads of this queue use."""
+    """The ClusterQueue whose quota the workloads of this queue use, or ""."""
 
 
 class ClusterQueue(ClusterScoped):

@@ -191,6 +191,6 @@ def _is_ready(conditions: Any) -> bool:
 
 
 def _pressure(conditions: Any) -> str:
-    """Return the first condition that keeps KAI away (its CheckNodeConditionPredicate)."""
+    """Return the first condition that keeps KAI away (its CheckNodeConditionPredicate), or ""."""
     types = (text_at(item, "type") for item in maps_of(conditions) if item.get("status") != "False")
     return next(filter(_PRESSURE.__contains__, types), "")

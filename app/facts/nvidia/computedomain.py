@@ -40,7 +40,7 @@ class ComputeDomain(Namespaced):
     number: int = 0
     """The number of nodes that the ComputeDomain requests."""
     template: str = ""
-    """The name of the ResourceClaimTemplate for the channels."""
+    """The name of the ResourceClaimTemplate for the channels, or ""."""
     ready: bool = False
     """Whether `status.status` is Ready."""
     nodes: tuple[DomainNode, ...] = ()
@@ -144,7 +144,7 @@ class MnnvlResource(Value):
     owners: tuple[OwnerRef, ...]
     """The owner references of the object."""
     created: str = ""
-    """The creation time of the object (RFC 3339)."""
+    """The creation time of the object (RFC 3339), or ""."""
     awaited: tuple[str, ...] = ()
     """The DeviceClasses that a ResourceClaim requests, empty once it is allocated."""
 

@@ -28,6 +28,8 @@ def capacity_warnings(
 ) -> list[str]:
     """Return warnings about required domains that are too small, and pods that differ in size.
 
+    If no node reports GPUs, there is a warning that the domains cannot be checked.
+
     `required` has, by owner, the domain that each replica of the owner must fit into. `constrained`
     are the owners of all constraints, and `levels` are the levels of the topology.
     """

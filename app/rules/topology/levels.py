@@ -42,7 +42,7 @@ class TextRule(Value):
     hint: str
     """The suggestion to show if the field is missing."""
     validate: Callable[[FieldPath, str], FieldError | None]
-    """Returns a finding if the string is invalid."""
+    """Returns a finding if the string is invalid, otherwise None."""
 
 
 DOMAIN_RULE = TextRule(f"one of {', '.join(DOMAINS)}", _validate_domain)

@@ -43,9 +43,9 @@ class Required(Value):
     """A required level and its topology, both "" if no level is required."""
 
     topology: str = ""
-    """The name of the KAI Topology."""
+    """The name of the KAI Topology, or ""."""
     level: str = ""
-    """The required level."""
+    """The required level, or ""."""
 
 
 NOTHING = Required()

@@ -45,7 +45,8 @@ def drifted_constraints(gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level
 def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGang `gang` that KAI ignores or never satisfies.
 
-    Grove writes them, so they can only be corrected in the PodCliqueSet.
+    Grove writes them, so they can only be corrected in the PodCliqueSet. Of each list, only the
+    first MOST_ITEMS entries are read.
     """
     spec = map_at(gang, "spec")
     topology = text_of(annotations_of(gang).get(TOPOLOGY_NAME))
