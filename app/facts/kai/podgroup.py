@@ -223,7 +223,7 @@ def _minimum_of_subgroups(holder: JsonMap) -> int | None:
 
 
 def _topology(spec: JsonMap) -> str:
-    """Return the topology of the whole group, else of the first SubGroup that names one, else ""."""
+    """Return the topology of the group, else of the first SubGroup that names one, else ""."""
     holders = (spec, *maps_at(spec, "subGroups"))
     return next(filter(None, map(_named_topology, holders)), "")
 
