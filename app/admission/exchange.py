@@ -171,7 +171,8 @@ class Exchange:
     def route(self, path: str) -> Route | None:
         """Return the route of `path`, or None if there is none.
 
-        A path with an invalid token has the same route as the path without a token.
+        A path with an invalid token has the same route as the path without a token. If a valid
+        token precedes an unknown path, call `on_leak`.
         """
         route = self.routes.get(path)
         if route is None:

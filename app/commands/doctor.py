@@ -20,7 +20,7 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
-from app.commands.records import HAS_NAMES, add_record_options, read_record
+from app.commands.records import add_record_options, read_record
 from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
@@ -34,6 +34,11 @@ _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = warning(
     "no --config was given, so doctor assumes the default configuration of the server",
     "Pass the configuration of the server: grove-admission doctor --config FILE",
+)
+_CONTENT = (
+    "The record contains names of objects, namespaces, nodes and accounts, labels, addresses of"
+    " endpoints, the rules of all webhooks and policies, and messages of other components. Read it"
+    " before you share it."
 )
 _NOT_GIVEN = {"cluster_topology": {"enabled"}}
 """The field to leave out of a recorded default configuration.
@@ -75,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         examined = uvloop.run(_examine(arguments, heard))
         if arguments.record:
             arguments.record.write_bytes(record_of(KIND, heard))
-            complain(HAS_NAMES)
+            complain(_CONTENT)
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 

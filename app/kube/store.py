@@ -156,7 +156,7 @@ class WatchStore(Generic[T]):
         return list(self._entries.values())
 
     def known_keys(self) -> list[Key]:
-        """Return the keys of all objects, including objects too large to be stored."""
+        """Return the keys of all stored objects, and of objects that are too large to be stored."""
         return [*self._entries, *(self.too_large.keys() - self._entries.keys())]
 
     def __len__(self) -> int:
