@@ -70,12 +70,18 @@ class TopologyLevel(_Section):
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology, which the leader creates, updates and deletes."""
+    """The managed ClusterTopology, which the leader creates, updates and deletes.
+
+    If Grove uses ClusterTopologyBindings, the leader creates and updates one instead.
+    """
 
     enabled: bool = False
-    """Whether PodCliqueSets can have topology constraints."""
+    """Whether the leader manages a topology, and PodCliqueSets can have topology constraints.
+
+    In releases of Grove with ClusterTopologyBindings, they can have constraints in any case.
+    """
     name: TopologyName = "grove-topology"
-    """The name of the managed ClusterTopology."""
+    """The name of the managed ClusterTopology or ClusterTopologyBinding."""
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """The levels of the managed ClusterTopology, in any order."""
     creation_timeout_seconds: Seconds = 60
