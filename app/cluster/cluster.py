@@ -140,7 +140,7 @@ class Cluster:
             labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
             yield gauge("api_version_unknown", text, 1, **labels)
 
-        text = "Levels whose labels are missing on nodes or do not form a tree."
+        text = "Problems of levels: labels that nodes lack, a wrong order or no tree."
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
@@ -159,7 +159,7 @@ class Cluster:
 
         age = store.age() if self.discovery is not None else None
         if age is not None:
-            text = "Seconds since the last event or bookmark of the watch."
+            text = "Seconds since the last list, event or bookmark."
             yield gauge("cache_age_seconds", text, age, resource=name)
 
 

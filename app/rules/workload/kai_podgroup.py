@@ -265,8 +265,8 @@ def _queue_remark(stored: JsonMap, queue: str | None) -> Remark | None:
         return None
     return Remark(
         "QueueDiffers",
-        f'labels name the queue "{queue}", but spec.queue stays "{current}": grove-admission writes'
-        " it only at creation. To move the group, change spec.queue",
+        f'a label or annotation names the queue "{queue}", but spec.queue stays "{current}":'
+        " grove-admission writes it only at creation. To move the group, change spec.queue",
     )
 
 
