@@ -174,15 +174,15 @@ def _require_context(merged: Any, context: str | None) -> None:
     A kubeconfig without contexts is accepted.
     """
     contexts = _entries(merged, "context")
+    used = context or _current(merged)
+    if not contexts or used in contexts:
+        return
+
+    missing = f"has no context {used}" if used else "has no current context"
+    if used and not context:
+        missing += ", which is its current context"
     names = ", ".join(contexts)
-    if context and contexts and context not in contexts:
-        raise ConfigException(
-            f"the kubeconfig has no context {context}. Add --context NAME, one of: {names}"
-        )
-    if contexts and not context and _current(merged) not in contexts:
-        raise ConfigException(
-            f"the kubeconfig has no current context. Add --context NAME, one of: {names}"
-        )
+    raise ConfigException(f"the kubeconfig {missing}. Add --context NAME, one of: {names}")
 
 
 def _require_plugin(name: str, user: JsonMap) -> None:

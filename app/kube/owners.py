@@ -192,9 +192,9 @@ class Kinds(Struct):
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served.
 
-        An owner reference may name a version that is no longer served. The resource then has
-        another version of the group, which is served. Raise ClusterError if a read fails and may
-        succeed later.
+        Return None also if this program may not read which resources are served. An owner reference
+        may name a version that is no longer served. The resource then has another version of the
+        group, which is served. Raise ClusterError if a read fails and may succeed later.
         """
         if not is_kind(api_version, kind):
             return None

@@ -189,7 +189,7 @@ def test_a_server_in_a_pod_does_not_import_the_library_of_kubeconfigs() -> None:
         pytest.param(
             "x",
             None,
-            "the kubeconfig has no current context. Add --context NAME, one of: a, b",
+            "the kubeconfig has no context x, which is its current context. Add --context NAME, one of: a, b",
             id="the current one is not there",
         ),
         pytest.param(
