@@ -105,10 +105,10 @@ def announcement(url: str, file: Path, *, terminal: bool) -> str:
 
 COMMAND = Command(
     description=(
-        "Show workloads, topology, findings and a playground in a local web page until Ctrl-C or"
-        " SIGTERM. The console listens on loopback only, reads with the permissions of your"
-        " kubeconfig, and writes nothing to the cluster. Exit code: 0 after it was stopped, 1 if"
-        " it can't run, 2 unusable input."
+        "Show workloads, topology, queues, findings and a playground in a local web page until"
+        " Ctrl-C or SIGTERM. The console listens on loopback only, reads with the permissions of"
+        " your kubeconfig, and writes nothing to the cluster. Exit code: 0 after it was stopped, 1"
+        " if it can't run, 2 unusable input."
     ),
     add_options=add_options,
     run=run,
