@@ -1,7 +1,7 @@
 """Find out which Pods use an MNNVL claim, and which run without one.
 
-No cache has these Pods. They are read in pages, with only the needed fields, and only their names
-are kept.
+No cache has these Pods. They are read in pages, with only the needed fields, and only the names of
+the Pods without a claim, or of the used claims, are kept.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Name the labels and annotations of Grove, KAI and this product that several files use.
 
-A key that only one file uses is defined there. No key is defined twice.
+Other keys are defined in the file about their subject, and imported from there.
 
 Grove's designs and Grove's operator (`GROVE_*`) use different keys for the same facts. We read
 both, and write those of the designs. Sources: `rules/README.md`,
