@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._is_last = False
         """Whether the connection is closed after its next answer."""
         self._task: asyncio.Task[None] | None = None
-        """The task that waits for a verdict."""
+        """The task that waits for a verdict, or None."""
         self._holds = 0
         """The number of bytes that `connections.hold` was last called with."""
         self._unread_at: float | None = None

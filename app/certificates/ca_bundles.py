@@ -142,7 +142,7 @@ class Trust(Struct):
     """
 
     _since: dict[bytes, float] = {}
-    """The time since which all webhooks have trusted a CA, by CA."""
+    """The monotonic time, in seconds, since which all webhooks have trusted a CA, by CA."""
     _has_clients: bool = True
     """Whether there is a webhook. If not, every CA counts as trusted."""
 

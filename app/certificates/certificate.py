@@ -54,9 +54,9 @@ class CertificateInfo(Value):
     names: tuple[str, ...]
     """The DNS names, followed by the IP addresses."""
     not_before: datetime
-    """The time at which the certificate becomes valid."""
+    """The time at which the certificate becomes valid, in UTC."""
     not_after: datetime
-    """The time at which the certificate expires."""
+    """The time at which the certificate expires, in UTC."""
     is_ca: bool
     """Whether the certificate can sign other certificates."""
     fingerprint: str

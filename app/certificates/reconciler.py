@@ -111,9 +111,9 @@ class CertificateReconciler(CertificateSource):
         self._secret = ObjectRef(SECRET, settings.secret_name, settings.namespace)
         self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
-        """The last usable content of the Secret."""
+        """The last usable content of the Secret, or None if there was none yet."""
         self._shown: Holdings | None = None
-        """The content of the Secret with the certificate that this replica serves."""
+        """The content of the Secret with the served certificate, or None before one is served."""
         self._problems: list[str] = []
         """The problems of the current reconcile, for people."""
         self._watched: dict[str, WatchStore[str]] = {}

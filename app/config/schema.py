@@ -335,9 +335,9 @@ class Certificates(_Section):
     We write tokens into their paths and, in mode `self-managed`, their caBundles.
     """
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
-    """The validity period of a serving certificate."""
+    """The validity period of a serving certificate, in hours."""
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
-    """The validity period of a CA."""
+    """The validity period of a CA, in hours."""
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
     """The time between writing a new CA to the caBundles and using its first certificate.
 

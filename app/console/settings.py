@@ -25,7 +25,7 @@ class ConsoleSettings(Value):
     `own_namespace`.
     """
     own_namespace: str = ""
-    """The namespace of the context."""
+    """The namespace of the context, `default` if it names none."""
     port: int = 0
     """The port on loopback, or 0 for a free one."""
     ipv6: bool = False

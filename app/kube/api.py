@@ -122,9 +122,9 @@ class Selection(Value):
     namespace: str | None = None
     """The namespace of the objects, or None for all namespaces."""
     labels: str = ""
-    """A label selector in the syntax of the API server."""
+    """A label selector in the syntax of the API server, or "" for all objects."""
     fields: str = ""
-    """A field selector in the syntax of the API server."""
+    """A field selector in the syntax of the API server, or "" for all objects."""
     metadata_only: bool = False
     """Whether only the metadata of the objects is read (PartialObjectMetadata)."""
     form: Any = None

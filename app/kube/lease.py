@@ -43,14 +43,14 @@ class LeaseTiming(Value):
     """The times of an election, in seconds."""
 
     lease: float = 15.0
-    """The time without a renewal after which another candidate becomes the leader."""
+    """The seconds without a renewal after which another candidate becomes the leader."""
     renew: float = 10.0
-    """The time without a renewal after which the leader cancels its work.
+    """The seconds without a renewal after which the leader cancels its work.
 
     The work then has `lease - renew` seconds to end.
     """
     retry: float = 2.0
-    """The minimum time between two attempts to get the lease, and the time between two renewals.
+    """The seconds between two renewals, and the minimum between two attempts to get the lease.
 
     A failed renewal is repeated earlier.
     """
@@ -104,7 +104,7 @@ class Elector(Struct):
     _renewed_at: float = -math.inf
     """The time, by `clock`, at which the last successful renewal began."""
     _last_problem: str = ""
-    """The last logged reason why the Lease could not be acquired."""
+    """The last logged reason why the Lease could not be acquired, or ""."""
 
     @property
     def _ref(self) -> ObjectRef:

@@ -360,7 +360,10 @@ class WatchStore(Generic[T]):
         return value
 
     def _too_large(self, key: Key, obj: Object) -> T | None:
-        """Add an object that exceeds a limit to `too_large`, and return its `rest` to store."""
+        """Add an object that exceeds a limit to `too_large`, and return its `rest` to store.
+
+        Return None if `rest` returns None or too many bytes.
+        """
         self.too_large[key] = _uid(obj)
         self._release(key)
         rest = self._rest(obj)

@@ -53,11 +53,11 @@ class CallLimits(Value):
     """The limits of calls to an API server. Times are in seconds."""
 
     connect: float = 5.0
-    """The time limit for opening a connection."""
+    """The time limit for opening a connection, in seconds."""
     total: float = 30.0
-    """The time limit of a call: the wait for the rate limit, all attempts, and their pauses."""
+    """The time limit of a call in seconds, with its wait for the rate limit and all attempts."""
     watch_silence: float = 90.0
-    """The time without data after which a watch is ended. `watch.py` notices silence earlier."""
+    """The seconds without data after which a watch is ended. `watch.py` notices silence earlier."""
     qps: float = 50.0
     """The maximum number of calls per second, on average."""
     burst: int = 100
@@ -65,7 +65,7 @@ class CallLimits(Value):
     reads: int = 2
     """The maximum number of attempts of a read."""
     pause: float = 0.2
-    """The time between two attempts, unless the API server sends a Retry-After."""
+    """The seconds between two attempts, unless the API server sends a Retry-After."""
     connections: int = 100
     """The maximum number of open connections to the API server."""
     longest: int = 16 * 2**20
@@ -75,7 +75,7 @@ class CallLimits(Value):
     is up to 9 MiB as JSON if most characters are escaped.
     """
     look: float = 10.0
-    """The time between two checks of the credential files."""
+    """The seconds between two checks of the credential files."""
 
 
 class ApiRequest(Value):

@@ -65,27 +65,27 @@ class Pace(Value):
     slice_size: int = 40
     """The maximum number of objects that are stored in one turn of the event loop."""
     watch_timeout: tuple[int, int] = (240, 300)
-    """The shortest and the longest timeout of a watch. Each watch gets one between them."""
+    """The shortest and the longest timeout of a watch, in seconds."""
     stream_timeout: int = 900
-    """The timeout of a watch that begins with a list. A long list takes minutes."""
+    """The timeout, in seconds, of a watch that begins with a list. A long list takes minutes."""
     quiet_after: float = 40.0
-    """The time without an event after which a watch is replaced by a short one, as a probe."""
+    """The seconds without an event after which a watch is replaced by a short one, as a probe."""
     stream_quiet_after: float = 10.0
-    """The time without an object of a streaming list after which the list is read in pages instead.
+    """The seconds without an object of a streaming list after which the list is read in pages.
 
     An old API server may ignore the request for a list, and then never sends the list's end.
     """
     probe_timeout: int = 30
-    """The timeout of a watch that probes whether the connection is broken."""
+    """The timeout, in seconds, of a watch that probes whether the connection is broken."""
     retry_most: float = 30.0
-    """The longest pause before another attempt."""
+    """The longest pause before another attempt, in seconds."""
     steady_after: float = 10.0
-    """The age of a watch from which a break resets the pauses between attempts.
+    """The age of a watch, in seconds, from which a break resets the pauses between attempts.
 
     Some proxies end connections after half a minute of silence, before a bookmark comes.
     """
     not_served_retry: float = 120.0
-    """The time after which a resource that is not served is tried again."""
+    """The seconds after which a resource that is not served is tried again."""
     random: Callable[[], float] = system_random.random
     """A function that returns random numbers in [0, 1)."""
 

@@ -116,7 +116,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = State.HELLO
         self._tls: ssl.SSLObject | None = None
         self._above: asyncio.Protocol | None = None
-        """The application protocol, from the end of the handshake to the end of the connection."""
+        """The application protocol, or None before the end of the handshake and at the end."""
         self._hello = b""
         """The received bytes of the ClientHello."""
         self._is_paused = False

@@ -90,7 +90,7 @@ class VerdictLog:
         self._stream = stream
         self._form = self._readable if readable else self._line
         self._records: list[tuple[bool, float, _Record]] = []
-        """The next lines, as (whether the caller is unknown, time of the verdict, record)."""
+        """The next lines: (is the caller unknown, seconds since 1970 of the verdict, record)."""
         self._clock = clock
         self._flushed_at = clock()
         self._strange_left: float = STRANGE_BYTES
