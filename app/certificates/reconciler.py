@@ -171,7 +171,10 @@ class CertificateReconciler(CertificateSource):
             self._note("certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
-        """Do the work of `reconcile`, and return the seconds until the next reconcile."""
+        """Do the work of `reconcile`, and return the seconds until the next reconcile.
+
+        Raise ClusterError if a request fails.
+        """
         await self._bundles.read()  # this must come before the Secret: see the module docstring
         secret = await find(self.client, self._secret)
         holdings = self._usable(secret)

@@ -35,6 +35,7 @@ class WhatIf:
     async def __call__(self, facts: Snapshot | None, query: Mapping[str, str]) -> Values:
         """Return the template's values for the edits in a query, or {} if it has no edits.
 
+        If the edits can't be previewed, the values have the `problem` instead of an answer.
         `facts` are the facts of the cluster, or None until all of them have been read.
         """
         text = query.get("if", "").replace("\r\n", "\n")[:MOST_TEXT]

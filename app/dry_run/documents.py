@@ -255,7 +255,10 @@ def _elements(text: _Text) -> Iterator[Object]:
 
 
 def _members(text: _Text) -> Iterator[Object]:
-    """Yield the map whose opening brace was consumed, or the items of its list `items`."""
+    """Yield the map whose opening brace was consumed, or the items of its list `items`.
+
+    Raise UnusableInput if the map is not valid JSON.
+    """
     document: Object = {}
     is_list = False
     while not text.take("}"):

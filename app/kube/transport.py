@@ -187,7 +187,10 @@ class Transport:
             await asyncio.sleep(pause)
 
     async def _try(self, request: ApiRequest) -> Object:
-        """Wait for the rate limit, send `request` once, and decode the response."""
+        """Wait for the rate limit, send `request` once, and return the decoded response.
+
+        Raise ClusterError if that fails.
+        """
         if request.resource not in _UNLIMITED:
             await self._rate_limit.take(request.namespace)
         timeouts = aiohttp.ClientTimeout(

@@ -92,7 +92,10 @@ class DryRuns:
             self._waiting -= 1
 
     async def _judged(self, documents: Sequence[Object], asker: Asker, output: str) -> Response:
-        """Return the verdicts on `documents`. Other requests are answered between documents."""
+        """Return the verdicts on `documents`. Other requests are answered between documents.
+
+        Raise UnusableInput if the answer would be larger than MAX_ANSWER.
+        """
         shown = []
         size = 0
         is_allowed = True
