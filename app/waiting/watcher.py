@@ -190,7 +190,7 @@ class WaitingDuty:
             oldest = max(0.0, now - min(since, default=now))
             yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
 
-        text = "Reports that workloads are pending, or are no longer pending."
+        text = "Attempts to report that workloads are pending, or are no longer pending."
         yield counter("waiting_writes_total", text, self._reporter.writes)
         text = "Gangs that lost their place because KAI evicted pods, by KAI's action."
         for cause, count in self._evictions.counts.items():

@@ -335,7 +335,10 @@ class Preview(Value):
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """Return the effects of replacing the existing topology of the same name by `after`."""
+    """Return the effects of replacing the topology of the same name by `after`.
+
+    If there is none, these are the effects of creating `after`.
+    """
     before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before, after)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)

@@ -63,7 +63,8 @@ class RoomCounter(Board):
 
         Equal parts are placed one after the other. Each starts at the domain of the previous part,
         because the domains before it have no room for such a part. `tried` has the position of this
-        domain by the profile of the part.
+        domain by the profile of the part. Once no domain has room for all of a part, no pods of
+        further equal parts are placed.
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)

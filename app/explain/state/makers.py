@@ -109,7 +109,8 @@ def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
 def refusals(index: Index) -> Sequence[Event]:
     """Return warnings that a controller can't create objects: each object's newest, newest first.
 
-    Warnings older than REPEATED_WITHIN are left out, if the time of the facts is known.
+    Warnings without a time are left out, and so are warnings older than REPEATED_WITHIN if the time
+    of the facts is known.
     """
 
     def look() -> list[Event]:
