@@ -122,7 +122,7 @@ def nodes_to_open(gang: Gang) -> Reasons:
 
 
 def nodes_unfit(gang: Gang) -> Reasons:
-    """Report that the gang would have room if closed nodes were opened to it.
+    """Report that the gang would fit if closed nodes were opened, or cannot fit unless they are.
 
     If it would be placed on cordoned nodes, which its pods tolerate, yield a note about these.
     """

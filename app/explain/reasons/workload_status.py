@@ -69,9 +69,9 @@ def workload_failed(gang: Gang) -> Reasons:
 
 
 def workload_suspended(gang: Gang) -> Reasons:
-    """Report that the workload is suspended, and not by Kueue.
+    """Report that the workload is suspended, and Kueue has no Workload for it.
 
-    If Kueue has a Workload for it, or its pods have a label of Kueue, other reasons apply.
+    Otherwise, or if its pods have a label of Kueue, other reasons apply.
     """
     status = _status(gang)
     if status is None or not status.suspended or status.ended:
