@@ -11,7 +11,7 @@ from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.cluster.view import Known, dialect_of
 from app.config.schema import Configuration
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.facts.rows import TOPOLOGIES
 from app.kube.api import Client, ClusterError, Object
@@ -37,9 +37,12 @@ def cluster_of(
     objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name
     levels = configuration.levels
-    resource = dialect_of(objects).resource
-    if levels and not objects.contains(resource, name):
-        objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
+    dialect = dialect_of(objects)
+    if levels and not objects.contains(dialect.resource, name):
+        # the leader writes only levels into a binding that KAI allows
+        written = levels if dialect.owns_topology else levels_for_kai(levels)
+        topology = desired_cluster_topology(name, written)
+        objects.add({**topology, "kind": dialect.resource.kind})
     known = Known(is_whole, objects.names_grove)
     cluster = Cluster(objects, configuration, known=known)
     fill_from(cluster, objects.of)

@@ -251,6 +251,21 @@ BOUND: Object = {
 }
 
 
+def test_a_binding_that_stands_in_has_the_levels_that_the_leader_writes() -> None:
+    levels = [
+        {"domain": "rack", "key": "k/rack"},
+        {"domain": "host", "key": "kubernetes.io/hostname"},
+        {"domain": "numa", "key": "k/numa"},
+    ]
+    configuration = Configuration.model_validate(
+        {"clusterTopology": {"enabled": True, "levels": levels}}
+    )
+    for documents, domains in (([BOUND], ["rack", "host"]), ([], ["rack", "host", "numa"])):
+        facts = documents_cluster(configuration, documents).facts
+        in_use = facts.dialect().in_use(facts)["grove-topology"]
+        assert [level.domain for level in in_use] == domains
+
+
 def test_bindings_and_what_refers_to_them() -> None:
     using = pod_clique_set("using")
     using["metadata"]["namespace"] = "ml"
