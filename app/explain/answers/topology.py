@@ -38,11 +38,11 @@ class LevelReport(Value):
 
     level: Level
     nodes: int
-    """The number of nodes with its label."""
+    """The number of nodes with the level's label."""
     domains: int
-    """The number of its domains."""
+    """The number of domains of the level."""
     findings: int
-    """The number of findings about its label."""
+    """The number of findings about the level's label."""
 
 
 class DomainReport(Value):

@@ -45,8 +45,8 @@ Further replicas would have equal gangs.
 def planned(index: Index, document: JsonMap) -> list[Gang]:
     """Return the gangs of the PodCliqueSet in a document, sorted by name.
 
-    Existing pods of a set with this name are ignored, so everything has to be placed. A set without
-    replicas has one gang without pods.
+    Only the first MOST_REPLICAS replicas get gangs. Existing pods of a set with this name are
+    ignored, so everything has to be placed. A set without replicas has one gang without pods.
     """
     pcs = read_set_with_status(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")

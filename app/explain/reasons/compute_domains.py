@@ -326,7 +326,7 @@ class Spread(Value, dict=True):
     """
 
     users: tuple[Pod, ...]
-    """The pods."""
+    """The pods of the workload that use the ComputeDomain."""
     inside: Mapping[str, Sequence[str]]
     """The nodes of the placed pods, by NVLink domain."""
     words: str

@@ -70,7 +70,7 @@ class Excess(Value):
     """A limit or quota of a queue that a gang would exceed. Amounts are in thousandths."""
 
     queue: Queue
-    """The queue."""
+    """The queue that has the limit or quota."""
     resource: str
     """The name of the resource."""
     bound: int

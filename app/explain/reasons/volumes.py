@@ -167,7 +167,7 @@ class _Excluded(Value):
     """A pending pod with a volume that only some nodes can use."""
 
     pod: Pod
-    """The pod."""
+    """The pending pod."""
     shape: Shape
     """The shape of the pod, with the nodes that can use each of its volumes."""
     volume: Tied

@@ -71,7 +71,7 @@ def workload_failed(gang: Gang) -> Reasons:
 def workload_suspended(gang: Gang) -> Reasons:
     """Report that the workload is suspended, and Kueue has no Workload for it.
 
-    Otherwise, or if its pods have a label of Kueue, other reasons apply.
+    If Kueue has one, or if the gang's pods have a label of Kueue, other reasons apply.
     """
     status = _status(gang)
     if status is None or not status.suspended or status.ended:
