@@ -214,7 +214,14 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
             else "is not established, and its API is not served"
         )
         message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
-        return Check("warning" if served else "problem", message, _remedy(name, taken_by, accepted))
+        if served:
+            accepted_names = f"kubectl get crd {name} -o jsonpath='{{.status.acceptedNames}}'"
+            return warning(
+                message,
+                f"Use the names that are accepted: {accepted_names}. Do not delete the CRD, because"
+                " that deletes its objects.",
+            )
+        return problem(message, _remedy(name, taken_by, accepted))
 
     if served:
         return None
@@ -254,7 +261,7 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
-    """Return the remedy for a CRD whose names were not all accepted.
+    """Return the remedy for a CRD that is not served, because its names were not all accepted.
 
     If another CRD gives up a name, the API server examines CRDs with rejected names again. If the
     CRD itself gives up the name, it is not examined again and must be recreated.

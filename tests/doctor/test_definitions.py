@@ -81,7 +81,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "warning",
                     'CRD tools.example.com is served without some of its names: "Gadget" is already in use by gadgets.example.com (KindConflict)',
-                    "Delete the CRD that nothing uses: kubectl delete crd tools.example.com, or delete gadgets.example.com.",
+                    "Use the names that are accepted: kubectl get crd tools.example.com -o jsonpath='{.status.acceptedNames}'. Do not delete the CRD, because that deletes its objects.",
                 )
             ],
             id="one that was established before",
