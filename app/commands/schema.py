@@ -89,7 +89,10 @@ class ListedWorkload(TypedDict):
 
 
 class WorkloadList(TypedDict):
-    """All workloads, pending ones first. `unseen` maps what could not be read to the reason."""
+    """All workloads, pending ones first.
+
+    `unseen` has the reason for each kind that could not be read in full.
+    """
 
     totals: Totals
     workloads: list[ListedWorkload]
@@ -189,7 +192,10 @@ class HeldChannelsReport(TypedDict):
 
 
 class TopologyReport(TypedDict):
-    """The topology and its domains. `unseen` maps what could not be read to the reason."""
+    """The topology and its domains.
+
+    `unseen` has the reason for each kind that could not be read in full.
+    """
 
     topology: NamedTopology | None
     kaiTopology: str | None
@@ -242,7 +248,10 @@ class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
 
 
 class QueueList(TypedDict):
-    """The queues of KAI. `unseen` maps what could not be read to the reason."""
+    """The queues of KAI.
+
+    `unseen` has the reason for each kind that could not be read in full.
+    """
 
     headline: str
     queues: list[ReportedQueue]

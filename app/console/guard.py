@@ -100,7 +100,10 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
 
 
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
-    """Return the status code with which a POST is rejected, or 0 if it comes from our own form.
+    """Return the status code with which a POST is rejected, or 0 if it is accepted.
+
+    A POST must come from our own form (otherwise 403), and have a Content-Length (411) of at most
+    MOST_BODY (413).
 
     With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms. In that
     case, Sec-Fetch-Site, which no page can set, must be `same-origin`.

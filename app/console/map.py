@@ -318,9 +318,9 @@ def _width(names: Iterable[str]) -> str:
 
 
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
-    """Return the depth of the deepest level that has at most MOST_CELLS domains inside `at`.
+    """Return the depth of the deepest level that has 1 to MOST_CELLS domains inside `at`.
 
-    Return None if even the level below `at` has more, or none. With `above_nodes`, the last level
+    Return None if no level has. With `above_nodes`, the last level
     does not count, unless it is the level below `at`.
     """
     domains = topology.domains

@@ -1,4 +1,4 @@
-"""Define what a page of the console is, and read its address."""
+"""Define the type of the console's pages, and read and write references to objects in addresses."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

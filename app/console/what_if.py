@@ -52,7 +52,7 @@ class WhatIf:
         except UnusableEdit as problem:
             return {**shown, "headline": "This edit can't be previewed", "problem": str(problem)}
         except TooLongError:
-            words = f"No answer within {SECONDS:g} s. The command has no limit:"
+            words = f"No answer within {SECONDS:g} s. Run this command, which has no time limit:"
             return {**shown, "headline": "The preview takes too long", "problem": words}
         return {**shown, **answer}
 

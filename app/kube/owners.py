@@ -43,10 +43,11 @@ class _Read(Value):
 class Owners(Struct):
     """A reader of owners, which follows references with `controller: true`.
 
-    Owners are cached, because the Pods of a group have the same owners: at most `REMEMBERED`, and
-    at most `REMEMBERED_BYTES`, because tenants decide on the size of their annotations. Callers
-    choose how old a cached owner may be, in seconds. The key of the cache is the whole reference,
-    because anybody can write a reference with the uid of another owner.
+    Owners are cached, because the Pods of a group have the same owners. The cache holds at most
+    `REMEMBERED` owners. Their JSON may take at most `REMEMBERED_BYTES`, because tenants can write
+    large annotations. Callers choose how old a cached owner may be, in seconds. The key of the
+    cache is the whole reference, because anybody can write a reference with the uid of another
+    owner.
     """
 
     client: Objects

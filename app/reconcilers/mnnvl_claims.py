@@ -5,9 +5,9 @@ webhook for it as for every other write, and the webhook injects the claim. If t
 called, the object does not change, and the response shows that. `MNNVL.md` in this folder explains
 why this restarts no pod.
 
-An event names the Pods that were started while their PodClique had no claim. There is no watch on
-Pods. They are listed once for all PodCliqueSets of a namespace that were repaired at about the same
-time.
+An event names the Pods that were started while their PodClique had no claim. The leader does not
+cache the Pods of PodCliques. It lists the Pods of a namespace once for all PodCliqueSets there that
+were repaired at about the same time.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Bundle what a reconciler needs to write: a client, an event recorder and a write counter."""
+"""Bundle the client, the event recorder and the write counter of a reconciler."""
 
 from collections.abc import Iterable
 from functools import cached_property

@@ -83,7 +83,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether the release of Grove that the documents are for is known."""
+        """Whether the documents show which release of Grove they belong to."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:

@@ -127,7 +127,7 @@ CASES = [
     ("Evicted NodeFailures", "Wait until Kueue admits it again.", "wait"),
     ("Evicted FlavorMigration", "Wait until Kueue admits it again.", "wait"),
     ("Evicted Preempted InClusterQueue", "for a higher priority", "wait"),
-    ("Evicted Preempted InCohortFairSharing", "the nominalQuota of ClusterQueue team-a", "wait"),
+    ("Evicted Preempted InCohortFairSharing", "all workloads of ClusterQueue team-a", "wait"),
     ("Evicted AdmissionCheck", "Wait until Kueue tries again", "wait"),
     ("a message of another release", "more quota in ClusterQueue team-a: `kubectl", "you"),
 ]

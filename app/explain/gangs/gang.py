@@ -205,9 +205,10 @@ class Unit(Value, dict=True):
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, from_scratch: bool = False) -> Demand:
-        """Return the demand for the parts that KAI places next: all up to the minimum, or one more.
+        """Return the demand for the parts that KAI places next.
 
-        With `from_scratch`, assume that no pod is placed yet.
+        Until the minimum is placed, these are the parts that the minimum still needs, and after
+        that, one part. With `from_scratch`, assume that no pod is placed yet.
         """
         if from_scratch:
             parts = self._first_parts(

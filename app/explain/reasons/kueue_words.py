@@ -97,8 +97,9 @@ _OF_EVICTIONS = (
     ),
     _Row(
         "Evicted Preempted InCohort",
-        "Wait until Kueue admits it again, or request no more than the nominalQuota of {behind}:"
-        " another ClusterQueue of the cohort took back quota that {behind} had borrowed.",
+        "Wait until Kueue admits it again, or keep all workloads of {behind} together within its"
+        " nominalQuota: {behind} had borrowed quota, which Kueue gave to another ClusterQueue of"
+        " the cohort.",
         "wait",
     ),
     _Row("Evicted LocalQueueStopped", _START_QUEUE, "platform"),

@@ -56,7 +56,10 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
     """Return the step that sets the minimum of a part to the number of its pods."""
     number = member.expected
     if gang.is_of_grove:
-        return f"set minAvailable: {number} in the PodCliqueSet (clique of {member.name})"
+        return (
+            f"set minAvailable: {number} in the PodCliqueSet, for the clique of PodClique"
+            f" {member.name}"
+        )
     controller = next((pod.controller for pod in member.pods if pod.controller), None)
     kind = controller.kind if controller else ""
     if kind == "Job":

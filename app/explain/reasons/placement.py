@@ -646,7 +646,8 @@ _MOST_TRIED = 4
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
     """Return the domain with the most room in which the gang would fit if other pods there ended.
 
-    Return None if one domain is not enough, or if none of the first `_MOST_TRIED` domains helps.
+    Return None if one domain is not enough, if the gang has too many parts to try domains
+    (`_MOST_PARTS`), or if none of the first `_MOST_TRIED` domains helps.
     """
     short = obstacle.short
     like = [part for part in obstacle.demand.flat() if part.profile == short.profile]

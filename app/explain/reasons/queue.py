@@ -91,7 +91,7 @@ class Excess(Value):
 
     @property
     def is_exact(self) -> bool:
-        """Would the gang fit exactly, if KAI's arithmetic did not round?"""
+        """Would the gang fit if KAI's arithmetic did not round?"""
         return self.used + self.asked <= self.bound
 
 

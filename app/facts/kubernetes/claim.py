@@ -223,7 +223,10 @@ class ResourceSlice(Value):
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:
-    """Read a ResourceSlice, but only its GPUs and its tainted devices."""
+    """Read a ResourceSlice.
+
+    Of its devices, only the names of GPUs and the taints that keep claims away are kept.
+    """
     spec = map_at(obj, "spec")
     pool = map_at(spec, "pool")
     return ResourceSlice(

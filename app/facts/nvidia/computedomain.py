@@ -124,7 +124,10 @@ def base_of(kind: str, name: str) -> str:
 
 
 class MnnvlResource(Value):
-    """A stored ComputeDomain or ResourceClaim, with the fields that decide on its owner."""
+    """A stored ComputeDomain or ResourceClaim, with the fields that determine its owner.
+
+    The audit needs the other fields.
+    """
 
     kind: str
     namespace: str
