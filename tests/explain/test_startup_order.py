@@ -1,9 +1,9 @@
-"""Pods that do not exist yet, because their workload creates them after others.
+"""Workers that do not exist yet, because their leader is not ready.
 
 Tests `app/explain/reasons/startup_order.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +15,7 @@ from app.explain.reasons.startup_order import workers_to_come
 from app.explain.state.index import Index
 from app.explain.state.read import facts_of
 from app.facts.identity import Ref
-from app.facts.kubernetes.pod import Leader, read_pod
+from app.facts.kubernetes.pod import Leader, Pod, read_pod
 from app.objects.shape import Object
 
 NOW = 1_800_000_000.0
@@ -170,127 +170,30 @@ def stateful_set(replicas: int, **spec: str) -> Object:
     }
 
 
-def test_a_stateful_set_creates_one_pod_after_the_other() -> None:
+def test_a_workload_whose_controller_creates_pods_in_steps_is_placed() -> None:
+    """Only its controller knows whether more pods are to come."""
     pods = [of_stateful_set(number) for number in (0, 1)]
     answer = answered(stateful_set(12), *pods, ref=Ref("StatefulSet", "ml", "web"))
-    assert answer.headline.startswith("web is pending: 2 of 2 pods placed, 10 pods not created yet")
-    [reason] = answer.reasons
-    assert reason.text == (
-        "StatefulSet web has 2 of 12 pods. It creates the next one only once web-1 is ready"
-        " (podManagementPolicy: OrderedReady)"
-    )
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        stateful_set(2),
-        stateful_set(2, podManagementPolicy="Parallel"),
-        stateful_set(0),
-    ],
-)
-def test_a_stateful_set_with_its_pods_is_placed(stored: Object) -> None:
-    pods = [of_stateful_set(number) for number in (0, 1)]
-    answer = answered(stored, *pods, ref=Ref("StatefulSet", "ml", "web"))
     assert (answer.state, answer.reasons) == ("well", ())
 
 
-def test_a_pending_pod_is_explained_before_later_ones() -> None:
-    waiting = of_stateful_set(1)
-    del waiting["spec"]["nodeName"]
-    waiting["status"] = {"phase": "Pending"}
-    pods = [of_stateful_set(0), waiting]
-    answer = answered(stateful_set(12), *pods, ref=Ref("StatefulSet", "ml", "web"))
-    assert "PodsMissing" not in {reason.id for reason in answer.reasons}
-    assert "not created" not in answer.headline
+class Pods(tuple[Pod, ...]):
+    """Pods that count how often they are listed."""
+
+    lists = 0
+
+    def __iter__(self) -> Iterator[Pod]:
+        type(self).lists += 1
+        return super().__iter__()
 
 
-def job_set(*jobs: Object, **spec: Any) -> Object:
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "sim", "namespace": "ml"},
-        "spec": {"replicatedJobs": list(jobs), **spec},
-    }
-
-
-def replicated(name: str, pods: int = 1, **more: Any) -> Object:
-    return {"name": name, "replicas": 1, "template": {"spec": {"parallelism": pods}}, **more}
-
-
-def of_job_set(job: str) -> Object:
-    made = member(0, {})
-    labels = {"jobset.sigs.k8s.io/jobset-name": "sim"}
-    made["metadata"] |= {"name": f"sim-{job}-0-0-x", "uid": f"uid-{job}", "labels": labels}
-    return made
-
-
-AFTER = {"dependsOn": [{"name": "driver", "status": "Complete"}]}
-
-
-@pytest.mark.parametrize(
-    ("stored", "told"),
-    [
-        (
-            job_set(replicated("driver"), replicated("workers", 3, **AFTER)),
-            "JobSet sim has none of the 3 pods of workers yet: it creates them only once driver is"
-            " complete (dependsOn)",
-        ),
-        (
-            job_set(
-                replicated("driver"),
-                replicated("workers", 3),
-                startupPolicy={"startupPolicyOrder": "InOrder"},
-            ),
-            "JobSet sim has none of the 3 pods of workers yet: it creates them only once driver is"
-            " ready (startupPolicyOrder: InOrder)",
-        ),
-    ],
-)
-def test_a_job_set_creates_jobs_after_others(stored: Object, told: str) -> None:
-    of_set = Ref("JobSet", "ml", "sim")
-    answer = answered(stored, of_job_set("driver"), ref=of_set)
-    assert "3 pods not created yet" in answer.headline
-    [reason] = answer.reasons
-    assert reason.text == told
-    both = answered(stored, of_job_set("driver"), of_job_set("workers"), ref=of_set)
-    assert both.reasons == ()
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        job_set(replicated("driver"), replicated("workers", 3)),
-        job_set(replicated("driver"), replicated("workers", 3, **AFTER), suspend=True),
-    ],
-)
-def test_other_job_sets_wait_for_nothing(stored: Object) -> None:
-    answer = answered(stored, of_job_set("driver"), ref=Ref("JobSet", "ml", "sim"))
-    assert "PodsMissing" not in {reason.id for reason in answer.reasons}
-
-
-def of_deployment(created: str) -> Object:
-    made = member(0, {}, created=created)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-6f9c7", "controller": True}
-    labels = {"pod-template-hash": "6f9c7"}
-    made["metadata"] |= {"name": "web-6f9c7-a", "labels": labels, "ownerReferences": [owner]}
-    return made
-
-
-@pytest.mark.parametrize(
-    ("kind", "pod", "told"),
-    [
-        ("Deployment", of_deployment(LATE), ["Deployment web has 1 of 3 pods"]),
-        ("Deployment", of_deployment(NEW), []),
-        ("StatefulSet", of_stateful_set(0), ["StatefulSet web has 1 of 3 pods"]),
-    ],
-)
-def test_pods_that_are_created_at_once_are_late(kind: str, pod: Object, told: list[str]) -> None:
-    """Events that would say why are kept for an hour."""
-    stored = {**stateful_set(3, podManagementPolicy="Parallel"), "kind": kind}
-    answer = answered(stored, pod, ref=Ref(kind, "ml", "web"))
-    assert [reason.text for reason in answer.reasons] == told
-    assert ("2 pods not created yet" in answer.headline) is bool(told)
+def test_the_pods_of_a_set_are_listed_once_for_all_leaders() -> None:
+    leaders = [member(0, group=group) for group in range(50)]
+    index = Index(facts_of([node("n0"), *leaders], NOW))
+    pods = index.pods_made_for[VLLM]
+    vars(index)["pods_made_for"] = {VLLM: Pods(pods)}
+    assert [workers_to_come(index, pod) for pod in pods] == [3] * 50
+    assert Pods.lists == 1
 
 
 def test_the_state_of_a_leader_that_crashes_is_told_at_once() -> None:
@@ -314,14 +217,6 @@ def test_a_workload_that_was_scaled_to_zero_waits_for_nothing(kind: str) -> None
     assert answered(one, ref=Ref(kind, "ml", "web")).state == "waits"
 
 
-def test_groups_of_a_leaderworkerset_are_counted_by_their_leaders() -> None:
-    stored = lws()
-    stored["spec"]["replicas"] = 3
-    answer = answered(stored, member(0), member(1), member(0, group=1), member(1, group=1))
-    assert "4 pods not created yet" in answer.headline
-    assert [reason.text for reason in answer.reasons] == ["LeaderWorkerSet vllm has 2 of 3 groups"]
-
-
 def test_a_paused_deployment_creates_no_pods() -> None:
     stored = {**stateful_set(2), "kind": "Deployment"}
     stored["spec"] = {**stored["spec"], "paused": True}
@@ -331,7 +226,8 @@ def test_a_paused_deployment_creates_no_pods() -> None:
         "WorkloadSuspended",
         "Set spec.paused to false to start it",
     )
-    running = {**stored, "status": {"replicas": 2}}
+    rolled_out = {"deployment.kubernetes.io/revision": "1"}  # its ReplicaSet is still scaled
+    running = {**stored, "metadata": {**stored["metadata"], "annotations": rolled_out}}
     assert "WorkloadSuspended" not in {reason.id for reason in answered(running, ref=ref).reasons}
 
 
@@ -341,13 +237,3 @@ def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
         "Its controller has created no pods yet. If it creates none within a minute, find out why:"
         " kubectl describe statefulset web -n ml"
     )
-
-
-def test_a_pod_that_is_being_replaced_waits_for_no_other() -> None:
-    ref = Ref("StatefulSet", "ml", "web")
-    answer = answered(stateful_set(3), of_stateful_set(0), of_stateful_set(2), ref=ref)
-    assert [reason.text for reason in answer.reasons] == ["StatefulSet web has 2 of 3 pods"]
-    ending = of_stateful_set(1)
-    ending["metadata"]["deletionTimestamp"] = NEW
-    pods = [of_stateful_set(0), ending, of_stateful_set(2)]
-    assert "not created" not in answered(stateful_set(3), *pods, ref=ref).headline

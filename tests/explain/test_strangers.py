@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
+from app.explain.gangs.assembly import gang_of_pod
+from app.explain.reasons.gates import deletion_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
@@ -581,6 +583,29 @@ def test_taints_of_kubernetes_are_not_tolerated(key: str, words: str, told: Told
     assert first.id == "NodesUnfit"
     assert first.remedy.startswith(words)
     assert ("toleration" in first.remedy) is key.startswith("example.com")
+
+
+def test_an_administrator_removes_the_taint_out_of_service() -> None:
+    tainted = replace(
+        FOUR[0], taints=(Taint("node.kubernetes.io/out-of-service", "", "NoExecute"),)
+    )
+    pending = made("Job", "a", 0)
+    answer = explain(Index(Snapshot(pods=(pending,), nodes=(tainted,), now=NOW)), pending.ref)
+    assert answer
+    assert answer.reasons[0].remedy == (
+        "Remove the taint node.kubernetes.io/out-of-service from gpu-00 once the node has recovered"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "deletes"),
+    [("StatefulSet", 2, True), ("Job", 2, False), ("StatefulSet", 51, False)],
+)
+def test_a_command_deletes_few_pods_and_none_of_a_job(kind: str, count: int, deletes: bool) -> None:
+    """A deleted pod is a failure of its Job."""
+    pods = tuple(made(kind, "a", number) for number in range(count))
+    gang = gang_of_pod(Index(Snapshot(pods=pods, now=NOW)), pods[0])
+    assert bool(deletion_of(gang, pods)) is deletes
 
 
 def test_scaling_the_stateful_set_of_a_leaderworkerset_has_no_effect(told: Told) -> None:

@@ -29,6 +29,8 @@ _WAIT = (
 Three minutes are enough even for pods that are added to a replica of a scaling group:
 https://github.com/ai-dynamo/grove/issues/847.
 """
+_MOST_DELETED = 50
+"""The maximum number of pods in a command."""
 K = TypeVar("K", str, tuple[str, str, str])
 V = TypeVar("V")
 
@@ -39,9 +41,16 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 
 
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
-    """Return the command that deletes some pods of a gang, or () if not all would be recreated."""
+    """Return the command that deletes some pods of a gang, so that they are created again.
+
+    Return () if a pod has no controller, if it belongs to a Job, for which a deleted pod is a
+    failure, or if there are more than _MOST_DELETED pods.
+    """
     pods = list(pods)
-    if not pods or not (gang.is_of_grove or all(pod.controller for pod in pods)):
+    if not 0 < len(pods) <= _MOST_DELETED:
+        return ()
+    owners = [pod.controller for pod in pods]
+    if not gang.is_of_grove and not all(owner and owner.kind != "Job" for owner in owners):
         return ()
     names = shlex.join(sorted(pod.name for pod in pods))
     return (f"kubectl delete pod -n {shlex.quote(gang.namespace)} {names}",)

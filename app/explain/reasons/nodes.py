@@ -249,6 +249,8 @@ _OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 Pods that tolerate them would not run well there, and a removed taint comes back.
 """
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The only taint with such a prefix that an administrator adds and has to remove."""
 
 
 def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
@@ -268,6 +270,8 @@ def _step(why: str, closed: Sequence[tuple[Node, str]]) -> str:
     """Return the step that opens the nodes that are closed because of `why`."""
     names = listed((node.name for node, cause in closed if cause == why), 3)
     kind, _, key = why.partition(" ")
+    if kind == _TAINTED and key == _OUT_OF_SERVICE:
+        return f"remove the taint {key} from {names} once the node has recovered"
     if kind == _TAINTED and key.startswith(_OF_KUBERNETES):
         return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
     if kind == _TAINTED:

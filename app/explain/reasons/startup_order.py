@@ -1,13 +1,8 @@
-"""Report pods that do not exist yet, because their workload creates its pods in steps.
+"""Report workers that do not exist yet, because the leader of their group is not ready.
 
-- A LeaderWorkerSet with startupPolicy LeaderReady creates the StatefulSet of a group's workers only
-  once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the
-  leader, so it counts as placed.
-- A StatefulSet creates one pod after the other, unless its podManagementPolicy is Parallel.
-- A StatefulSet with Parallel, or a Deployment, creates all pods at once, unless something keeps its
-  controller from it.
-- A JobSet creates replicated jobs with dependsOn, or with startupPolicyOrder InOrder, only once
-  earlier ones are ready or complete.
+A LeaderWorkerSet with startupPolicy LeaderReady creates the StatefulSet of a group's workers only
+once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the
+leader, so it counts as placed.
 """
 
 import shlex
@@ -15,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
-from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import stalled_words
@@ -24,7 +18,6 @@ from app.explain.reasons.reason import (
     Reason,
     Reasons,
     about,
-    counted,
     listed,
     lower_first,
     to_describe,
@@ -34,14 +27,10 @@ from app.explain.state.makers import refusals_about
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.workload_status import LEADER_READY, Step
-from app.objects.shape import integer_in
+from app.facts.kubernetes.workload_status import LEADER_READY
 
 _SOON = 60.0
 """The seconds within which a controller has created the next pods if nothing is wrong."""
-
-
-# Leaders of LeaderWorkerSets.
 
 
 def workers_to_come(index: Index, pod: Pod) -> int:
@@ -54,8 +43,15 @@ def workers_to_come(index: Index, pod: Pod) -> int:
     made_by = _set_of(pod)
     if not pod.leads or not pod.node or not pod.is_alive or made_by is None:
         return 0
-    others = index.pods_made_for.get(made_by, ())
-    if any(other.name.startswith(f"{pod.name}-") for other in others):
+    # once for all leaders of the set, because there may be thousands
+    with_workers = index.remembered(
+        ("leaders with workers", made_by),
+        lambda: frozenset(
+            other.name.rpartition("-")[0] for other in index.pods_made_for.get(made_by, ())
+        ),
+        ["pods"],
+    )
+    if pod.name in with_workers:
         return 0
     if any(refusals_about(index, made_by)):
         return 0
@@ -77,11 +73,7 @@ def _policy(index: Index, made_by: Ref) -> str:
 
 
 def pods_missing(gang: Gang) -> Reasons:
-    """Report that pods do not exist yet, because their workload creates them after earlier ones.
-
-    Also report that a controller is late. The steps of a StatefulSet or JobSet are reported only
-    once all existing pods have nodes, because other reasons say why existing pods are pending.
-    """
+    """Report that placed leaders of LeaderWorkerSets have no workers."""
     index = gang.index
     leaders = [
         ((made_by, pod.leads.ready), (pod, workers))
@@ -91,9 +83,6 @@ def pods_missing(gang: Gang) -> Reasons:
     for (made_by, is_ready), each in by_key(leaders).items():
         pods = sorted((pod for pod, _ in each), key=attrgetter("name"))
         yield _without_workers(index, made_by, pods, sum(count for _, count in each), is_ready)
-    if not gang.waiting:
-        for made_by in dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for):
-            yield from _in_steps(index, made_by)
 
 
 def _without_workers(
@@ -155,126 +144,12 @@ def _commands(pod: Pod) -> tuple[str, ...]:
     return f"kubectl describe pod {named}", f"kubectl logs {named}"
 
 
-# Steps of StatefulSets and JobSets.
-
-
-class Missing(Value):
-    """The pods of a step, some of which do not exist."""
-
-    step: Step
-    """The step."""
-    exist: tuple[Pod, ...]
-    """The existing pods of the step, in the order of their creation.
-
-    For a step of groups, these are the leaders of the groups.
-    """
-
-    @property
-    def count(self) -> int:
-        """The number of pods, or of groups of pods, that do not exist."""
-        return self.step.pods - len(self.exist)
-
-
-def missing_in_steps(index: Index, made_by: Ref) -> list[Missing]:
-    """Return the pods that a workload has not created yet, by step.
-
-    Return [] if its steps are not known, if it has ended or is suspended, or if its controller says
-    why it creates no pods.
-    """
-    status = index.workload_statuses.get(made_by)
-    if status is None or not status.steps or status.ended or status.suspended:
-        return []
-    if any(refusals_about(index, made_by)):
-        return []
-    pods = index.pods_made_for.get(made_by, ())
-    steps = (Missing(step, _of_step(pods, step)) for step in status.steps)
-    now = index.facts.now
-    return [missing for missing in steps if missing.count > 0 and _waits(missing, now)]
-
-
-def _of_step(pods: Iterable[Pod], step: Step) -> tuple[Pod, ...]:
-    """Return the pods of a step, or the leaders of its groups, in the order of their creation."""
-    found = (pod for pod in pods if pod.name.startswith(step.prefix))
-    if step.each:
-        found = (pod for pod in found if pod.leads)
-    return tuple(sorted(found, key=lambda pod: (len(pod.name), pod.name)))
-
-
-def _waits(missing: Missing, now: float) -> bool:
-    """Return whether pods are still to come after those of their own or of another step.
-
-    Pods that are created at once count as late a minute after the newest one.
-    """
-    if missing.step.after:
-        return not missing.exist
-    newest = max((pod.created or 0.0 for pod in missing.exist), default=now)
-    return bool(missing.exist) and (bool(missing.step.setting) or now - newest > _SOON)
-
-
-def _is_row(missing: Missing) -> bool:
-    """Return whether the existing pods of a StatefulSet have consecutive numbers.
-
-    Only then does the missing pod wait for the last one. A missing pod in between, for example one
-    that is being replaced, waits for no other.
-    """
-    ends = [pod.name.removeprefix(missing.step.prefix) for pod in missing.exist]
-    numbers = [integer_in(end) for end in ends]
-    first = numbers[0]
-    return first is not None and numbers == list(range(first, first + len(numbers)))
-
-
-def _in_steps(index: Index, made_by: Ref) -> Reasons:
-    """Yield the reason for pods that a workload has not created yet."""
-    for missing in missing_in_steps(index, made_by):
-        step = missing.step
-        if not step.setting or not (step.after or _is_row(missing)):
-            of_all = counted(step.pods, "group" if step.each else "pod")
-            text = f"{made_by} has {len(missing.exist)} of {of_all}"
-            remedy = f"Find out why {made_by} creates no more pods: read its events"
-            commands = tuple(filter(None, (to_describe(made_by),)))
-        elif not step.after:
-            last = missing.exist[-1]
-            text = (
-                f"{made_by} has {len(missing.exist)} of {counted(step.pods, 'pod')}. It creates the"
-                f" next one only once {last.name} is ready ({step.setting})"
-            )
-            remedy = f"If it takes long, find out why {last.name} is not ready: {_CHECKS}"
-            commands = _commands(last)
-        else:
-            text = (
-                f"{made_by} has none of the {counted(step.pods, 'pod')} of {step.part} yet: it"
-                f" creates them only once {step.after} ({step.setting})"
-            )
-            remedy = (
-                f"Find out why that takes long, or create {made_by} again without {step.setting} if"
-                " all of its pods may start together"
-            )
-            commands = tuple(filter(None, (to_describe(made_by),)))
-        yield about(
-            Evidence(made_by, "spec", step.setting),
-            "PodsMissing",
-            text,
-            remedy,
-            "you",
-            objects=(made_by, *refs(missing.exist)),
-            commands=commands,
-        )
-
-
 def pods_to_come(index: Index, gangs: Iterable[Gang]) -> int:
-    """Return how many pods of the gangs' workloads are still to come.
+    """Return how many workers of placed leaders are still to come.
 
-    Pods that the gangs themselves lack are left out. While a pod is pending, only the workers of
-    placed leaders count.
+    Pods that the gangs themselves lack are left out.
     """
     gangs = {gang.ref: gang for gang in gangs}.values()
-    if any(gang.waiting for gang in gangs):
-        steps: list[Ref] = []
-    else:
-        steps = [ref for gang in gangs for pod in gang.pods for ref in pod.made_for]
-    missing = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
-    for made_by in dict.fromkeys(steps):
-        late = missing_in_steps(index, made_by)
-        missing += sum(each.count * (each.step.each or 1) for each in late)
+    workers = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
     counted_already = sum(gang.whole.expected - len(gang.pods) for gang in gangs)
-    return max(0, missing - counted_already)
+    return max(0, workers - counted_already)

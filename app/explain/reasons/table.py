@@ -126,11 +126,9 @@ def _pods_wait(gang: Gang) -> bool:
     return bool(gang.waiting)
 
 
-def _starts_in_steps(gang: Gang) -> bool:
-    """Return whether pods of a gang may have to be ready before others are created."""
-    if any(pod.leads for pod in gang.placed):
-        return True
-    return bool(gang.placed) and bool(gang.facts.workload_statuses)
+def _has_leaders(gang: Gang) -> bool:
+    """Return whether placed pods of a gang lead groups of a LeaderWorkerSet."""
+    return any(pod.leads for pod in gang.placed)
 
 
 def _nothing_waits(gang: Gang) -> bool:
@@ -207,7 +205,7 @@ RULES: tuple[Rule, ...] = (
         "GangIncomplete",
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
-    Rule(startup_order.pods_missing, ("pods",), _starts_in_steps, together=True),
+    Rule(startup_order.pods_missing, ("pods",), _has_leaders, together=True),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),

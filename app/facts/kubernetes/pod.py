@@ -537,7 +537,7 @@ def _waiting(status: JsonMap) -> Waiting:
     found: Waiting = []
     for container in maps_of(status.get("containerStatuses")):
         waiting = map_of(map_of(container.get("state")).get("waiting"))
-        if waiting.get("reason"):
+        if text_at(waiting, "reason"):
             found.append((container, waiting))
     return found
 
@@ -573,7 +573,7 @@ def _keeps_waiting(spec: JsonMap, statuses: Sequence[JsonMap]) -> list[Stalled]:
     }
     for status in statuses:
         waiting = map_at(status, "state", "waiting")
-        if waiting.get("reason") and waiting["reason"] not in _STARTS:
+        if text_at(waiting, "reason") not in ("", *_STARTS):
             return [_waits(status, waiting, init=True)]
         running = map_at(status, "state", "running")
         name = text_at(status, "name")

@@ -1,10 +1,8 @@
 """Read from a workload whether it has ended or is suspended."""
 
-from collections.abc import Callable, Iterator, Mapping
-
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
-from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
+from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.objects.owners import controller_of
 from app.objects.resource import DEPLOYMENT, STATEFUL_SET
@@ -14,29 +12,14 @@ from app.objects.time import seconds_since_1970
 FAILED = "Failed"
 LEADER_READY = "LeaderReady"
 """The startupPolicy with which a LeaderWorkerSet creates workers once their leader is ready."""
+_REVISION = "deployment.kubernetes.io/revision"
+"""The annotation of a Deployment that has created a ReplicaSet."""
 _LEADER_CREATED = "LeaderCreated"
 """The default of the startupPolicy."""
 _ENDS = (FAILED, "Complete", "Completed", "Succeeded")
 """The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
 """The condition that is equivalent to each `status.jobStatus` of a RayJob that has ended."""
-
-
-class Step(Value):
-    """Pods that a workload creates, all at once or after earlier ones."""
-
-    prefix: str
-    """The beginning of the names of the pods."""
-    pods: int
-    """The number of the pods."""
-    setting: str = ""
-    """The setting that makes the pods wait, or "" if they are created at once."""
-    part: str = ""
-    """The part of the workload that the pods belong to, or "" for the whole workload."""
-    after: str = ""
-    """What the pods wait for, or "" if each pod waits for the one before it or for nothing."""
-    each: int = 0
-    """For groups of a LeaderWorkerSet, of which only leaders count, the pods of each group."""
 
 
 class WorkloadStatus(Value):
@@ -62,11 +45,6 @@ class WorkloadStatus(Value):
     """The startupPolicy of a LeaderWorkerSet, or "" for other kinds."""
     group: int = 0
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
-    steps: tuple[Step, ...] = ()
-    """The pods of a Deployment or StatefulSet, or the leaders of a LeaderWorkerSet.
-
-    For a JobSet, these are only the pods of jobs that wait for other jobs.
-    """
     replicas: int | None = None
     """The number of replicas that the spec asks for, or None for kinds without replicas."""
 
@@ -84,14 +62,14 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     elif map_at(spec, "runPolicy").get("suspend") is True:
         suspended = "spec.runPolicy.suspend"
     elif ref.kind == DEPLOYMENT.kind and spec.get("paused") is True:
-        # pods that were created before stay
-        suspended = "" if int_of(map_at(obj, "status").get("replicas")) else "spec.paused"
+        # a ReplicaSet that was created before is still scaled
+        is_rolled_out = _REVISION in map_at(obj, "metadata", "annotations")
+        suspended = "" if is_rolled_out else "spec.paused"
 
     startup, group = "", 0
     if ref.kind == LEADER_WORKER_SET.kind:
         startup = text_at(spec, "startupPolicy") or _LEADER_CREATED
         group = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
-    steps = tuple(_STEPS[ref.kind](ref.name, spec)) if ref.kind in _STEPS else ()
     replicas = int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None
 
     status = map_at(obj, "status")
@@ -108,7 +86,6 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
                 controller,
                 startup,
                 group,
-                steps,
                 replicas,
             )
     ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
@@ -125,55 +102,9 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         controller,
         startup,
         group,
-        steps,
         replicas,
     )
 
-
-def _steps_of_stateful_set(name: str, spec: JsonMap) -> Iterator[Step]:
-    replicas = int_of(spec.get("replicas"), 1)
-    policy = text_at(spec, "podManagementPolicy") or "OrderedReady"
-    in_order = f"podManagementPolicy: {policy}" if policy == "OrderedReady" else ""
-    yield Step(f"{name}-", replicas, in_order)
-
-
-def _steps_of_deployment(name: str, spec: JsonMap) -> Iterator[Step]:
-    yield Step(f"{name}-", int_of(spec.get("replicas"), 1))
-
-
-def _steps_of_lws(name: str, spec: JsonMap) -> Iterator[Step]:
-    size = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
-    yield Step(f"{name}-", int_of(spec.get("replicas"), 1), each=size)
-
-
-def _steps_of_job_set(name: str, spec: JsonMap) -> Iterator[Step]:
-    """Yield the replicated jobs of a JobSet that wait for earlier ones."""
-    in_order = text_at(map_at(spec, "startupPolicy"), "startupPolicyOrder") == "InOrder"
-    before = ""
-    for job in maps_at(spec, "replicatedJobs"):
-        part = text_at(job, "name")
-        pods = int_of(job.get("replicas"), 1) * int_of(
-            map_at(job, "template", "spec").get("parallelism"), 1
-        )
-        waits = [
-            f"{text_at(each, 'name')} is {text_at(each, 'status').lower() or 'ready'}"
-            for each in maps_at(job, "dependsOn")
-        ]
-        if waits:
-            yield Step(f"{name}-{part}-", pods, "dependsOn", part, " and ".join(waits))
-        elif in_order and before:
-            setting = "startupPolicyOrder: InOrder"
-            yield Step(f"{name}-{part}-", pods, setting, part, f"{before} is ready")
-        before = part
-
-
-_STEPS: Mapping[str, Callable[[str, JsonMap], Iterator[Step]]] = {
-    DEPLOYMENT.kind: _steps_of_deployment,
-    STATEFUL_SET.kind: _steps_of_stateful_set,
-    LEADER_WORKER_SET.kind: _steps_of_lws,
-    JOB_SET.kind: _steps_of_job_set,
-}
-"""The function that yields the steps of a workload with a name and a spec, by kind."""
 
 _WITH_REPLICAS = {DEPLOYMENT.kind, STATEFUL_SET.kind, LEADER_WORKER_SET.kind}
 """The kinds whose spec has a number of replicas."""
