@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.explain.reasons.reason import Reason
 from app.explain.state.index import Index
 from app.facts.grove.status import LastError, StatusCondition
 from app.facts.identity import Ref
@@ -20,6 +21,7 @@ from app.waiting.overdue import (
     Blocked,
     Overdue,
     _of_workload,
+    message,
     overdue,
 )
 from app.waiting.reporter import PLACEMENT_BLOCKED
@@ -217,3 +219,19 @@ def test_pods_of_other_schedulers_are_not_ours() -> None:
     pod = alone("a", scheduler="default-scheduler")
     none: dict[str, Any] = dict.fromkeys(("sets", "gangs", "cliques", "pod_groups"), ())
     assert overdue_of(pods=(pod,), **none) == Overdue()
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("For 3 minutes KAI's pod-grouper has created none", "KAI's pod-grouper has created none"),
+        ("It may not preempt others for another 80 seconds", "It may not preempt others"),
+        ("No node pool is assigned, although the PodGroup is 3 days old", "No node pool is assigned"),
+        ("Kueue admitted it 5 minutes ago, and it has no pods", "Kueue admitted it, and it has no pods"),
+        ("Nodes are announced for 2 hours, last 9 minutes ago, in vain", "Nodes are announced, in vain"),
+        ("kubelet says: no (2 minutes ago). 1 pod waits for 3 pods", "kubelet says: no. 1 pod waits for 3 pods"),
+    ],
+)  # fmt: skip
+def test_a_message_has_no_ages(words: str, kept: str) -> None:
+    reason = Reason("NotGrouped", (), words, "Wait", "wait")
+    assert message(reason) == f"{kept}. Fix: Wait (it resolves by itself)"
