@@ -53,6 +53,7 @@ MADE_ANEW = (
     *("PreemptionDelay", "ClaimHeld", "PodGangMissing", "NothingMade", "NotGrouped"),
     "KueueHolds",  # says a time of the clock
     "KueueMayEvict",
+    "PoolNotChosen",
 )
 """Their texts depend on times, which the API server sets."""
 
