@@ -176,7 +176,7 @@ async def test_claims_come_back_and_the_tools_tell_the_truth(cluster: Cluster) -
     assert all("resourceClaims" not in spec for spec in (await cluster.specs()).values())
     assert await cluster.audit() == dict.fromkeys(NAMES, (LACKS,))
     assert [message.partition(":")[0] for message in await cluster.doctor()] == [
-        "PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain"
+        "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain"
     ]
     events = await eventually(cluster.events, lambda events: "MnnvlClaimsMissing" in events)
     assert "the webhook that injects it is not called" in events["MnnvlClaimsMissing"]

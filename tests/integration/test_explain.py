@@ -54,6 +54,7 @@ TIMES = (
     "PreemptionDelay",
     "ClaimHeld",
     "PodGangMissing",
+    "PoolNotChosen",
     "SetBeingDeleted",
     "GangIncomplete",
     "NothingMade",

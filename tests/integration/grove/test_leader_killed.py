@@ -34,7 +34,7 @@ BACK_SECONDS = 240.0
 SAYS = {
     "lost": {
         "audit": LACKS,
-        "doctor": "PodCliques lack their MNNVL claim",
+        "doctor": "these PodCliques lack their MNNVL claim",
         "explain": "requests MNNVL but has no claim",
     },
     "outside": {
