@@ -32,7 +32,7 @@ Gpus = int | float | None
 
 
 class ReportedUser(GpuUser, rename=AS_JSON):
-    """A workload that uses GPUs."""
+    """The use of GPUs by one workload in one queue."""
 
     gpus: Gpus  # type: ignore[assignment]
 

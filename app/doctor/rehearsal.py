@@ -53,7 +53,10 @@ _VITAL = {
     _PODS: "no system Pod of the cluster starts",
     ("", "endpoints"): "Services do not follow their Pods",
     ("discovery.k8s.io", "endpointslices"): "Services do not follow their Pods",
-    ("coordination.k8s.io", "leases"): "nodes and leaders lose their Leases",
+    (
+        "coordination.k8s.io",
+        "leases",
+    ): "kube-scheduler and kube-controller-manager lose their leader Leases",
 }
 """The consequence if a resource (group, plural) in kube-system cannot be written."""
 

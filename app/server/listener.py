@@ -68,7 +68,7 @@ class Listener:
             await self._finish()
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the numbers of open and closed connections."""
+        """Yield metrics: open connections by state, and connections that a limit has closed."""
         connections = self.serving.connections
         text = "Open connections by their state."
         yield gauge("connections", text, len(self.handshakes.silent), state="silent")

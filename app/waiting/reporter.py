@@ -166,8 +166,9 @@ class Reporter(Struct):
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
         """Return whether `blocked` must be written, because `stored` or the last report differs.
 
-        After a write, the cache may not have the new condition yet. So a changed message, and a
-        condition that another writer removed, are written only after `pacing.refresh`.
+        A changed reason need not wait for `pacing.refresh`, but a changed message must. So must a
+        condition of a PodCliqueSet that is missing or has another reason, because the cache may not
+        have our last write yet.
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)

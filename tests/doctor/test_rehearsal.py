@@ -362,7 +362,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-system too: nodes and leaders lose their Leases",
+                    f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-system too: kube-scheduler and kube-controller-manager lose their leader Leases",
                     "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],

@@ -157,7 +157,7 @@ def test_a_queue_that_cannot_be_read_has_no_cluster_queue_of_a_guessed_name() ->
         ("AdmissionCheckNotFound", "create the AdmissionChecks", "kubectl get admissionchecks"),
         ("AdmissionCheckInactive", "are not active", "kubectl describe admissionchecks"),
         ("TopologyNotFound", "create the Topology", "kubectl get topologies.kueue"),
-        ("Terminating", "it is being deleted", "kubectl describe clusterqueue team-a"),
+        ("Terminating", "wait until it is deleted", "kubectl describe clusterqueue team-a"),
         ("MultiKueueWithProvisioningRequest", "admissionChecksStrategy", "kubectl describe"),
     ],
 )

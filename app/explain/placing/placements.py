@@ -283,7 +283,10 @@ class Placements:
         return {at: more for at, more in coming.items() if at not in emptied} if emptied else coming
 
     def _shares(self, assumption: Assumption) -> Mapping[int, Shares]:
-        """Return the GPUs that pods share, without pods that are assumed to be gone."""
+        """Return the shared GPUs under `assumption`, by the position of the node.
+
+        Pods that are assumed to be gone do not count.
+        """
         index = self._index
         leaving = self._own.pods if self._own.leave else ()
         gone = assumption.gone | {pod.key for pod in leaving}

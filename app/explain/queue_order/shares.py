@@ -34,9 +34,9 @@ class GpuMemory(Value):
     """
 
     least: int | None = None
-    """The minimum, by which KAI converts requests for GPU memory in the order of queues."""
+    """The minimum. KAI divides requests for GPU memory by it when it orders queues."""
     most: int | None = None
-    """The maximum, by which KAI divides requests for GPU memory at limits and quotas."""
+    """The maximum. KAI divides requests for GPU memory by it when it checks limits and quotas."""
 
 
 UNKNOWN_MEMORY = GpuMemory()

@@ -381,7 +381,8 @@ def nvlink_split(gang: Gang) -> Reasons:
         for spread in _spreads(gang, domain):
             if len(spread.inside) < 2:
                 continue
-            placed = spread.placed
+            nodes = {name for names in spread.inside.values() for name in names}
+            placed = [pod for pod in spread.placed if pod.node in nodes]
             text = (
                 f"{counted(placed, 'pod')} of ComputeDomain {domain.name} are in"
                 f" {len(spread.inside)} NVLink domains ({NVLINK_DOMAIN}): {spread.words}. {_APART}"

@@ -90,7 +90,7 @@ def reservation_evicted(gang: Gang) -> Reasons:
 
 
 def reservation_refused(gang: Gang) -> Reasons:
-    """Report that a kubelet rejects the pods by which KAI reserves GPUs, so no pod can share GPUs.
+    """Report that a kubelet has rejected the newest pod with which KAI reserves a GPU on its node.
 
     KAI creates another such pod in its next cycle, because it counts the node's GPUs as free:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/848
@@ -107,8 +107,8 @@ def reservation_refused(gang: Gang) -> Reasons:
             continue  # `reservation_evicted` reports it.
         failure = with_age(one_line(last.failure), last.created, gang.facts.now)
         text = (
-            f"The kubelet of {node.name} rejects the pods by which KAI reserves shared GPUs there,"
-            f" so no pod can share a GPU of {node.name}. It says: {failure}"
+            f"The kubelet of {node.name} rejected the newest pod with which KAI reserves a GPU for"
+            f" sharing, so pods cannot share another GPU of {node.name}. It says: {failure}"
         )
         remedy = (
             f"Ask the platform team to cordon {node.name}, and to find which pods or processes use"

@@ -347,7 +347,10 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
         "create the Topology of Kueue that its flavor names",
         "kubectl get topologies.kueue.x-k8s.io",
     ),
-    "Terminating": ("create it again: it is being deleted", "kubectl describe clusterqueue {}"),
+    "Terminating": (
+        "wait until it is deleted, then create it again",
+        "kubectl describe clusterqueue {}",
+    ),
 }
 """The remedy for an inactive ClusterQueue and a command, by the reason of its condition."""
 _CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")

@@ -112,8 +112,8 @@ def waits_for_leader(words: Words) -> bool:
 def advice_on(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]:
     """Return an explanation of a controller's message, the remedy, and who can act.
 
-    The explanation is "" if the message needs none. `maker` is the object that the message is
-    about, and `of_kai` says whether KAI places its pods.
+    The explanation is text to append to the message, or "" if the message needs none. `maker` is
+    the object that the message is about, and `of_kai` says whether KAI places its pods.
     """
     if waits_for_leader(words) and not of_kai:
         return (
@@ -187,10 +187,11 @@ def _about_group(gang: Gang, words: Words) -> str:
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:
-    """Yield the messages of controllers about pods that they cannot create, newest first.
+    """Yield the messages of controllers that explain missing pods of a gang, newest first.
 
-    Messages that are older than the newest pod no longer apply. There are none for a gang with
-    fewer pods than its minimum, because GangIncomplete quotes them.
+    For a gang without pods, they are all warnings about its workload. For other gangs, they are the
+    messages about pods that cannot be created, if they are newer than the newest pod. Yield none if
+    only some of the required pods exist, because GangIncomplete quotes the messages then.
     """
     if not gang.pods:
         yield from warnings_about(gang.index, gang.ref)

@@ -18,7 +18,7 @@ def is_made_for_workload(gang: Gang) -> bool:
 
 
 def _status(gang: Gang) -> WorkloadStatus | None:
-    """Return the first known status of the workloads that a gang was created for, or None."""
+    """Return the first known status of the workloads of a gang, or None."""
     found = (status_of(gang.index, ref) for ref in _workloads(gang))
     return next(filter(None, found), None)
 

@@ -657,12 +657,12 @@ def read_rest_of_pod(obj: JsonMap) -> Pod | None:
 
 
 def _rest_of_container(container: JsonMap) -> JsonMap:
-    """Return the fields of a container that `pod_requests` reads, with few amounts."""
+    """Return the fields of a container that `pod_requests` reads, with limited amounts."""
     return {**only(container, ("restartPolicy",)), "resources": _few_resources(container)}
 
 
 def _few_resources(holder: JsonMap) -> JsonMap:
-    """Return the requests and limits of a container or a pod spec, with few amounts."""
+    """Return the requests and limits of a container or pod spec, limited by `_few_amounts`."""
     resources = map_of(holder.get("resources"))
     return {field: _few_amounts(resources.get(field)) for field in ("requests", "limits")}
 

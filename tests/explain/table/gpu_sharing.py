@@ -112,7 +112,7 @@ SHARING = (
         "ReservationRefused",
         "the kubelet has no device for the pod that reserves a GPU",
         refused(),
-        f"The kubelet of gpu-00 rejects the pods by which KAI reserves shared GPUs there, so no pod can share a GPU of gpu-00. It says: {NO_DEVICE}",
+        f"The kubelet of gpu-00 rejected the newest pod with which KAI reserves a GPU for sharing, so pods cannot share another GPU of gpu-00. It says: {NO_DEVICE}",
         "platform",
         refused(reservation(1)),
     ),
