@@ -183,16 +183,14 @@ def _settings_of_shard(settings: Any) -> Any:
 
     Of the arguments, only `labelSelector` keeps its value.
     """
-    return {
-        name: {
+    kept = {}
+    for name, setting in map_of(settings).items():
+        arguments = map_at(map_of(setting), "arguments")
+        kept[name] = {
             **only(map_of(setting), ("enabled", "priority")),
-            "arguments": {
-                **_names_only(map_at(map_of(setting), "arguments")),
-                **only(map_at(map_of(setting), "arguments"), ("labelSelector",)),
-            },
+            "arguments": {**_names_only(arguments), **only(arguments, ("labelSelector",))},
         }
-        for name, setting in map_of(settings).items()
-    }
+    return kept
 
 
 def _webhook(webhook: Any) -> Any:
