@@ -10,6 +10,7 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import Who, ago, counted, listed, lower_first
 from app.facts.identity import Ref
+from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
 
 _OF_KUBEFLOW = {"MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"}
@@ -38,7 +39,6 @@ _LASTING = {
 """The controllers that replace a pod that ends."""
 _OF_NODES = {"DaemonSet", "Node"}
 """The controllers of pods that belong to a node. A static pod has its Node as controller."""
-_LWS = "LeaderWorkerSet"
 _STUCK = 300.0
 """The seconds after which a pod that has a node and has not started counts as stuck."""
 _LONG = 60.0
@@ -98,7 +98,7 @@ def workload_of(pod: Pod) -> Ref:
     if pod.controller and pod.controller.kind == "ReplicaSet" and pod.made_for:
         return pod.made_for[0]
     if pod.controller and pod.controller.kind == "StatefulSet" and pod.made_for:
-        return next((ref for ref in pod.made_for if ref.kind == _LWS), pod.controller)
+        return pod.leader_worker_set or pod.controller
     if pod.controller:
         return pod.controller
     return Ref("PodGroup", pod.namespace, pod.group) if pod.group else pod.ref
@@ -248,7 +248,7 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
             f" revision {holds} the room, and a rolling update deletes old pods only once new ones"
             " are ready"
         )
-    smaller = " or smaller groups" if holder.ref.kind == _LWS else ""
+    smaller = " or smaller groups" if holder.ref.kind == LEADER_WORKER_SET.kind else ""
     remedy = (
         f"Use fewer replicas{smaller} of {holder.ref}, or ask for more nodes: {names} of the same"
         f" workload {holds} the room and {does} not end"

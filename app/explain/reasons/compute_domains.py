@@ -20,7 +20,7 @@ from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, co
 from app.explain.state.index import Index
 from app.explain.state.snapshot import key_of
 from app.facts.identity import Key, Ref
-from app.facts.kinds import LEADER_WORKER_SET, RESOURCE_CLAIM
+from app.facts.kinds import RESOURCE_CLAIM
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, ComputeDomain, base_of
@@ -319,7 +319,7 @@ def hosts_run_imex(index: Index) -> bool:
     return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
 
 
-class Spread(Value, dict=True):
+class Spread(Value):
     """The pods of one workload that use a ComputeDomain.
 
     Workloads may share a ComputeDomain, and each may be in an NVLink domain of its own.
@@ -327,15 +327,12 @@ class Spread(Value, dict=True):
 
     users: tuple[Pod, ...]
     """The pods of the workload that use the ComputeDomain."""
+    placed: tuple[Pod, ...]
+    """The users on nodes with the label of an NVLink domain."""
     inside: Mapping[str, Sequence[str]]
     """The nodes of the placed pods, by NVLink domain."""
     words: str
     """The NVLink domains with their numbers of pods."""
-
-    @property
-    def placed(self) -> list[Pod]:
-        """The pods that have a node."""
-        return [pod for pod in self.users if pod.node]
 
 
 def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
@@ -360,7 +357,7 @@ def _workload_of(pod: Pod) -> Ref:
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
-    if any(ref.kind == LEADER_WORKER_SET.kind for ref in pod.made_for) and pod.controller:
+    if pod.leader_worker_set and pod.controller:
         return Ref(Pod.kind, pod.namespace, pod.name if pod.leads else pod.controller.name)
     if pod.made_for:
         return pod.made_for[0]
@@ -369,10 +366,11 @@ def _workload_of(pod: Pod) -> Ref:
 
 def _spread(index: Index, users: tuple[Pod, ...]) -> Spread:
     nvlink_of = _nvlink_of_nodes(index)
-    pods = Counter(nvlink_of[pod.node] for pod in users if pod.node in nvlink_of)
-    inside = _by_nvlink(index, {pod.node for pod in users if pod.node})
+    placed = tuple(pod for pod in users if pod.node in nvlink_of)
+    pods = Counter(nvlink_of[pod.node] for pod in placed)
+    inside = _by_nvlink(index, {pod.node for pod in placed})
     words = listed(f"{value} ({counted(pods[value], 'pod')})" for value in sorted(inside))
-    return Spread(users, inside, words)
+    return Spread(users, placed, inside, words)
 
 
 def nvlink_split(gang: Gang) -> Reasons:
@@ -381,10 +379,8 @@ def nvlink_split(gang: Gang) -> Reasons:
         for spread in _spreads(gang, domain):
             if len(spread.inside) < 2:
                 continue
-            nodes = {name for names in spread.inside.values() for name in names}
-            placed = [pod for pod in spread.placed if pod.node in nodes]
             text = (
-                f"{counted(placed, 'pod')} of ComputeDomain {domain.name} are in"
+                f"{counted(spread.placed, 'pod')} of ComputeDomain {domain.name} are in"
                 f" {len(spread.inside)} NVLink domains ({NVLINK_DOMAIN}): {spread.words}. {_APART}"
             )
             evidence = Evidence(domain.ref, NVLINK_DOMAIN, listed(sorted(spread.inside), 16))
@@ -394,7 +390,7 @@ def nvlink_split(gang: Gang) -> Reasons:
                 text,
                 _together(gang.index, spread),
                 "you",
-                objects=(domain.ref, *refs(placed)),
+                objects=(domain.ref, *refs(spread.placed)),
                 severity="warning",
             )
 

@@ -25,7 +25,6 @@ from app.explain.reasons.reason import (
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
 from app.facts.identity import Ref
-from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import LEADER_READY
 
@@ -40,7 +39,7 @@ def workers_to_come(index: Index, pod: Pod) -> int:
     Also return 0 for a leader that is younger than a minute, unless the leader is not ready and the
     startupPolicy is known to be LeaderReady.
     """
-    made_by = _set_of(pod)
+    made_by = pod.leader_worker_set
     if not pod.leads or not pod.node or not pod.is_alive or made_by is None:
         return 0
     # once for all leaders of the set, because there may be thousands
@@ -62,10 +61,6 @@ def workers_to_come(index: Index, pod: Pod) -> int:
     return workers if waits or age > _SOON else 0
 
 
-def _set_of(pod: Pod) -> Ref | None:
-    return next((ref for ref in pod.made_for if ref.kind == LEADER_WORKER_SET.kind), None)
-
-
 def _policy(index: Index, made_by: Ref) -> str:
     """Return the startupPolicy of a LeaderWorkerSet, or "" if it is not known."""
     status = index.workload_statuses.get(made_by)
@@ -78,7 +73,8 @@ def pods_missing(gang: Gang) -> Reasons:
     leaders = [
         ((made_by, pod.leads.ready), (pod, workers))
         for pod in gang.placed
-        if (workers := workers_to_come(index, pod)) and pod.leads and (made_by := _set_of(pod))
+        if (workers := workers_to_come(index, pod))
+        if pod.leads and (made_by := pod.leader_worker_set)
     ]
     for (made_by, is_ready), each in by_key(leaders).items():
         pods = sorted((pod for pod, _ in each), key=attrgetter("name"))

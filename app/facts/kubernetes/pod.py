@@ -19,6 +19,7 @@ from app.facts.identity import (
     interned,
     read_place,
 )
+from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.gpu_sharing import (
     FRACTION_DEVICES,
     GPU_FRACTION,
@@ -381,6 +382,11 @@ class Pod(Namespaced):
     def deleted(self) -> float | None:
         """When deletion of the pod was requested, in seconds since 1970, or None if it was not."""
         return None if self.deleting is None else self.deleting - self.grace
+
+    @property
+    def leader_worker_set(self) -> Ref | None:
+        """The LeaderWorkerSet that the pod was created for, or None."""
+        return next((ref for ref in self.made_for if ref.kind == LEADER_WORKER_SET.kind), None)
 
 
 def read_pod(obj: JsonMap) -> Pod:
