@@ -286,6 +286,12 @@ def test_a_clique_in_two_groups_answers_to_both(said: Said) -> None:
     said(findings)
 
 
+def test_each_of_two_cliques_with_one_name_is_refused() -> None:
+    clique = {"name": "a", "topologyConstraint": {"packDomain": "zone"}}
+    findings, _ = judged(pcs("rack", cliques=[clique, clique]))
+    assert [finding.field for finding in findings] == [CLIQUE, CLIQUE.replace("[0]", "[1]")]
+
+
 @pytest.mark.untraced
 def test_the_work_for_cliques_and_groups_of_one_name_grows_with_their_number() -> None:
     """Not with its square: four times as many take four times as many steps, and not sixteen."""
@@ -294,6 +300,7 @@ def test_the_work_for_cliques_and_groups_of_one_name_grows_with_their_number() -
     def judge(number: int) -> None:
         groups = [{"name": f"g{at}", "cliqueNames": ["a"], **constraint} for at in range(number)]
         cliques = [{"name": "a", **constraint}] * number
+        cliques.append({"name": "b", "topologyConstraint": {"packDomain": "host"}})
         assert judged(pcs(cliques=cliques, podCliqueScalingGroups=groups)) == ([], [])
 
     assert steps(lambda: judge(2000)) < 5 * steps(lambda: judge(500))
