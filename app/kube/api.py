@@ -84,9 +84,9 @@ class Rejected(ClusterError):
     def is_temporary(self) -> bool:
         """Whether the same call may nevertheless succeed later.
 
-        It may once an expired token is replaced, or a namespace that is being deleted is created
-        again. It may also succeed if an owner reference has the kind of a new CRD, because the API
-        server looks for new kinds only every 30 s.
+        It may succeed once an expired token is replaced, or a namespace that is being deleted is
+        created again. It may also succeed if an owner reference has the kind of a new CRD, because
+        the API server looks for new kinds only every 30 s.
         """
         temporary = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in temporary)
@@ -95,8 +95,8 @@ class Rejected(ClusterError):
 class Unavailable(ClusterError):
     """The same call may succeed later.
 
-    The cause is a 408, 429 or 5xx, a timeout, a broken connection, a response that can't be
-    decoded, or credentials that can't be read.
+    The cause is, for example, a 429 or 5xx, a timeout, a broken connection, or credentials that
+    can't be read.
     """
 
 
@@ -179,7 +179,7 @@ class Lists(Protocol):
         """Return the page at `continue_token`, or the first one, with at most `limit` objects.
 
         Raise NotServed if the cluster does not serve the resource, Gone if the token has expired,
-        TooLong if the page exceeds MOST_PAGE_BYTES and `limit` is above 1, or another ClusterError.
+        TooLong if the page has too many bytes, or another ClusterError.
         """
         ...
 
@@ -234,7 +234,7 @@ class Reader(Lists, Protocol):
 
         With `list_first` and `resource_version` "", the stored objects are sent first, one ADDED
         event each, then a bookmark for which `ends_list` is true, and then the changes. Raise
-        Rejected if the API server has no streaming lists.
+        Rejected if the API server refuses to stream lists.
 
         `accepted` is called once the API server has accepted the request, which may be long before
         the first event. The API server ends the stream after `timeout_seconds`. A caller that stops

@@ -23,7 +23,8 @@ class Backoff(Struct):
     def next(self, at_least: float | None = None) -> float:
         """Return the next pause in seconds.
 
-        The pause is at least `at_least`, such as the Retry-After of a server, and at most `most`.
+        The pause is at least `at_least`, such as the Retry-After of a server, but never longer than
+        `most`.
         """
         full = min(self.most, self.first * float(1 << min(self._failures, 30)))
         self._failures += 1

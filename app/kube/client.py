@@ -38,7 +38,7 @@ _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
 class HttpClient(Part):
-    """`Client` over HTTP.
+    """A `Client` that calls an API server over HTTP.
 
     Use it as `async with HttpClient(credentials, resources, limits) as client`, and run
     `client.discovery`, which finds out in which versions the cluster serves `resources`.
@@ -252,7 +252,10 @@ def _selectors(selection: Selection) -> Params:
 
 
 def _page(answer: Object, form: Any, length: int) -> Page:
-    """Return the page in the answer to a list request. `length` is the answer's size in bytes."""
+    """Return the page in the answer to a list request.
+
+    `length` is the size of the answer in bytes, or 0 if it is not known.
+    """
     metadata: JsonMap = answer.get("metadata") or {}
     kind = str(answer.get("kind", "")).removesuffix("List")
     items = Items(answer.get("items") or (), answer.get("apiVersion", ""), kind, form)
@@ -270,7 +273,7 @@ def _page(answer: Object, form: Any, length: int) -> Page:
 def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
     """Return the event in a line of a watch, or None if its type is unknown.
 
-    Raise the error in an ERROR event, and Unavailable if the event has no object.
+    Raise the error in an ERROR event, and Unavailable if the line is not an event.
     """
     event = decoded_event(line, form)
     kind = event.get("type")

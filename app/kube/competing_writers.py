@@ -1,4 +1,4 @@
-"""Detect another writer of the same fields, by the number of our writes to each object.
+"""Detect another writer of the same fields, by the number of times that we repeat a write.
 
 The reconcilers then back off instead of continuing the fight.
 """

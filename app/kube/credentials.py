@@ -145,8 +145,8 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
 async def from_kubeconfig(path: Path | None, context: str | None) -> Credentials:
     """Return the credentials of `context` in the kubeconfig `path`.
 
-    The default is $KUBECONFIG or ~/.kube/config, and its current context. Raise ClusterError if the
-    credentials cannot be read.
+    The default path is $KUBECONFIG or ~/.kube/config, and the default context is the current one.
+    Raise ClusterError if the credentials cannot be read.
     """
     from app.kube.kubeconfig import KubeconfigCredentials
 

@@ -1,11 +1,11 @@
 """Find out which resources a cluster serves, and in which versions.
 
-Discovery reads /apis and the resource lists of known group versions. It does not use aggregated
-discovery, which some API servers lack.
+Discovery reads /apis and resource lists. It does not use aggregated discovery, which some API
+servers lack.
 
-A neighbour may be upgraded to a version of its API that this program does not know. If a resource
-is served in none of its known versions, a later version is used, so that rules keep working, and
-its objects are treated like those of the newest known version. `Discovery.unknown` lists such
+A neighbour may be upgraded to a version of its API that this program does not know. If none of the
+known versions of its resource is served, a later version is used, so that rules keep working. The
+objects are then treated like those of the newest known version. `Discovery.unknown` lists such
 resources.
 """
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Discovery:
-    """The resources that the cluster served at the last `refresh`.
+    """The resources that a cluster serves, as far as is known from `refresh` or `assume`.
 
     `read` returns the JSON at a path of the API server. Before the first refresh, resources that
     every cluster serves (`optional` is False) count as served in their preferred version, and all
@@ -66,17 +66,17 @@ class Discovery:
         self.settle_seconds = SETTLE_SECONDS
         """The seconds from a trigger, such as the change of a CRD, to the first refresh."""
         self.problem = ""
-        """The reason why the last refresh failed, or ""."""
+        """The reason why the last refresh by `run` failed, or ""."""
         self.error: ClusterError | None = None
         """The error that caused `problem`, or None without a problem."""
 
     @property
     def known(self) -> bool:
-        """Whether a refresh has succeeded."""
+        """Whether the served resources have been read at least once."""
         return self._has_refreshed.is_set()
 
     async def until_known(self) -> None:
-        """Wait until a refresh has succeeded.
+        """Wait until the served resources have been read once.
 
         Before that, `served_version` may return None for a resource that is served.
         """
@@ -99,8 +99,8 @@ class Discovery:
         """Ask the API server which of `resources` it serves, and return those.
 
         If the API server serves a resource that the last refresh did not find, `run` refreshes
-        soon. Raise ClusterError if a request fails, except for a 404 for a group version that the
-        last refresh did not find: its resources are not served.
+        soon. Raise ClusterError if a request fails. A 404 counts as a failure only for a known
+        group version that the last refresh found.
         """
         lists: Lists = {}
         later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
@@ -144,7 +144,7 @@ class Discovery:
         self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Wait for a change to the spec of the resource's CRD, and then for two seconds more.
+        """Wait for a change to the spec of the resource's CRD, and then twice `settle_seconds`.
 
         By then, API servers serve the new schema. The caller should start its watch again: an open
         watch keeps the old schema and drops new fields. If the spec has changed since the last
@@ -159,8 +159,8 @@ class Discovery:
         """Refresh now, at least every `INTERVAL_SECONDS`, and after each trigger, until cancelled.
 
         A CRD is served some time after it was stored, so a trigger causes two refreshes: after
-        `settle_seconds`, and after five times `settle_seconds`. A trigger also ends the wait after
-        a refresh that failed.
+        `settle_seconds`, and after about five times `settle_seconds`. A trigger also ends the wait
+        after a refresh that failed.
         """
         backoff = Backoff(self._random)
         again = False
@@ -276,7 +276,7 @@ class Discovery:
     def _previous(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """Return the last served version of `resource` if a list that may have it is `unread`.
 
-        Otherwise return None, because no known version of the resource is served.
+        Otherwise, return None.
         """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None

@@ -18,7 +18,7 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
 
     Return () if the user has neither. Raise ValueError or TypeError if a value cannot be sent
     unchanged, if there are groups without a user name, or if the user has `as-uid` or
-    `as-user-extra`: these are not supported, and a request without them would have other
+    `as-user-extra`. These two are not supported, and a request without them would have other
     permissions.
     """
     for field in ("as-uid", "as-user-extra"):

@@ -1,7 +1,8 @@
 """Read credentials from a kubeconfig with kubernetes_asyncio.
 
 This module is imported only if a kubeconfig is read: the import costs 0.16 s and 36 MiB, because
-the library defines the models of all Kubernetes APIs. A server in a Pod never imports it.
+the library defines the models of all Kubernetes APIs. A server that uses the credentials of its
+Pod never imports it.
 """
 
 import asyncio

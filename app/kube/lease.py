@@ -43,7 +43,7 @@ class LeaseTiming(Value):
     """The times of an election, in seconds."""
 
     lease: float = 15.0
-    """The seconds without a renewal after which another candidate becomes the leader."""
+    """The seconds without a renewal after which another candidate can become the leader."""
     renew: float = 10.0
     """The seconds without a renewal after which the leader cancels its work.
 
@@ -61,12 +61,12 @@ class LeaseTiming(Value):
 
     @property
     def attempt(self) -> float:
-        """The time limit of a request, which leaves time for another attempt within `renew`."""
+        """The time limit of a request in seconds, so that `renew` has time for another attempt."""
         return self.renew / 3
 
 
 class Lost(Exception):
-    """This candidate no longer leads: another one has the lease, or the lease wasn't renewed."""
+    """This candidate no longer has the lease, or could not renew it in time."""
 
 
 def end_process() -> None:
@@ -293,10 +293,7 @@ class Elector(Struct):
                 return
 
     async def _look_again(self) -> None:
-        """Read the Lease after a conflict or a write without a response.
-
-        Raise Lost if this candidate no longer has it.
-        """
+        """Read the Lease again. Raise Lost if this candidate no longer has it."""
         self._observe(await self.client.get(self._ref))
         if self.holder != self.identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")

@@ -19,10 +19,10 @@ from app.kube.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""The minimum time between two resyncs."""
+"""The minimum time between two resyncs, in seconds."""
 
 CONFLICT_SECONDS = 0.1
-"""The pause after a first conflict, in seconds.
+"""The longest pause after a first conflict, in seconds.
 
 In this time, the watch usually delivers the write that caused the conflict.
 """
@@ -31,10 +31,10 @@ MOST_CONFLICT_SECONDS = 5.0
 """The longest pause after further conflicts, in seconds."""
 
 WARNINGS = 10
-"""The maximum number of failed calls that are logged one by one in `PROGRESS_SECONDS`."""
+"""The maximum number of failed calls that are logged one by one within `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
-"""The time between two log messages about progress."""
+"""The seconds between two log messages about progress."""
 
 PROGRESS_DEPTH = 500
 """The number of pending keys above which progress is logged."""

@@ -35,7 +35,7 @@ class _Read(Value):
     at: float
     """The time of the read, by the monotonic clock."""
     owner: Object | None
-    """The metadata of the owner, or None if there is no such owner or reading is forbidden."""
+    """The owner with only its metadata, or None if the owner can't be read."""
     size: int
     """The size of `owner` as JSON, in bytes."""
 
@@ -58,16 +58,16 @@ class Owners(Struct):
     """A monotonic clock, in seconds."""
     _read: OrderedDict[tuple[str, OwnerRef], _Read] = field(default_factory=OrderedDict)
     _bytes: int = 0
-    """The size of all cached owners as JSON."""
+    """The size of all cached owners as JSON, in bytes."""
 
     async def top_owner(
         self, namespace: str, reference: OwnerRef, *, fresh_seconds: float = FRESH_SECONDS
     ) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
 
-        The object has only metadata, apiVersion and kind. The search ends at an owner that does not
-        exist, or that this program may not read. If that is the first owner, the result is created
-        from `reference`. Raise ClusterError if a read fails and may succeed later.
+        The object has only metadata, apiVersion and kind. If not even the first owner can be read,
+        create the object from `reference`. Raise ClusterError if a read fails and may succeed
+        later.
         """
         chain = await self.chain(namespace, reference, fresh_seconds=fresh_seconds)
         if chain:
@@ -122,7 +122,8 @@ class Owners(Struct):
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
         """Read the owner from the API server.
 
-        Return None if no owner with the uid in `reference` exists, or if reading it is forbidden.
+        Return None if no owner with the uid in `reference` exists, or if it can't be read. Raise
+        ClusterError if a later read may succeed.
         """
         resource = await self.find_kind(reference.api_version, reference.kind)
         if resource is None:

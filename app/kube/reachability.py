@@ -34,7 +34,7 @@ class Reach:
     def check(self) -> str | None:
         """Return the problem for readiness if the API server has not answered for too long.
 
-        Return None if the last call succeeded, or the last answer is younger than
+        Return None if the last call was answered, or if the last answer is younger than
         UNREACHABLE_SECONDS.
         """
         age = self._clock() - self._answered_at

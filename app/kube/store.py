@@ -53,10 +53,10 @@ class WatchStore(Generic[T]):
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
 
-    Tenants decide on the size of their objects, so there are limits:
+    Tenants decide on the size of their objects, so there are limits, of which None means no limit:
 
     - An object has at most `most_decoded` bytes of JSON.
-    - A projection has at most `most` bytes.
+    - A projection has at most `most` bytes of JSON.
     - The projections of a namespace have at most `most_of_namespace` bytes together. The first FREE
       bytes of each projection don't count.
 
@@ -230,8 +230,8 @@ class WatchStore(Generic[T]):
         """Store or remove the object of an event that comes before the end of a streaming list.
 
         The existing objects come first, in no particular order. Newer events about changes follow.
-        The version of the newest event so far counts as the list's version: `note` accepts only
-        newer responses.
+        The version of the newest event so far counts as the list's version: for an object that has
+        arrived, `note` accepts only newer responses.
         """
         if event.type == "BOOKMARK":
             return
@@ -383,7 +383,7 @@ class WatchStore(Generic[T]):
             return True
         size = len(to_json(value))
         if is_known_small:
-            size = min(size, length)  # bytes are longer in JSON
+            size = min(size, length)  # a value of type bytes is longer in JSON
         elif size > self._most:
             return False
         excess = size - FREE

@@ -24,10 +24,10 @@ class ServerTrust(Struct):
     credentials: Credentials
     """The credentials, with the paths of their files."""
     look_seconds: float
-    """The time between two checks of the files.
+    """The seconds between two checks of the files.
 
-    It is also the minimum time between two renewals after failed handshakes, unless the files have
-    changed.
+    After a renewal, a failed handshake causes another one only after this time, or if the files
+    have changed.
     """
     _context: ssl.SSLContext | bool | None = None
     _is_stale: bool = False

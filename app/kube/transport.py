@@ -72,7 +72,7 @@ class CallLimits(Value):
     """The maximum size of a response or of a watch event, in bytes.
 
     A watch with a longer event is ended. An API server stores at most 1.5 MiB of an object, which
-    is up to 9 MiB as JSON if most characters are escaped.
+    is at most 9 MiB as JSON, if every character is escaped.
     """
     look: float = 10.0
     """The seconds between two checks of the credential files."""
@@ -134,9 +134,10 @@ class Transport:
     async def call(self, request: ApiRequest) -> Object:
         """Send `request` and return the JSON object in the response.
 
-        The items of a list are not decoded (`msgspec.Raw`). A read is tried again if the API server
-        is unavailable. A write is tried again only after a 429 with Retry-After. Raise TooLong if
-        the response is too large, or another ClusterError if the request fails.
+        The items of a list may be `msgspec.Raw`, which `Items` decodes. A read is tried again if
+        the API server is unavailable. A write is sent again only if it had no effect, such as after
+        a 429 with Retry-After. Raise TooLong if the response is too large, or another ClusterError
+        if the request fails.
         """
         slot: AbstractAsyncContextManager[Any] = nullcontext()
         if IS_STRANGE.get():
@@ -211,8 +212,8 @@ class Transport:
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Yield the response once its headers have arrived.
 
-        After a 401 or a failed handshake, the credentials are renewed and the request is sent
-        again, because the first request had no effect.
+        After a 401, renew the credentials and send the request once more, because the first request
+        had no effect. After a failed handshake, do the same if `renew_after_failure` returns True.
         """
         try:
             response = await self._answer(request, timeouts)
@@ -232,7 +233,7 @@ class Transport:
     async def _answer(
         self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Send `request`, count it, and return the response without its body."""
+        """Send `request`, count it, and return the response before its body is read."""
         headers = await self._headers(request)
         try:
             async with asyncio.timeout(self._limits.total):
@@ -304,7 +305,7 @@ def _proxy_of_environment(url: URL) -> str | None:
 def _is_within(host: str, network: str) -> bool:
     """Return whether `host` is an IP address in `network`.
 
-    Return False if `host` is not an address, or `network` not a network, but for example a name.
+    Return False if one of them is something else, such as a name.
     """
     try:
         return ip_address(host) in ip_network(network, strict=False)
@@ -334,7 +335,7 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 def _plainly(error: Exception) -> str:
     """Return the message of a network error, such as "Connection refused".
 
-    Words that aiohttp adds are omitted.
+    Words that aiohttp adds to an error of the operating system are omitted.
     """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
@@ -355,7 +356,7 @@ class Turns:
         self._lock = asyncio.Lock()
 
     async def take(self, length: int) -> None:
-        """Wait for a turn in which a body of this length can be decoded."""
+        """Wait for a turn in which a body of `length` bytes can be decoded."""
         if length >= _LONG:
             async with self._lock:
                 await asyncio.sleep(0)

@@ -12,10 +12,10 @@ first watch sends the stored objects one by one. Elsewhere, the list is read in 
 small and adapt to the size of the previous page.
 
 API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A
-healthy connection may therefore be silent for almost a minute, but a broken one has to be detected
-within 60 s. If a watch is silent for `quiet_after`, it is replaced by a watch from the last version
-with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a bookmark or
-ends the stream. If it does neither, the connection is broken.
+healthy connection may therefore be silent for almost a minute. If a watch is silent for
+`quiet_after` seconds, it is replaced by a watch from the last version with a timeout of
+`probe_timeout` seconds. In that time, a healthy API server sends a bookmark or ends the stream. If
+it does neither, the connection is broken.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from app.kube.store import WatchStore
 T = TypeVar("T")
 
 TURN_SECONDS = 0.005
-"""The time that a list or watch may take before other tasks have a turn of the event loop."""
+"""The seconds that a list or watch may take before other tasks have a turn of the event loop."""
 
 
 class Silent(Unavailable):
@@ -59,7 +59,7 @@ class Pace(Value):
     """The limits of lists and watches. Times are in seconds, sizes in objects."""
 
     streams: bool = True
-    """Whether to stream lists. Only lists in pages report how many objects there are."""
+    """Whether to stream lists. Only a list in pages can report how many objects there are."""
     page_size: int = 250
     """The maximum number of objects in a page."""
     slice_size: int = 40
@@ -85,7 +85,7 @@ class Pace(Value):
     Some proxies end connections after half a minute of silence, before a bookmark comes.
     """
     not_served_retry: float = 120.0
-    """The seconds after which a resource that is not served is tried again."""
+    """The longest pause, in seconds, before a resource that is not served is tried again."""
     random: Callable[[], float] = system_random.random
     """A function that returns random numbers in [0, 1)."""
 
@@ -128,8 +128,9 @@ async def run_store(
     """Fill `store` and keep it up to date until it is cancelled.
 
     After a ClusterError, count it in `store.restarts` and try again. Until that succeeds,
-    `store.problem` describes the error, unless a list or version has only expired (Gone). Raise any
-    other exception. With `needs_right`, raise Rejected if a list gets a 403.
+    `store.problem` describes the error, unless a list or version has only expired (Gone) or the
+    resource is not served. Raise any other exception. With `needs_right`, raise Rejected if a list
+    gets a 403.
 
     After a 404, try again when `served_changed` returns, or after a pause. Empty the store only if
     discovery agrees that the resource is not served. Otherwise, call `not_found`, because discovery
@@ -219,7 +220,7 @@ async def _stream_into(
 ) -> str:
     """Replace the content of `store` with the list that begins a watch.
 
-    Return the resourceVersion of the list. Raise NotStreamed if the watch ends before its list.
+    Return the resourceVersion of the list. Raise NotStreamed if the watch ends within its list.
     """
     store.begin_list()
     turn = Turn()
@@ -228,7 +229,7 @@ async def _stream_into(
             return await _end_list(store, event.object["metadata"]["resourceVersion"], pace)
         store.take_streamed(event)
         await turn.rest()
-    raise NotStreamed("the watch ended before its list")
+    raise NotStreamed("the watch ended before the end of its list")
 
 
 async def _end_list(store: WatchStore[T], version: str, pace: Pace) -> str:
@@ -307,6 +308,7 @@ async def follow(
                 store.count_restart("quiet")
             probing = True
         except ClusterError as error:
+            # with an etcd before 3.4.25 or 3.5.8, the accepted watch ends with an error
             if not version and (answered.is_set() or _refuses_to_stream(error)):
                 raise NotStreamed(error.message) from error
             if not version:
@@ -321,8 +323,8 @@ def _refuses_to_stream(error: ClusterError) -> bool:
     """Return whether a list in pages may succeed after this error of a streaming list.
 
     Kubernetes 1.27 to 1.33 return 422 unless the feature WatchList is enabled, and older releases
-    and some proxies return 400. With an etcd before 3.4.25 or 3.5.8, the accepted watch ends with
-    an error. A 403 may be about the permission to watch: the list says which one is missing.
+    and some proxies return 400. A 403 may be about the permission to watch: the list says which one
+    is missing.
     """
     return isinstance(error, Rejected) and error.code != 401
 
