@@ -1,6 +1,7 @@
 """Answer a review that arrives over ASGI, with the same verdict as `connection` gives.
 
-Unlike there, a review on a path without a token always gets a verdict, but causes no writes.
+Unlike there, a review never needs a token. Without client certificates, only deletions of PodGangs
+cause writes.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -33,6 +34,7 @@ async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive:
     Return an error for an unknown caller, and for a body that is too large or incomplete.
     """
     if exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
+        exchange.refused += 1
         return UNKNOWN_CALLER
 
     headers = dict(scope["headers"])

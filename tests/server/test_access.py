@@ -64,6 +64,14 @@ async def test_what_is_named_is_for_callers_with_a_certificate(names: tuple[str,
     assert await status(known(app), "POST", "/validate/podgroup") == 415
 
 
+async def test_a_review_of_an_unknown_caller_is_counted() -> None:
+    exchange = Exchange(routes_over(Configuration(), cluster()), Seen(), only_known=True)
+    app = build_app(exchange, Reports(Metrics(), None, dict))
+    assert await status(app, "POST", "/validate/podgroup") == 401
+    assert await status(known(app), "POST", "/validate/podgroup") == 415
+    assert exchange.refused == 1
+
+
 def test_by_default_dry_runs_and_docs_need_a_certificate() -> None:
     assert Server().client_certificate_for == ("dry-run", "docs")
     assert protected_paths(Server()) == frozenset()
