@@ -44,7 +44,7 @@ _NO_LENGTH = "Transfer-Encoding is not supported: state the length of the body i
 
 
 class NotHttp(Exception):
-    """A request is not valid HTTP/1.1 or 1.0, or needs a feature that we lack.
+    """A request is not valid HTTP/1.1 or 1.0, exceeds a limit, or needs a feature that we lack.
 
     `code` is the status of the answer, and the message is for the client.
     """
@@ -173,7 +173,7 @@ def _refusal(data: bytes, fields: dict[bytes, bytes]) -> NotHttp:
 
 
 def _wrong_version() -> NotHttp:
-    return NotHttp("This server supports only HTTP/1.1.", 505)
+    return NotHttp("This server supports only HTTP/1.1 and HTTP/1.0.", 505)
 
 
 def _path_and_query(url: bytes) -> tuple[str, bytes]:

@@ -33,7 +33,7 @@ _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
 _MAX_WARNING = 256
 _MOST_WARNINGS = 100
-"""The maximum number of warnings in an answer.
+"""The maximum number of warnings that an answer lists.
 
 An API server drops warnings above 4 KiB in total.
 """
@@ -81,7 +81,10 @@ class Request(msgspec.Struct):
     dry_run: bool
     """Whether the request is a dry run, which must not write anything."""
     trusted: bool = False
-    """Whether an API server sent the request, so that it may cause writes. Set after parsing."""
+    """Whether an API server sent the request, so that it may cause writes.
+
+    `parse` does not set this field; `Exchange` sets it afterwards.
+    """
 
     @property
     def is_deleting(self) -> bool:
@@ -275,7 +278,7 @@ def salvage_uid(prefix: bytes) -> str:
 def shape_findings(request: Request) -> Findings:
     """Return findings about the metadata of an object, on which all rules rely.
 
-    Metadata must be a map or null, and so must labels and annotations. The name must be valid.
+    Metadata must be a map or null, and so must labels and annotations. A name must be valid.
     """
     metadata = request.object.get("metadata")
     if metadata is None:
@@ -311,7 +314,7 @@ _ALLOWED = (
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     """Return the AdmissionReview that answers the request `uid`.
 
-    With `request`, the details of a rejection, which kubectl prints, name the object.
+    With `request`, the details of a rejection with findings name the object, as kubectl prints it.
     """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % to_json(uid)
@@ -354,10 +357,10 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
-    """Return the first _MOST_WARNINGS warnings, and a line with the number of further ones."""
+    """Return the first _MOST_WARNINGS warnings, and a line with the number of others, if any."""
     listed = [header_line(warning) for warning in warnings[:_MOST_WARNINGS]]
     more = len(warnings) - _MOST_WARNINGS
-    return [*listed, f"{more:,} more warnings are not listed"] if more > 0 else listed
+    return [*listed, f"warnings that are not listed: {more:,}"] if more > 0 else listed
 
 
 def header_line(warning: str) -> str:

@@ -96,7 +96,7 @@ def judged(
         causes = tuple(findings[:MOST_FINDINGS])
         more = len(findings) - MOST_FINDINGS
         if more > 0:
-            message = f"Too many: {more:,} more findings, from this one on, are not listed"
+            message = f"Too many: findings from this one on are not listed ({more:,} more)"
             first = findings[MOST_FINDINGS].field
             causes = (*causes, FieldError(first, REASON_TOO_MANY, message))
         # on one line, in the form in which API servers print several findings

@@ -305,7 +305,7 @@ def test_an_answer_lists_a_hundred_findings_and_says_how_many_there_are_besides(
         FieldError(f"spec.x[{number}]", "FieldValueInvalid", "no") for number in range(12_345)
     ]
     verdict = judged(findings)
-    message = "Too many: 12,245 more findings, from this one on, are not listed"
+    message = "Too many: findings from this one on are not listed (12,245 more)"
     last = FieldError("spec.x[100]", "FieldValueTooMany", message)
     assert verdict.causes == (*findings[:MOST_FINDINGS], last)
     assert verdict.message.endswith(f", spec.x[99]: no, spec.x[100]: {message}]")
@@ -315,7 +315,7 @@ def test_an_answer_lists_a_hundred_findings_and_says_how_many_there_are_besides(
 def test_an_answer_has_a_hundred_warnings_at_most() -> None:
     warnings = [f"mind {number}" for number in range(1234)]
     response = json.loads(encode("u", judged([], warnings)))["response"]
-    assert response["warnings"] == [*warnings[:100], "1,134 more warnings are not listed"]
+    assert response["warnings"] == [*warnings[:100], "warnings that are not listed: 1,134"]
 
 
 def test_a_patch_travels_in_base64() -> None:
