@@ -1,7 +1,7 @@
 """Handle one HTTP/1.1 connection on the port for API servers.
 
 The port accepts POSTs of AdmissionReviews, and GET and HEAD of the probe paths. Other paths and
-methods get 404. Only after the answer to a complete review does the connection stay open.
+methods get 404. A connection stays open only after the answer to a complete review.
 
 The README of this folder has the states, the limits and their reasons. A task is created only for a
 verdict that has to wait.
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._state = State.IDLE
         self._since = self._loop.time()
-        """The event loop's time at which the current request began or the last one ended."""
+        """The event loop's time at which the request began, or the connection became idle."""
         self._kept = b""
         """Received data that is not handled yet."""
         self._is_last = False

@@ -295,7 +295,7 @@ def check_values(body: bytes) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """Return an upper bound for the number of maps, lists and members in JSON.
+    """Return an upper bound for the number of members of all maps and lists in JSON.
 
     The bound is the number of the characters `{`, `[` and `,`, including those in strings.
     """

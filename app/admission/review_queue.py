@@ -1,8 +1,8 @@
 """Decide in which order complete requests get their verdicts.
 
 Requests of API servers are small, and there are few of them at a time. But a tenant can make an API
-server send reviews of 3 MiB, which take 20 to 400 ms each to judge. Where paths have no tokens, any
-client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
+server send reviews of several MiB, which take 20 to 400 ms each to judge. Where paths have no
+tokens, any client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
 """
 
 from collections.abc import Awaitable, Iterable

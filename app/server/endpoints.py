@@ -73,7 +73,7 @@ class Reports(Value):
     ready: Checks
     """The function that returns the checks for `/readyz`."""
     notes: Notes = dict
-    """The function that returns the notes for `/readyz?verbose`, or `/readyz` if a check fails."""
+    """The function that returns the notes for `/readyz`."""
 
     def record(
         self,
@@ -128,7 +128,8 @@ def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = 
 def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
     """Add the webhook at `path`, with the same verdicts as on the port for API servers.
 
-    A review needs no token here, but causes no writes without a client certificate.
+    A review needs no token here. Without client certificates, only deletions of PodGangs cause
+    writes.
     """
     described = webhook(exchange.routes[path])
 
@@ -204,7 +205,7 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Add handlers that return all errors as JSON with the key `error`.
+    """Add handlers that return errors as JSON with the key `error`.
 
     The error for a wrong path or method lists the endpoints.
     """

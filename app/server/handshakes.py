@@ -71,7 +71,7 @@ class Handshakes:
 
     def __init__(self, connections: int) -> None:
         self.silent = Backlog(2 * connections)
-        """The connections whose client has sent nothing yet."""
+        """The connections whose client has sent nothing yet, or only a few bytes."""
         self.begun = Backlog(max(connections // 4, 16))
         """The connections whose client has begun the handshake."""
         self._hellos = TurnQueue[Unfinished](lambda each: each.shake_hands(), HELLO_SECONDS)
@@ -92,7 +92,7 @@ class Handshakes:
         self.silent.add(connection)
 
     def said_hello(self, connection: Unfinished) -> None:
-        """Note that the ClientHello has arrived, and plan a turn for `connection` to answer it."""
+        """Note that a ClientHello arrives, and plan a turn for `connection` to answer it."""
         self.silent.remove(connection)
         self.begun.add(connection)
         self._hellos.add(connection)

@@ -61,7 +61,7 @@ _RESPONSE = {
 
 
 def _whole(properties: JsonMap, *required: str) -> Object:
-    """Return the JSON Schema of a map with these properties, and the names of required ones."""
+    """Return the JSON Schema of a map with `properties`, of which `required` must be set."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
 

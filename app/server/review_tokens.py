@@ -1,9 +1,8 @@
 """Write tokens into the paths of our webhooks, to distinguish API servers from other callers.
 
-All replicas write tokens. A token is only in the webhook configurations, so only users who may read
-these can learn it. While API servers use only paths with a token, a review without a token is
-refused. Otherwise it gets a verdict, but all writes except those for deletions of PodGangs are left
-to the leader. The rules are:
+All replicas write tokens. A token is stored only in the webhook configurations. While API servers
+use only paths with a token, a review without a token is refused. Otherwise it gets a verdict, but
+all writes except those for deletions of PodGangs are left to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
   rolled back, the paths have no token, because that version answers 404 to a path with a token.
@@ -14,9 +13,10 @@ to the leader. The rules are:
   get a verdict.
 - Reviews without a token get a verdict again before a path without one is written, and while our
   knowledge of the configurations is not fresh.
-- A leaked token is replaced at once, but at most once in LEAK_SECONDS. It has leaked if a review
-  arrives on the path of another webhook, because an API server never sends one there. Tokens can
-  leak because API servers show the URL in the errors of failed calls, even to tenants.
+- A leaked token is replaced at once, but at most once in LEAK_SECONDS. A token counts as leaked if
+  it is used on a path that does not fit the review or does not exist, because API servers never do
+  that. Tokens can leak because API servers show the URL in the errors of failed calls, even to
+  tenants.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def root_route(routes: Mapping[str, Route]) -> Route:
 
 
 def _token_after(configuration: Object) -> float:
-    """Return the time in the annotation TOKEN_AFTER, in seconds since 1970, or 0 without one.
+    """Return the time in the annotation TOKEN_AFTER, in seconds since 1970, or 0 without a time.
 
     The token of `configuration` must have been created after this time.
     """
@@ -137,11 +137,14 @@ class ReviewTokens(Part):
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
-        """The time, by `clock`, at which each valid token was last in or meant for a path."""
+        """The time, by `clock`, at which each valid token was last in a path or chosen for one."""
         self._bare_until: float | None = None
-        """The time, by `clock`, until which paths without a token are accepted, or None: always."""
+        """The time, by `clock`, until which paths without a token are accepted.
+
+        It is None while they are accepted without a time limit.
+        """
         self._leaked_at = 0.0
-        """The time of the last leak, in seconds since 1970."""
+        """The time of the last leak that caused a replacement, in seconds since 1970, or 0."""
         self._note = "no webhook configuration has been read"
         self._loop = Loop(self, observe=observe)
 
@@ -167,7 +170,7 @@ class ReviewTokens(Part):
         return [("", self._settings.webhook_configurations)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write a valid token into the paths of both configurations.
+        """Write a valid token into the paths of the configurations that we manage.
 
         If one of our Pods does not know tokens, write paths without a token instead. Return the
         seconds until the next step, or None to wait for a change.
@@ -245,9 +248,10 @@ class ReviewTokens(Part):
     def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
         """Return the token that the paths should have.
 
-        It is the newest usable token in `stored`, or else a new token. A usable token was created
-        after the last leak and after the times in `after` that are not in the future. Return "" if
-        one of our Pods doesn't know tokens, or None if our Pods have not been listed yet.
+        It is the newest usable token in `stored`, or else a new token. A usable token has not
+        expired, and was created after the last leak and after the times in `after` that are not in
+        the future. Return "" if one of our Pods doesn't know tokens, or None if our Pods have not
+        been listed yet.
         """
         if not self._pods.synced:
             return None

@@ -18,7 +18,7 @@ from typing import Any
 from app.server.handshakes import Handshakes
 
 _RECORD = 16 * 1024
-"""The maximum number of bytes in one TLS record."""
+"""The maximum number of plaintext bytes in one TLS record."""
 
 READ_BYTES = 2 * _RECORD
 """The maximum number of bytes that are read from a connection at once.
@@ -42,7 +42,7 @@ _ENOUGH = 0.8
 """The share of plaintext in the ciphertext below which ciphertext counts as fruitless.
 
 A record has an overhead of 22 bytes. It takes a microsecond even if it contains a single byte, and
-a KeyUpdate takes ten.
+a KeyUpdate takes ten microseconds.
 """
 
 _LENGTHS = 9
@@ -116,7 +116,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = State.HELLO
         self._tls: ssl.SSLObject | None = None
         self._above: asyncio.Protocol | None = None
-        """The application protocol, or None before the end of the handshake and at the end."""
+        """The application protocol, or None before the handshake is complete and after the end."""
         self._hello = b""
         """The received bytes of the ClientHello."""
         self._is_paused = False
@@ -191,7 +191,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Flush all writes, end TLS, and wait for `seconds` until the client closes the connection.
 
-        Do nothing before the handshake is complete.
+        Do nothing before the handshake is complete, or if the connection is closing already.
 
         If the socket were closed while the client is still sending, the connection would be reset,
         and the client would lose answers that it hasn't read.

@@ -1,8 +1,8 @@
 """Serve the FastAPI application on the tools port, for people and monitoring.
 
 This port shares the event loop with the port for API servers, and must not delay that port. That
-is why only a few connections are open at a time, each for one request, and costly requests are
-answered one at a time. uvicorn limits neither connections nor unfinished handshakes, so this module
+is why only a few connections are open at a time, each for one request, and only a few requests are
+answered at a time. uvicorn limits neither connections nor unfinished handshakes, so this module
 accepts the connections, and uses only uvicorn's protocol on them.
 """
 
