@@ -1,4 +1,4 @@
-"""Read and write the caBundles of both webhook configurations, and track the CAs they trust."""
+"""Read and write the caBundles of both webhook configurations, and track which CAs are in them."""
 
 import base64
 import logging

@@ -64,14 +64,14 @@ class CertificateInfo(Value):
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """Return the fields of the first certificate in `pem`. Raise ValueError if there is none."""
+    """Return the fields of the first certificate in `pem`. Raise ValueError if it can't be read."""
     return _info(load_certificates(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
     """Return the certificates in `pem` in order, each as normalized PEM.
 
-    Raise ValueError if there is none.
+    Raise ValueError if there is none, or if one can't be read.
     """
     return tuple(certificate.public_bytes(Encoding.PEM) for certificate in load_certificates(pem))
 
@@ -79,7 +79,7 @@ def split_bundle(pem: bytes) -> tuple[bytes, ...]:
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     """Return whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
 
-    Raise ValueError if `ca_pem` or `cert_pem` has no certificate.
+    Raise ValueError if the certificates in `ca_pem` or `cert_pem` can't be read.
     """
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 

@@ -7,8 +7,8 @@ All replicas run this reconciler, not only the leader: a replica needs a certifi
 servers can call it, and our own webhooks admit the leader's writes. Three rules prevent replicas
 from reverting each other's writes, even if a replica ends between any two calls:
 
-- The Secret is created once, and later written only with the resourceVersion that was read. A
-  replica that loses the race uses the Secret of the winner.
+- The Secret is created only if it does not exist. Otherwise, it is written only with the
+  resourceVersion that was read. A replica that loses the race uses the Secret of the winner.
 - The configurations are read before the Secret, and written only with the resourceVersion that was
   read. Each caBundle was in the Secret earlier, so the Secret that is read afterwards is not older.
   Therefore, a caBundle is never replaced by an older one.
@@ -261,7 +261,7 @@ class CertificateReconciler(CertificateSource):
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
         """Return the CA of the served certificate if the Secret's bundle lacks this CA.
 
-        Return () if the bundle has the CA, the CA has expired, or the Secret is not ours.
+        Otherwise, or if the CA has expired or the Secret is not ours, return ().
         """
         if not self._shown or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()

@@ -41,7 +41,7 @@ class Terms(Value):
     """The validity periods of certificates.
 
     A certificate is replaced after two thirds of its period. The period of a CA must be at least
-    three times the period of a serving certificate. Otherwise, a serving certificate would be valid
+    three times the period of a serving certificate. Otherwise, a serving certificate could be valid
     for a shorter period, because it expires with its CA at the latest.
     """
 
@@ -119,7 +119,7 @@ def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime)
 
 
 def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
-    """Return the next time at which the result of `due` may change, or None if it won't."""
+    """Return the next time at which another step may be due, or None if there is none."""
     ca = inspect(holdings.ca.cert_pem)
     leaf = inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
