@@ -1,4 +1,4 @@
-"""Find the objects of a live cluster that would be rejected today, and say why.
+"""Find the objects of a live cluster that would be rejected today or have other problems.
 
 Nothing is written.
 """

@@ -1,4 +1,4 @@
-"""Find MNNVL claims that PodCliques and Pods lack or will lose, and claims that hold channels."""
+"""Find MNNVL claims that are missing, being deleted, or holding a channel unnecessarily."""
 
 from collections.abc import Collection
 

@@ -27,7 +27,7 @@ ONLY_WARNINGS = 3
 
 
 class Finding(Value):
-    """An object that would be rejected, or that has a problem.
+    """An object that would be rejected, can't be judged, or has another problem.
 
     The fields have the same names in JSON.
     """
@@ -36,7 +36,7 @@ class Finding(Value):
     namespace: str
     name: str
     code: int
-    """The HTTP code of the rejection, 5xx if there is no verdict, or 0 if no webhook rejects it."""
+    """The HTTP code of the rejection or failure, or 0 if no webhook rejects the object."""
     problems: tuple[str, ...]
     """The messages of the rejection, or the warnings."""
     remedy: str
@@ -44,7 +44,7 @@ class Finding(Value):
 
     @property
     def outcome(self) -> Outcome:
-        """`refused`, `undecided` (without a verdict) or `warning` (no webhook rejects it)."""
+        """The result: `refused`, `undecided` (no verdict) or `warning` (no webhook rejects it)."""
         if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"

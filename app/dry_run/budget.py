@@ -118,7 +118,7 @@ class _Cost(Struct):
     size: int = 0
     """The size of all keys and scalars, in bytes of UTF-8."""
     depth: int = 0
-    """The depth of nested maps and lists, or 0 for a scalar."""
+    """The number of levels of values inside the value, such as 0 for a scalar."""
 
     def hold(self, inner: "_Cost") -> None:
         """Add the cost of a value inside this one."""

@@ -270,7 +270,7 @@ def _members(text: _Text) -> Iterator[Object]:
         else:
             document[str(name)] = text.value()
         if not text.take(",") and text.peek() != "}":
-            raise UnusableInput("not valid JSON: it ends in the middle of a map")
+            raise UnusableInput("not valid JSON: ',' or '}' is expected")
 
     if not is_list:
         yield document
@@ -330,7 +330,7 @@ class _Items(Struct):
     def has(self, line: str) -> bool:
         """Return whether the next line belongs to an item.
 
-        After the first line that does not, return False.
+        Return False for all lines after the items.
         """
         if self._indent is None:
             match = _ITEM.match(line)

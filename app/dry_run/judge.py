@@ -82,7 +82,7 @@ class Judgement(Value):
     document: Object
     """The document as it was given."""
     path: str = ""
-    """The path of the first webhook, or else of the last one that changed the verdict.
+    """The path of the last webhook that changed the verdict, or else of the first one.
 
     It is "" if no webhook judged the document.
     """

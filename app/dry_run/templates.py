@@ -396,16 +396,16 @@ def labels_of_maker(workload: Object) -> dict[str, str]:
 
 
 def note_on_created(maker: Maker, *, is_judged: bool) -> str:
-    """Return the note on a document of `maker`: how the workloads that it creates are judged."""
+    """Return the note that says how the workloads that `maker` creates are judged."""
     made = maker.makes.kind
     if is_judged:
         return (
-            f"the {made} that this {maker.kind} creates is checked, with the labels and"
+            f"each {made} that this {maker.kind} creates is checked, with the labels and"
             f" annotations of {maker.labelled_at}"
         )
     if maker.spec:
         return (
-            f"the {made} that this {maker.kind} creates is checked only if a Pod template has the"
+            f"each {made} that this {maker.kind} creates is checked only if a Pod template has the"
             f" annotation {MNNVL_ENABLED}"
         )
     return f"check the {made} that the controller of this {maker.kind} creates instead"

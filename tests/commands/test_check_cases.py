@@ -537,7 +537,7 @@ CASES: list[Any] = [
         "a RayJob",
         [CLIQUES_OF_2, ray(("g", 3, 1), kind="RayJob", at="rayClusterSpec")],
         0,
-        ["the RayCluster that this RayJob creates is checked", "3 pods need 3 nodes"],
+        ["each RayCluster that this RayJob creates is checked", "3 pods need 3 nodes"],
         ["would create"],
     ),
     (
@@ -545,7 +545,7 @@ CASES: list[Any] = [
         [CLIQUES_OF_2, ray(("g", 2, 1), kind="RayJob", at="rayClusterSpec")],
         0,
         [
-            "the RayCluster that this RayJob creates is checked, with the labels and annotations of metadata"
+            "each RayCluster that this RayJob creates is checked, with the labels and annotations of metadata"
         ],
         ["nothing keeps its pods"],
     ),
@@ -567,7 +567,7 @@ CASES: list[Any] = [
         "a RayService without the annotation",
         [ray(("g", 3, 1), kind="RayService", at="rayClusterConfig").replace('"true"', '"false"')],
         0,
-        ["the RayCluster that this RayService creates is checked only if"],
+        ["each RayCluster that this RayService creates is checked only if"],
         ["check apiVersion"],
     ),
     (
@@ -606,7 +606,7 @@ CASES: list[Any] = [
         ],
         0,
         [
-            "the LeaderWorkerSet that this DisaggregatedSet creates is checked",
+            "each LeaderWorkerSet that this DisaggregatedSet creates is checked",
             "3 pods need 3 nodes",
         ],
         [],
@@ -688,7 +688,7 @@ CASES: list[Any] = [
         [DISAGGREGATED.replace("SCOPE", "slice")],
         0,
         [
-            "the LeaderWorkerSet that this DisaggregatedSet creates is checked",
+            "each LeaderWorkerSet that this DisaggregatedSet creates is checked",
             'MNNVL of unit "disagg-d-0": nothing keeps its pods',
             "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}. Or: Annotate the DisaggregatedSet with kai.scheduler/topology-required-placement",
         ],

@@ -79,7 +79,8 @@ def test_every_document_is_read(
     [
         ("", "no document found"),
         ("# nothing\n", "no document found"),
-        ('{"kind": "Pod"', "it ends in the middle of a map"),
+        ('{"kind": "Pod"', "',' or '}' is expected"),
+        ('{"kind": "Pod" "apiVersion": "v1"}', "',' or '}' is expected"),
         ('{"kind"', "':' is expected"),
         ('{"items": [{"a": 1}', "']' is expected"),
         ('{"items": [1]}', "not a map with apiVersion and kind"),
