@@ -1,7 +1,7 @@
 """Check the APIs that the server uses, and the installed releases of Grove, KAI and others.
 
-The checks report whether the cluster serves the APIs in a known version. They also report stored
-CRDs that are not established, whose objects the API server does not serve.
+The checks report whether the cluster serves the APIs in a known version. They also report CRDs
+whose names are not all accepted, or that are not established, so that their API is not served.
 
 A release is recognised by its CRDs and their fields, because CRDs do not carry the version of their
 product. The checks report whether the release was tested with this version of grove-admission.
@@ -154,19 +154,19 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
     others = await _other_versions(read, resource)
     if others:
         message = (
-            f"{resource} is served as {', '.join(others)}; this version supports"
-            f" {', '.join(resource.versions)}"
+            f"{resource} is served as {', '.join(others)}, but this release of grove-admission"
+            f" supports {', '.join(resource.versions)}"
         )
         return problem(
             f"{message}: {api.means}",
-            "Install a release of grove-admission that supports this version.",
+            "Install a release of grove-admission that supports the served version.",
         )
 
     return Check(api.absent, f"{resource} is not installed: {api.means}", api.remedy)
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:
-    """Return the versions in which the cluster serves `resource`, or [] if it lacks the group."""
+    """Return the versions in which the cluster serves `resource`, or [] if there are none."""
     try:
         group = await read(f"/apis/{resource.group}")
     except NotFound:

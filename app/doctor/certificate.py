@@ -42,7 +42,7 @@ class Handshake(Value):
     """The result of a TLS handshake."""
 
     outcome: Literal["trusted", "refused", "unreachable"]
-    """`trusted`, `refused` (the certificate failed verification) or `unreachable` (no answer)."""
+    """`trusted`, `refused` (failed verification of the certificate) or `unreachable` (other)."""
     reason: str = ""
     """Why the handshake failed, or "" if the certificate is trusted."""
 
@@ -80,7 +80,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """False if the Secret could not be read. True if it was read, or does not exist."""
+    """Whether the Secret could be read, or does not exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
@@ -194,7 +194,7 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
     if not ends:
         return problem(f"{bundle.title} has no currently valid CA", _KEEPER)
     message = (
-        f"{len(ends)} of {len(cas)} CAs in {bundle.title} are valid, until {max(ends).isoformat()}"
+        f"valid CAs in {bundle.title}: {len(ends)} of {len(cas)}, until {max(ends).isoformat()}"
     )
     return ok(message)
 

@@ -71,13 +71,13 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
 
 
 def _few(checks: Checks) -> Checks:
-    """Return the first _MOST_CHECKS checks, and one with the number of the others if there are any.
+    """Return the first _MOST_CHECKS checks, and one with the number of the others, if any.
 
     Tenants decide how many claims there are, and which DeviceClasses the claims name.
     """
     if len(checks) <= _MOST_CHECKS:
         return checks
-    more = f"{len(checks) - _MOST_CHECKS} more problems of ResourceClaims are not shown"
+    more = f"problems of ResourceClaims that are not shown: {len(checks) - _MOST_CHECKS}"
     remedy = "List them all: grove-admission audit"
     return [*checks[:_MOST_CHECKS], problem(more, remedy)]
 

@@ -1,6 +1,6 @@
 """Run all checks in order.
 
-If something cannot be read, a check with the status `unknown` says so, and the others still run.
+If something that a check needs cannot be read, its result is `unknown`, and the others still run.
 """
 
 import contextlib

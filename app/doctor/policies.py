@@ -69,7 +69,7 @@ _BOUND_ACCOUNT = (
     " manifests/guide/threat-thief.md."
 )
 _NONE = (
-    "none of our policies is installed: while the server is down, requests are not checked if"
+    "no policy has the rules of the webhooks: while the server is down, requests are not checked if"
     " their webhook has failurePolicy Ignore"
 )
 _DEFAULTS: JsonMap = {
@@ -366,7 +366,7 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
     """Return the effect of the queue guard, its differences from this version, and its problems.
 
     If only the guard's CRD is installed, return one warning. If neither the guard nor the CRD is
-    installed, return [].
+    installed, return []. Raise ClusterError if a request fails.
     """
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
@@ -417,19 +417,19 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     names = frozenset(queue["metadata"]["name"] for queue in queues)
     objects = await every(client, Selection(QUEUE_NAMES))
     stored = {obj["metadata"]["name"]: read_queue_names(obj) for obj in objects}
-    listed = stored.get(NAME, frozenset())
-    if listed == listable(names):
-        known = f"the policies know all Queues ({len(names)}) and warn about other names"
+    known = stored.get(NAME, frozenset())
+    if known == listable(names):
+        complete = f"the policies know all Queues ({len(names)}) and warn about other names"
         too_many = (
             f"{len(names)} Queues are too many for one object: no policy warns about missing queues"
         )
-        return [ok(known if listed == names else too_many)]
+        return [ok(complete if known == names else too_many)]
 
-    differing = sorted(names ^ listed)
-    shown = ", ".join(differing[:_MOST_SHOWN])
+    differing = sorted(names ^ known)
+    number = "1 Queue" if len(differing) == 1 else f"{len(differing)} Queues"
     message = (
         f"{QUEUE_NAMES.kind} {NAME}, which policies use to warn about missing queues, is wrong"
-        f" about {len(differing)} Queues: {shown}"
+        f" about {number}: {listed(differing, _MOST_SHOWN)}"
     )
     remedy = (
         f"Find out why the leader has not updated {QUEUE_NAMES.kind} {NAME} within seconds:"
@@ -491,11 +491,11 @@ async def _writers(
     shown = listed([f"{namespace}/{name}" for namespace, name in asked], _MOST_SHOWN)
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
     message = (
-        f"the queue guard {'rejects' if mode == 'refuse' else 'warns about'} KAI PodGroups that"
-        f" service account {shown} writes, unless the account may use their queue"
+        f"the queue guard {'rejects' if mode == 'refuse' else 'warns about'} writes of KAI"
+        f" PodGroups by an account that may not use their queue, and no exemption covers {shown}"
     )
     remedy = (
-        "If the account only copies queue names, like that of KAI Resource Management, exempt its"
+        "If an account only copies queue names, like that of KAI Resource Management, exempt its"
         f" namespace. {_print_again(mode, more)}"
     )
     return [warning(message, remedy)]

@@ -196,7 +196,7 @@ def _settings_of_shard(settings: Any) -> Any:
 def _webhook(webhook: Any) -> Any:
     """Return the fields of a webhook that checks read.
 
-    The URLs of other products' webhooks lose their path, which may contain a token.
+    The URLs of other products' webhooks keep only scheme, host and port: a path may have a token.
     """
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
@@ -211,7 +211,7 @@ def _host_of(url: Any) -> Any:
 
 
 def _settings_of_grove(text: Any) -> Any:
-    """Return the settings of Grove's operator that checks read, or "" if `text` is not YAML."""
+    """Return the settings of Grove's operator that checks read, or "" if `text` can't be read."""
     try:
         documents = read_documents(text if isinstance(text, str) else "")
     except ValueError:
@@ -359,8 +359,8 @@ _FIELDS: Mapping[str, _Fields] = {
 }
 """The fields that a record keeps, by resource. The key "" is for answers without a resource.
 
-Every answer also keeps its apiVersion, its kind and a part of its metadata. Of a resource that is
-not listed here, nothing else is kept.
+Every answer except a Secret's also keeps its apiVersion, its kind and a part of its metadata. Of a
+resource that is not listed here, nothing else is kept.
 """
 
 

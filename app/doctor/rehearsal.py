@@ -39,7 +39,7 @@ _LIMIT_SECONDS = 60
 _SLOW_SECONDS = 45
 """The sum of the timeouts of a resource's webhooks above which there is a warning.
 
-The sum of the default timeouts of our and our neighbours' webhooks is smaller.
+The sum of the default timeouts of our webhooks and those of Grove, KAI and Kueue is smaller.
 """
 
 _COMPARED = 2
@@ -293,7 +293,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
             ]
 
     if uncompared:
-        message = f"{uncompared} caBundles were not compared with the certificates of their servers"
+        message = f"caBundles not compared with the certificates of their servers: {uncompared}"
         checks.append(unknown(message, "Run doctor inside the cluster."))
 
     return checks

@@ -176,8 +176,8 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
 async def check_dialects(client: Client) -> Checks:
     """Return a check that names the dialect of Grove's API, and the problems of Grove's objects.
 
-    The problems are topology levels whose labels nodes lack, and ComputeDomains whose deletion does
-    not finish. Raise ClusterError if a request fails.
+    The problems are levels that do not fit the labels of nodes, and ComputeDomains whose deletion
+    does not finish. Raise ClusterError if a request fails.
     """
     dialect = dialect_of(client)
     used = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
@@ -187,7 +187,7 @@ async def check_dialects(client: Client) -> Checks:
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
     """Return a warning about each topology whose condition LevelsCovered is False.
 
-    The leader sets it to False if nodes lack the label of a level.
+    The leader sets it to False if the levels do not fit the labels of nodes.
     """
     checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
@@ -197,8 +197,8 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
             title = f"{dialect.resource.kind} {obj['metadata']['name']}"
             message = f"{title} has {LEVELS_COVERED}=False: {covered.get('message')}"
             remedy = (
-                "Label the nodes that lack a level's label, or correct the levels. List these"
-                " nodes: grove-admission topology"
+                "Label the nodes that lack a level's label, or correct the levels. List the"
+                " problems: grove-admission topology"
             )
             checks.append(warning(message, remedy))
 
@@ -221,8 +221,8 @@ async def _stuck(client: Client) -> Checks:
 
     names = listed(sorted(stuck), _SHOWN)
     message = (
-        "ComputeDomains were deleted, but Grove's finalizer keeps them, so Grove does not create"
-        f" new ones: {names}"
+        "Grove's finalizer keeps ComputeDomains that were deleted, and Grove does not create them"
+        f" again: {names}"
     )
     remedy = (
         f"Remove the finalizer {GROVE_FINALIZER}: kubectl edit computedomain NAME -n NAMESPACE."

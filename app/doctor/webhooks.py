@@ -84,7 +84,7 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
-        return problem(f"{title} is not installed: nothing is checked or injected", _INSTALL)
+        return problem(f"{title} is not installed, so its webhooks are not called", _INSTALL)
 
     message = (
         f"{title} is not installed; its webhooks are in {', '.join(names)}, to which the server"
@@ -123,8 +123,8 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     if is_as_installed and not token:
         message = (
             f"{name}: its path has no token. Unless server.clientCaFile is set, the server does not"
-            " trust its reviews: they cause no writes (the leader writes later), and under load,"
-            " they may get a 503"
+            " trust its reviews: it leaves most of their writes to the leader, and under load, they"
+            " may get a 503"
         )
         yield warning(message, _NO_TOKEN)
 

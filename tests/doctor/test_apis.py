@@ -68,7 +68,7 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
     )
     assert (unknown.status, unknown.message) == (
         "problem",
-        "computedomains.resource.nvidia.com is served as v1beta9; this version supports v1beta1: PodCliques that request MNNVL are rejected",
+        "computedomains.resource.nvidia.com is served as v1beta9, but this release of grove-admission supports v1beta1: PodCliques that request MNNVL are rejected",
     )
     assert (optional.status, optional.message) == (
         "ok",

@@ -195,7 +195,7 @@ async def test_a_tenant_with_many_claims_hides_no_other_check_and_takes_no_memor
     assert len(checks) == 21
     assert checks[0].message.endswith('DeviceClass "class-000" does not exist: ml/c000')
     assert (checks[-1].message, checks[-1].remedy) == (
-        "180 more problems of ResourceClaims are not shown",
+        "problems of ResourceClaims that are not shown: 180",
         "List them all: grove-admission audit",
     )
     await check_owners(client, Configuration())

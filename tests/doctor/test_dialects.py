@@ -97,6 +97,6 @@ async def test_compute_domains_that_groves_finalizer_holds() -> None:
     assert (await said(client))[1:] == [
         (
             "problem",
-            "ComputeDomains were deleted, but Grove's finalizer keeps them, so Grove does not create new ones: ml/theirs",
+            "Grove's finalizer keeps ComputeDomains that were deleted, and Grove does not create them again: ml/theirs",
         )
     ]

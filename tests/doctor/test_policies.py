@@ -96,7 +96,7 @@ async def test_without_grove_policies_need_no_parameters() -> None:
 async def test_without_policies_there_is_no_problem() -> None:
     (check,) = await checks([])
     assert check.status == "ok"
-    assert check.message.startswith("none of our policies is installed")
+    assert check.message.startswith("no policy has the rules of the webhooks")
 
 
 def former(objects: list[Object]) -> None:

@@ -109,12 +109,12 @@ ASKED: dict[str, tuple[list[Object], bool]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
     objects, is_asked = ASKED[case]
-    said = "the queue guard rejects KAI PodGroups that service account resource-management/assigner writes, unless the account may use their queue"
+    said = "the queue guard rejects writes of KAI PodGroups by an account that may not use their queue, and no exemption covers resource-management/assigner"
     again = warning("").remedy.replace(
         "--kai-namespace kai-scheduler",
         "--kai-namespace kai-scheduler --kai-namespace resource-management",
     )
-    remedy = f"If the account only copies queue names, like that of KAI Resource Management, exempt its namespace. {again}"
+    remedy = f"If an account only copies queue names, like that of KAI Resource Management, exempt its namespace. {again}"
     found = await checks([*stored(), *objects])
     assert [check for check in found if check.status == "warning"] == (
         [Check("warning", said, remedy)] if is_asked else []
@@ -153,15 +153,15 @@ async def test_without_kai_there_are_no_names() -> None:
 
 
 OUT_OF_STEP: dict[str, tuple[list[Object], str]] = {
-    "there is no object": ([queue("a")], "1 Queues: a"),
+    "there is no object": ([queue("a")], "1 Queue: a"),
     "a new Queue": (
         [queue("a"), queue("b"), names("a")],
-        "1 Queues: b",
+        "1 Queue: b",
     ),
-    "a former Queue": ([names("a")], "1 Queues: a"),
+    "a former Queue": ([names("a")], "1 Queue: a"),
     "many": (
         [*(queue(f"q{number}") for number in range(7)), names()],
-        "7 Queues: q0, q1, q2, q3, q4",
+        "7 Queues: q0, q1, q2, q3, q4 and 2 more",
     ),
 }
 
@@ -233,4 +233,4 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 
 async def test_the_rules_of_webhooks_are_another_matter() -> None:
     (check,) = await check_policies(AnsweringClient(stored()), CONFIGURATION)
-    assert check.message.startswith("none of our policies is installed")
+    assert check.message.startswith("no policy has the rules of the webhooks")

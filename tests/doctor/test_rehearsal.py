@@ -266,7 +266,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
             + [
                 (
                     "unknown",
-                    "2 caBundles were not compared with the certificates of their servers",
+                    "caBundles not compared with the certificates of their servers: 2",
                     "Run doctor inside the cluster.",
                 )
             ],
@@ -281,7 +281,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                 ),
                 (
                     "unknown",
-                    "1 caBundles were not compared with the certificates of their servers",
+                    "caBundles not compared with the certificates of their servers: 1",
                     "Run doctor inside the cluster.",
                 ),
             ],
@@ -296,7 +296,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                 ),
                 (
                     "unknown",
-                    "1 caBundles were not compared with the certificates of their servers",
+                    "caBundles not compared with the certificates of their servers: 1",
                     "Run doctor inside the cluster.",
                 ),
             ],
@@ -322,7 +322,7 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                 ),
                 (
                     "unknown",
-                    "1 caBundles were not compared with the certificates of their servers",
+                    "caBundles not compared with the certificates of their servers: 1",
                     "Run doctor inside the cluster.",
                 ),
             ],
@@ -421,7 +421,7 @@ async def test_from_outside_certificates_are_counted_and_not_called_wrong() -> N
     }
     checks = await cluster.checks()
     assert [check.message for check in checks if check.status == "unknown"] == [
-        "15 caBundles were not compared with the certificates of their servers"
+        "caBundles not compared with the certificates of their servers: 15"
     ]
     assert [check for check in checks if check.status == "problem"] == []
 

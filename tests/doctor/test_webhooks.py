@@ -61,7 +61,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert [
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
-        f"{name}.mutate.grove-admission.grove.io: its path has no token. Unless server.clientCaFile is set, the server does not trust its reviews: they cause no writes (the leader writes later), and under load, they may get a 503"
+        f"{name}.mutate.grove-admission.grove.io: its path has no token. Unless server.clientCaFile is set, the server does not trust its reviews: it leaves most of their writes to the leader, and under load, they may get a 503"
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
@@ -86,7 +86,7 @@ def test_a_pod_webhook_that_is_not_called_again_after_that_of_leaderworkersets_i
 
 
 def test_one_that_is_not_there_is_a_problem() -> None:
-    message = "MutatingWebhookConfiguration grove-admission is not installed: nothing is checked or injected"
+    message = "MutatingWebhookConfiguration grove-admission is not installed, so its webhooks are not called"
     assert check_webhooks(None, MUTATING) == [Check("problem", message, INSTALL)]
 
 

@@ -152,7 +152,7 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
     await eventually(is_said)
     code, findings = await doctor.findings()
     missing = (
-        f"ValidatingWebhookConfiguration {NAME} is not installed: nothing is checked or injected"
+        f"ValidatingWebhookConfiguration {NAME} is not installed, so its webhooks are not called"
     )
     assert ("webhooks", "problem", missing) in findings
     assert [status for subject, status, _ in findings if subject == "topology"] == [
