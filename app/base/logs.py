@@ -80,7 +80,7 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Make all loggers write records from `level` upwards to stderr.
+    """Write log records from `level` upwards to stderr, but fewer of httpx and uvicorn.
 
     `log_format` is `text`, `json`, or "" for text on a terminal and JSON elsewhere.
     """

@@ -1,8 +1,7 @@
 """Make untrusted text, such as names and messages of objects, safe to show.
 
 An escape sequence can rewrite a terminal, a newline can forge a line of output, direction marks can
-reorder a line, and zero-width characters can hide in a name. So all text that is printed, logged or
-shown on a page passes through one of these functions.
+reorder a line, and zero-width characters can hide in a name.
 """
 
 import json
@@ -16,7 +15,7 @@ _INVISIBLE = frozenset(
         chr,
         (
             *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0),
-            *range(0x180B, 0x1810),
+            *(0x180B, 0x180C, 0x180D, 0x180F),
             *range(0xFE00, 0xFE10),
             *range(0xE0100, 0xE01F0),
         ),
@@ -34,9 +33,9 @@ _IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 def visible(text: str, kept: str = "") -> str:
     """Return `text` with every invisible character replaced by its code, such as `\\x1b`.
 
-    These are control characters, newlines, direction marks, separators other than a space,
-    zero-width characters, lone surrogates, and unassigned and private-use code points. Backslashes
-    and the characters in `kept` are not replaced.
+    Invisible are, for example, control characters, newlines, direction marks, separators other than
+    a space, lone surrogates, and private-use code points. The characters in `kept` are not
+    replaced.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -32,7 +32,7 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
 
 
 Checks = Mapping[str, str | None]
-"""The problem that each readiness check found, by the check's name. None: the check passes."""
+"""The problem that each readiness check found, by the check's name, or None if it passes."""
 
 
 class Part(Protocol):

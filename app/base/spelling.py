@@ -38,9 +38,9 @@ def alike(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that `name` is or probably misspells, the most similar first.
 
     A name may have one mistake, or two from _LONG characters on: a missing, additional or wrong
-    character, or two characters in the wrong order. Case is ignored. A known name is skipped if it
-    has other numbers, or if one of its parts has no character in common with the same part of
-    `name`: `team-b` is not a typo for `team-a`. Return [] if `name` is longer than MOST_ALIKE.
+    character, or two adjacent characters in the wrong order. Case is ignored. A known name is
+    skipped if it differs in a number or in a whole part: `team-b` is not a typo for `team-a`.
+    Return [] if `name` is longer than MOST_ALIKE.
     """
     if len(name) > MOST_ALIKE:
         return []
@@ -56,7 +56,11 @@ def alike(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _means_another(name: str, other: str) -> bool:
-    """Return whether two names differ in a number, or in a whole part between separators."""
+    """Return whether two names differ in a number, or in a whole part between separators.
+
+    Parts are compared if both names have the same number of them. A whole part differs if the two
+    parts have no character in common.
+    """
     if _DIGITS.findall(name) != _DIGITS.findall(other):
         return True
     parts, others = _SEPARATORS.split(name), _SEPARATORS.split(other)

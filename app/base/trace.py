@@ -6,7 +6,7 @@ The trace context is defined in https://www.w3.org/TR/trace-context/.
 from contextvars import ContextVar
 
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
-"""The `traceparent` header of the request, or "" without tracing.
+"""The `traceparent` header of the request, or "" if there is none or spans are not recorded.
 
 API calls for the request have the same header.
 """

@@ -9,7 +9,7 @@ class UnusableInput(ValueError):
 
 
 class NoDocument(UnusableInput):
-    """A text has no document. If `has_text` is true, the text has only comments or empty Lists."""
+    """A text has no document. `has_text` says whether it has anything else, such as comments."""
 
     def __init__(self, *, has_text: bool) -> None:
         super().__init__("no document found")

@@ -27,7 +27,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _parts(line: str, width: int) -> Iterator[str]:
-    """Yield the lines into which `line` is broken. A command at the end of `line` has its own."""
+    """Yield the lines into which `line` is broken. A command at its end gets a line of its own."""
     if len(line) <= width or line.lstrip().startswith(_COMMANDS):
         yield line
         return
@@ -68,8 +68,8 @@ def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[s
     """Yield the lines of each row, as tuples of cells, for a table of at most `width` characters.
 
     The width counts two spaces between cells. Cells that are too long continue in further lines.
-    The widest columns are narrowed first, down to NARROWEST. The first column is narrowed last: it
-    is a drawn tree, whose branches continue in further lines. If `width` is 0, each row has one
+    The widest columns are narrowed first, down to NARROWEST. The first column is narrowed last. If
+    it is a drawn tree, its branches continue in further lines. If `width` is 0, each row has one
     line.
     """
     widths = _widths(rows, width)

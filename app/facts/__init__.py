@@ -1,4 +1,4 @@
-"""Read Kubernetes objects, and keep only the fields that this program needs. Each kind has a file.
+"""Read Kubernetes objects, and keep only the fields that this program needs.
 
 A kind has a second reader only where a measurement justifies it. `./scripts/bench readers` measures
 how many bytes of memory one object takes in each form. These are the numbers of 2026-11-28:
@@ -18,7 +18,7 @@ not their devices. A server keeps only the names of Queues, PriorityClasses and 
 only the number of GPUs in a ResourceSlice. The leader keeps Workloads and PodGroups as JSON,
 because it creates KAI's PodGroups from their metadata.
 
-Lists and reviews are decoded by TypedDicts (`review_fields`, `pod_fields`), which only choose
-fields. They are not decoded as structs: anybody may write these objects, and a struct rejects the
-whole object if one field has another type.
+Large objects are decoded by TypedDicts, which only choose fields, such as those in `review_fields`
+and `pod_fields`. They are not decoded as structs: anybody may write these objects, and a struct
+rejects the whole object if one field has another type.
 """

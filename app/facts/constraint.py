@@ -4,7 +4,7 @@ from app.base.value import Value
 
 
 class SchedulerConstraint(Value):
-    """A topology constraint whose levels are node labels. A level is "" if it is not set."""
+    """A topology constraint in the form that schedulers read, without names of domains."""
 
     required: str = ""
     """The required level, or ""."""

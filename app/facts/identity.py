@@ -1,7 +1,4 @@
-"""Identify objects by kind, namespace and name, and by their place in a PodCliqueSet.
-
-Times of facts are seconds since 1970, or None if an object has no such time.
-"""
+"""Identify objects by kind, namespace and name, and by their place in a PodCliqueSet."""
 
 from functools import lru_cache
 from sys import intern

@@ -97,7 +97,7 @@ _GROVE = (
 _SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
 
 NEIGHBOURS: tuple[Resource, ...] = (*_GROVE, *_SCHEDULING)
-"""The APIs of other systems that a server works with. Each may be missing from a cluster."""
+"""The main APIs that a server works with. Each may be missing from a cluster."""
 
 ALL: tuple[Resource, ...] = (
     *OF_KUBERNETES,
@@ -118,4 +118,4 @@ ALL: tuple[Resource, ...] = (
     RAY_CLUSTER,
     *TRAINING_JOBS,
 )
-"""All resources that a server reads or writes, and that dry runs accept."""
+"""The resources that a server works with, and that dry runs know."""

@@ -13,7 +13,7 @@ from app.objects.shape import map_of
 Amounts = Mapping[str, int]
 """Amounts of resources by name, in thousandths: a GPU is 1000, a byte 1000."""
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]i?|Ki))?", re.ASCII)
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 _MOST_TEXT = 64
 """The maximum length of a quantity, in characters. Kubernetes writes shorter ones."""

@@ -85,11 +85,14 @@ class Row(Value, Generic[T], dict=True, eq=False):
     The first KiB of each object does not count. Facts beyond the limit are not kept.
     """
     most_decoded: int | None = None
-    """The maximum JSON size of the decoded fields in bytes, or None. Larger objects are skipped."""
+    """The maximum JSON size of the decoded fields in bytes, or None for no maximum.
+
+    `read` is not called for larger objects.
+    """
     is_cut: Callable[[T], bool] = lambda value: False
     """Returns whether `read` has dropped parts of an object because of its size."""
     rest: Callable[[Any], T | None] = lambda obj: None
-    """Returns the facts that are kept of an object that exceeds a limit, or None for none."""
+    """Returns the facts that are kept about an object beyond a limit, or None to keep nothing."""
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:
@@ -175,8 +178,8 @@ FOR_VERDICTS: tuple[Row[Any], ...] = (
 )
 """The rows that verdicts need, in the order in which `stores/list_reader` reads them.
 
-MNNVL resources come before the PodGangs and sets that should own them. So an owner that is missing
-at the end was already missing when its resource was read.
+MNNVL resources come before the PodGangs and sets that should own them. So if an owner is created
+together with its resource during the reading, the resource does not look like one without an owner.
 """
 
 QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)

@@ -46,7 +46,7 @@ _WORKLOAD = "spec.workloadRef.name"
 _WORKLOAD_GROUP = "spec.workloadRef.podGroup"
 
 HasUnit = Callable[[JsonMap, JsonMap], bool]
-"""A function of an owner's spec and a unit's labels: whether the owner still has the unit."""
+"""A function that returns whether an owner with this spec still has the unit with these labels."""
 
 
 class UnitScope(Value):
@@ -60,7 +60,7 @@ class UnitScope(Value):
 
 
 class OwnerKind(Value, eq=False):
-    """A kind of workload whose Pods can share a ComputeDomain: a row of `OWNER_KINDS`."""
+    """A kind of workload whose Pods can share a ComputeDomain."""
 
     title: str
     """The name of the kind in messages, such as `RayCluster`."""
@@ -105,7 +105,7 @@ class NamedOwner(Value):
     Only the kinds in _LABELLED exclude each other. A Pod may name other kinds together with them.
     """
     more_scopes: tuple[str, ...] = ()
-    """The scopes of the DisaggregatedSet that owns the owner. A scope annotation may name one."""
+    """The scopes of the DisaggregatedSet that the Pod names too. An annotation may name one."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""
@@ -204,7 +204,7 @@ Their Pods are in the units of their LeaderWorkerSets, unless they name a scope 
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 
 OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, _DISAGGREGATED, *_LABELLED, _JOBS)
-"""The kinds in order of precedence: if a Pod names several, the first one is its owner."""
+"""The kinds in order of precedence, for Pods that name several. _DISAGGREGATED has an exception."""
 
 NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
 """The OwnerKind of a Pod that names no owner."""

@@ -27,10 +27,9 @@ class Condition(Value):
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:
-    """Return `conditions` with `desired` instead of the condition of its type, or append `desired`.
+    """Return `conditions` with `desired`, which replaces the condition of the same type.
 
-    If the status changes, `now` (RFC 3339) becomes the transition time. If `conditions` already
-    contain `desired`, the result equals them.
+    `now` (RFC 3339) becomes the transition time if the status changes or the condition is new.
     """
     merged = []
     replaced = False

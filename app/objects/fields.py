@@ -60,7 +60,7 @@ class FieldPath(Value):
     """A path such as `spec.template.cliques[0].name`, which becomes text only for a finding."""
 
     step: str | int
-    """The last step: a field's name with its dot, a key in brackets, or a list position."""
+    """The last step: a field's name, a key in brackets, or a list position."""
     parent: "FieldPath | None" = None
     """The path before the last step, or None if there is only one step."""
 

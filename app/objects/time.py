@@ -18,7 +18,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """Return an RFC 3339 time as whole seconds since 1970, or None for any other `value`."""
+    """Return an RFC 3339 time as whole seconds since 1970, or None if `value` is not a time."""
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):

@@ -77,7 +77,7 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """Its constraint, in one form for all dialects.
+        """The constraint, in one form for all dialects.
 
         As in Grove, `pack.required` takes precedence over the deprecated packDomain.
         """
@@ -219,13 +219,13 @@ class PodCliqueSet(Namespaced, Constrained):
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """The annotations about MNNVL of the set itself."""
     is_cut: bool = False
-    """Whether only its metadata and replicas were read, because it has too many parts."""
+    """Whether only the metadata and replicas were read, because the set is too large."""
 
     @property
     def uses_pack(self) -> bool:
         """Whether a constraint of this set has a field other than packDomain.
 
-        It is then a constraint of the dialect `bindings` or a later one.
+        A misspelt packDomain counts too.
         """
         return any(part.constraint.is_later for part in self._parts)
 
@@ -282,8 +282,8 @@ class PodCliqueSet(Namespaced, Constrained):
 class SetWithStatus(PodCliqueSet, dict=True):
     """A PodCliqueSet with its creation time and the status that Grove writes, for explanations.
 
-    Servers keep a `PodCliqueSet` instead: with the status, they would reconcile after each change
-    of it.
+    Reconcilers use a `PodCliqueSet` instead. With the status, they would run again after each
+    change that Grove makes there.
     """
 
     conditions: tuple[StatusCondition, ...] = ()

@@ -74,7 +74,7 @@ class PodGang(Namespaced):
     parts: tuple[GangPart, ...] = ()
     """The podgroups, one for each PodClique."""
     groups: tuple[GangGroup, ...] = ()
-    """The topologyConstraintGroupConfigs, one for each replica of a scaling group."""
+    """The topologyConstraintGroupConfigs, each for one replica of a scaling group."""
     created: float | None = None
     """When the PodGang was created, in seconds since 1970, or None if that is not known."""
     role: str = ""
@@ -202,7 +202,7 @@ def _identity(obj: JsonMap, namespace: str) -> tuple[str, str, str, Place, bool,
 
 
 def _cliques(obj: JsonMap) -> tuple[str, ...]:
-    """Return the names of a PodGang's PodGroups, which are also the names of its PodCliques."""
+    """Return the names of a PodGang's podgroups, which are also the names of its PodCliques."""
     podgroups = maps_at(obj, "spec", "podgroups")
     return tuple(text_at(podgroup, "name") for podgroup in podgroups)
 

@@ -28,7 +28,7 @@ SET: Owner = ("set", "")
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
 """The MNNVL annotation of Grove's releases before `grove.io/mnnvl-group`.
 
-These releases add it to sets with GPUs themselves.
+In these releases, Grove itself adds it to sets with GPUs.
 """
 
 _KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
@@ -192,7 +192,7 @@ class Template(Value):
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any clique has GPUs. If not, no rule about room applies."""
+        """Whether any clique has GPUs."""
         return any(clique.gpus for clique in self.cliques)
 
     def above(self, owner: Owner) -> list[Owner]:

@@ -54,7 +54,7 @@ class ClusterTopology(Value):
     external: bool = False
     """Whether administrators manage the KAI Topology."""
     drift: str = ""
-    """The reason why the KAI Topology is not in sync, according to the status, or "" if it is."""
+    """The reason that the status gives if the KAI Topology is not in sync, otherwise ""."""
     enabled: bool = True
     """Whether topology support is enabled. If not, the managed topology has no levels."""
 
@@ -116,7 +116,7 @@ def levels_of_cluster_topology(obj: JsonMap) -> tuple[Level, ...]:
 def read_cluster_topology_binding(obj: JsonMap) -> ClusterTopology:
     """Read a ClusterTopologyBinding.
 
-    If the binding refers to no KAI Topology, Grove manages the KAI Topology with its name.
+    If the binding refers to no KAI Topology, Grove manages one with the name of the binding.
     """
     metadata = map_at(obj, "metadata")
     name = text_at(metadata, "name")

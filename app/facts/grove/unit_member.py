@@ -1,7 +1,7 @@
 """Read the values of PodCliques and Pods that the rules about MNNVL claims need.
 
-Each object is read once and completely. Rules get the resulting values and never the object. A
-field that a rule needs is read here, and must also be in `facts/grove/review_fields.py`.
+Rules get these values and never the object. A field that a rule needs is read here, and must also
+be in `facts/grove/review_fields.py`.
 """
 
 from sys import intern
@@ -67,7 +67,7 @@ class UnitMember(Value):
 
     @property
     def owner_name(self) -> str:
-        """The name of the owner of the unit's resources, or "" if the labels name none."""
+        """The name of the owner of the unit's resources, or "" if the object names none."""
         return self.place.pcs if self.named is None else self.named.name
 
     @property
@@ -110,7 +110,7 @@ class Carrier(UnitMember, kw_only=True):
     containers: list[GpuContainer]
     """The containers and init containers that request GPUs."""
     findings: Findings
-    """Findings about parts that do not match the CRD. These parts are treated as absent."""
+    """Findings about parts that do not match the CRD."""
 
     @property
     def pod_spec(self) -> FieldPath:
@@ -144,8 +144,7 @@ def unclaimed(carrier: Carrier) -> Unclaimed | None:
 def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) -> Carrier:
     """Read a PodClique, or the Pod of the owner `named`.
 
-    A value in the metadata that is missing or has the wrong type is "" in the result. Equal
-    namespaces and uids share one string, because there may be very many PodCliques.
+    Equal namespaces and uids share one string, because there may be very many PodCliques.
     """
     spec = CheckedMap(obj).child("spec")
     pod_spec = spec.child("podSpec") if named is None else spec

@@ -42,10 +42,7 @@ _DEFAULT_POOL = "default"
 
 
 class Said(Value):
-    """A reason that KAI gives for not placing a PodGroup.
-
-    It is an item of `status.schedulingConditions[].reasons`.
-    """
+    """A reason that KAI gives, in the status of a PodGroup, for not placing it."""
 
     reason: str
     """The reason for programs, one CamelCase word, or ""."""
@@ -87,7 +84,7 @@ class KaiPodGroup(Namespaced):
     subgroups: tuple[SubGroup, ...] = ()
     """The SubGroups, in the order of the spec."""
     said: tuple[Said, ...] = ()
-    """The reasons why KAI has not placed the pods, from the last condition of each node pool."""
+    """The reasons why KAI has not placed the pods, from all node pools."""
     created: float | None = None
     """When the PodGroup was created, in seconds since 1970, or None if that is not known."""
     needed: int | None = None
@@ -210,7 +207,7 @@ def _named_topology(holder: JsonMap) -> str:
 
 
 def _without_level(name: str, spec: JsonMap) -> Iterator[str]:
-    """Yield the names of the parts of the PodGroup `name` with a topology but no level of it."""
+    """Yield the parts of the PodGroup `name` whose constraint names a topology but no level."""
     subgroups = ((text_at(item, "name"), item) for item in maps_at(spec, "subGroups"))
     for part, holder in ((name, spec), *subgroups):
         if _named_topology(holder) and not _constraints(holder)[0]:

@@ -22,10 +22,7 @@ MEGABYTE = 1_000_000 * 1000
 
 
 class Share(Value):
-    """The bounds and the usage of one resource in a queue, in thousandths.
-
-    A bound of None means unlimited.
-    """
+    """The bounds and the usage of one resource in a queue, in thousandths."""
 
     quota: int | None = None
     """The amount that the queue gets before capacity is shared, or None for unlimited."""

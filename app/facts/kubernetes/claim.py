@@ -219,7 +219,7 @@ class ResourceSlice(Value):
     gpus: tuple[str, ...]
     """The names of the GPUs in the slice."""
     tainted: tuple[tuple[str, str], ...] = ()
-    """The taints that keep claims away, as pairs of a device and a text `key=value:effect`."""
+    """The taints that keep claims away, as pairs (device, taint), as in `key=value:NoSchedule`."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:

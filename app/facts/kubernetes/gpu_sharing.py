@@ -34,7 +34,7 @@ class GpuPart(Value):
     portion: float
     """The requested fraction of each GPU."""
     memory: int = 0
-    """The requested memory of each GPU in MiB. If it is not 0, it counts instead of `portion`."""
+    """The requested memory of each GPU in MiB, or 0. The pod gets it instead of `portion`."""
     devices: int = 1
     """The number of requested GPUs."""
 

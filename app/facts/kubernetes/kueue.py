@@ -116,7 +116,7 @@ class ClusterQueue(ClusterScoped):
 
 
 def is_of_kueue(labels: JsonMap, gates: Iterable[str] = (), finalizers: Iterable[str] = ()) -> bool:
-    """Return whether a Pod has a label, gate or finalizer of Kueue."""
+    """Return whether a Pod or a workload has a label, gate or finalizer of Kueue."""
     if not _POD_LABELS.isdisjoint(labels):
         return True
     return any(name.startswith(OF_KUEUE) for name in (*gates, *finalizers))

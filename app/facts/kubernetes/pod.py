@@ -147,7 +147,7 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
 
 
 NOTHING: JsonMap = MappingProxyType({})
-"""The value for no annotations."""
+"""The annotations of an object without annotations."""
 
 _OF_SHAPE = (
     "containers",
@@ -240,7 +240,7 @@ class Leader(Value):
     """The group of a LeaderWorkerSet that a pod leads."""
 
     size: int
-    """The number of pods in the group, with the leader, or 0 if its annotation is missing."""
+    """The number of pods in the group, including the leader, or 0 if that is not known."""
     ready: bool
     """Whether the leader's condition Ready is True."""
 
@@ -370,7 +370,7 @@ class Pod(Namespaced):
 
     @property
     def has_started(self) -> bool:
-        """Whether the phase is not Pending or a container was restarted, so there may be a log."""
+        """Whether the pod may have a log: it is not Pending, or a container was restarted."""
         return self.phase != "Pending" or any(container.restarts for container in self.stalled)
 
     @property

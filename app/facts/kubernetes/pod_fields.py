@@ -1,8 +1,8 @@
 """List the fields of a Pod that are decoded. The other fields make up most of its bytes.
 
-All lists and watches of Pods use them, for explanations (`pod`) and for the leader
-(`cluster/leader_rows`). Reviews have their own list, `grove/review_fields`. `kube/decoders` says
-why not all fields are decoded.
+Lists and watches of the Pods of workloads use them, for example for explanations (`pod`) and for
+the leader (`cluster/leader_rows`). Reviews have their own list, `grove/review_fields`.
+`kube/decoders` says why not all fields are decoded.
 """
 
 from typing import Any, TypedDict

@@ -49,7 +49,7 @@ Each is compared with each node, and a Pod of 100 KB may have thousands of them.
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
-    """Return the first terms of a NodeSelector, which MOST_OF_SELECTOR limits.
+    """Return the terms of a NodeSelector, up to the limit MOST_OF_SELECTOR.
 
     matchExpressions and matchFields are treated alike, because the only field is metadata.name.
     """

@@ -124,10 +124,7 @@ def base_of(kind: str, name: str) -> str:
 
 
 class MnnvlResource(Value):
-    """A stored ComputeDomain or ResourceClaim, with the fields that determine its owner.
-
-    The audit needs the other fields.
-    """
+    """A stored ComputeDomain or ResourceClaim, with the fields that rules and the audit need."""
 
     kind: str
     namespace: str
