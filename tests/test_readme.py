@@ -138,6 +138,8 @@ PARTS = {
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",
     " and … more",
+    "1 pod with …",
+    "… pods with … each",
     ", and Topograph may omit … on nodes that have …",
     "is controlled by … …",
     "; nodes have …",

@@ -23,7 +23,7 @@ from app.rules.topology.coverage import Nodes
 from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
-"""The age from which a cache is stale. A watch gets a bookmark about once a minute."""
+"""The age, in seconds, beyond which a cache is stale. Watches get bookmarks about once a minute."""
 
 NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"
 
@@ -37,8 +37,8 @@ def too_large(resource: str, number: int) -> Sample:
 class Cluster:
     """The facts of one cluster, and the readers and writers that use them.
 
-    Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
-    once. `client` reads individual objects and creates MNNVL resources. `discovery` is None unless
+    Watches keep the stores up to date (`stores/stores`), or a function of `filled` fills them once.
+    `client` reads individual objects and creates MNNVL resources. `discovery` is None unless
     watches fill the stores. `known` says whether the facts are complete.
     """
 

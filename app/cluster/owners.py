@@ -55,8 +55,8 @@ Tenants decide on the number of resources.
 MOST_OF_GANG = 1_000
 """The maximum number of ComputeDomains, and of claims, that are found for a PodGang by its name.
 
-A PodGang has a ComputeDomain and a claim for each replica of a scaling group. Tenants decide on
-their number, and 10,000 of them took 64 ms for each review of the PodGang.
+A PodGang may have a ComputeDomain and a claim for each replica of a scaling group. Tenants decide
+on their number, and 10,000 of them took 64 ms for each review of the PodGang.
 """
 
 TRIES = 3

@@ -1,7 +1,7 @@
 """Find out which Pods use an MNNVL claim, and which run without one.
 
-No cache has these Pods. They are read in pages, with only the needed fields, and only the names of
-the Pods without a claim, or of the used claims, are kept.
+No cache has all of these Pods. They are read in pages, with only the needed fields, and only the
+names of the Pods without a claim, or of the used claims, are kept.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from app.rules.mnnvl.missing_claims import clique_of_pod, runs_without_claim
 
 
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
-    """Return the names of the Pods that request GPUs but have no claim, by their PodClique.
+    """Return the names of the Pods that run without our claim, by their PodClique.
 
-    The keys are (namespace, name of the PodClique). Only Pods in `namespaces` are read. Raise
-    ClusterError if a request fails.
+    `runs_without_claim` decides about each Pod. The keys are (namespace, name of the PodClique).
+    Only Pods in `namespaces` are read. Raise ClusterError if a request fails.
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
@@ -38,10 +38,10 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
 
 
 SHARED_SECONDS = 5.0
-"""The time for which one list of Pods is reused to answer questions about their claims."""
+"""The time, in seconds, for which one list of Pods answers questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The longest time for which claims count as used without another list of Pods."""
+"""The longest time, in seconds, for which claims count as used without a new list of Pods."""
 
 
 class _Used(Struct):

@@ -1,8 +1,8 @@
 """Create ComputeDomains and ResourceClaims, for webhooks and reconcilers.
 
-Four races with other writers are handled: another writer has created the object first, the object
-isn't ours, it is being deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all writers
-of MNNVL resources and their preconditions.
+An object with the name of a resource may exist already: another writer of ours was faster, the
+object isn't ours, it is being deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all
+writers of MNNVL resources and their preconditions.
 """
 
 import asyncio
@@ -123,9 +123,9 @@ class MnnvlResources:
         """Create the missing resources of `plan`, which a review needs.
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
-        NotOurs if they can't be created, and Unavailable if the leader must create them or an
-        existing one will be deleted. `doubt` is a reason why this review must not create them, or
-        None. With a doubt, raise Unavailable if a resource is missing. A dry run ignores it.
+        NotOurs if they can't be created, and a ClusterError if the leader must create them later.
+        `doubt` is a reason why this review must not create them, or None. With a doubt, raise
+        Unavailable if a resource is missing. A dry run ignores it.
         """
         self._check_served(plan)
         if plan.is_of_pods:
@@ -185,7 +185,7 @@ class MnnvlResources:
         elif pcs.is_cut:
             doubt = (
                 f'PodCliqueSet "{name}" has more than {MOST_PARTS} cliques and scaling groups, or'
-                " cliqueNames, so its template is not read"
+                f" more than {MOST_PARTS} cliqueNames, so its template is not read"
             )
         elif not asks_for(pcs, plan):
             doubt = f'the template of PodCliqueSet "{name}" does not request them'
@@ -202,7 +202,8 @@ class MnnvlResources:
     async def _missing(self, plan: Plan) -> list[Object]:
         """Return the missing resources, as they would be created.
 
-        Raise NotOurs or Unavailable if an existing resource can't be used.
+        Raise NotOurs or Unavailable if an existing resource can't be used, and Unavailable if a
+        missing one has no owner yet.
         """
         missing: list[Object] = []
         for needed in self._needed(plan):
@@ -266,7 +267,7 @@ class MnnvlResources:
         return created
 
     async def _check_owner(self, plan: Plan, error: type[Exception] = Unavailable) -> None:
-        """Raise `error` if the owner no longer exists on the API server."""
+        """Raise `error` if the API server no longer has the owner, or is deleting it."""
         ref = ObjectRef(plan.owner, plan.owner_name, plan.namespace)
         version = plan.owner.versions[0] if plan.is_of_pods else None
         if await find_living(self._client, ref, plan.owner_uid, version=version) is None:
@@ -293,7 +294,7 @@ class MnnvlResources:
         return pcs.uid
 
     def _desired(self, needed: _Needed, plan: Plan) -> Object:
-        """Return an object as it is created, in the versions that the cluster serves."""
+        """Return the object to create, in the versions that the cluster serves."""
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         if not plan.is_of_pods:
             # the garbage collector doesn't find an owner in a version that is not served

@@ -293,7 +293,7 @@ class ClusterView:
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Return the problems of each topology that workloads can use, by its name.
 
-        The result is empty if the topologies have not been read yet.
+        The result is empty if the topologies are not known.
         """
         try:
             topologies = self.dialect().in_use(self)

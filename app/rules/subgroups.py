@@ -94,7 +94,7 @@ def _find_problems(subgroups: list[Any]) -> Findings:
 
 
 def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
-    """Return the entries that have a name, and add a finding for each invalid entry."""
+    """Return the entries whose name is a text or missing, and add findings about invalid ones."""
     members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
         if not isinstance(subgroup, dict):

@@ -110,8 +110,8 @@ class PodGangWebhook(Value):
         if pcs is not None and pcs.is_cut:
             warnings.append(
                 f'PodCliqueSet "{pcs_name}" has more than {MOST_PARTS} cliques and scaling groups,'
-                " or cliqueNames, and is not read: the topology constraints of PodGang"
-                f" {gang.name} are left unchanged"
+                f" or more than {MOST_PARTS} cliqueNames, and is not read: the topology constraints"
+                f" of PodGang {gang.name} are left unchanged"
             )
         else:
             changes = dialect.podgang_changes(request.object, pcs, self.facts)

@@ -2,7 +2,7 @@
 
 The policies are YAML files in `manifests/policies`, which kustomize reads too; the wheel has them
 in `app/policies`. They are complete for the default configuration. This module fills in the values
-of another configuration: names, users, namespaces, labels, and whether a policy rejects or warns.
+of another configuration, such as names and users, and whether a policy rejects or warns.
 
 A policy of a dialect that is not in force has no effect: its parameters are missing, or nobody
 writes its kinds. So the policies of all dialects are installed. Sources:

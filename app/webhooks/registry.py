@@ -186,8 +186,7 @@ _ASKS_FOR_MNNVL_ITSELF = {
 }
 """The condition for Pods that request MNNVL themselves. Pods of a PodClique get its claims.
 
-The API server sends no other Pods to this webhook, so a cluster without such Pods never waits for
-our server.
+The API server sends no other Pods to this webhook, so they can be created while no server answers.
 """
 
 # Webhooks for updates with failurePolicy Fail have the condition NOT_BEING_DELETED or

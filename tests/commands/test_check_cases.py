@@ -432,7 +432,7 @@ CASES: list[Any] = [
             lws(5, annotations=f"{REQUIRED}: example.com/rack"),
         ],
         0,
-        ["its 5 pods must be in one domain of example.com/rack, but the largest holds at most 4"],
+        ["must be in one domain of example.com/rack, and the largest has room for only 4"],
         [],
     ),
     (

@@ -255,9 +255,7 @@ async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
 
     code, text = await answer("podcliqueset.clique-broader-than-set", many, node)
     assert code == 200
-    assert (
-        'clique "w" has 3 pods with 8 GPUs each, and the largest one holds only 1 of them' in text
-    )
+    assert 'clique "w" has 3 pods with 8 GPUs each, and the largest one has room for only 1' in text
 
 
 # Both vocabularies.

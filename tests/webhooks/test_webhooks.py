@@ -110,8 +110,8 @@ async def test_a_gang_of_a_set_with_too_many_parts_keeps_its_constraints() -> No
     response = await Caller(OfflineCluster([NODE, pcs], levels=LEVELS)).ask("/mutate/podgang", gang)
     assert response["warnings"] == [
         f'PodCliqueSet "tas-deep" has more than {MOST_PARTS} cliques and scaling groups,'
-        " or cliqueNames, and is not read: the topology constraints of PodGang"
-        f" {metadata['name']} are left unchanged"
+        f" or more than {MOST_PARTS} cliqueNames, and is not read: the topology constraints"
+        f" of PodGang {metadata['name']} are left unchanged"
     ]
     assert (
         apply_patch(gang["request"]["object"], patch_of(response))["spec"]

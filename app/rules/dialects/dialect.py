@@ -117,7 +117,7 @@ def edit_of(resource: MnnvlResource) -> str:
 
 
 class NoTopology(Exception):
-    """The managed topology should exist, but does not exist (yet)."""
+    """The managed topology should exist and have levels, but does not exist or has none (yet)."""
 
 
 class TopologyFacts(Protocol):

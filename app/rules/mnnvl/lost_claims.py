@@ -25,7 +25,7 @@ REPLACE = (
 
 
 WITHOUT_CLAIM = (
-    "requests MNNVL but has no claim, because no webhook answered when it was created: it runs"
+    "requests MNNVL but has no claim, because no webhook injected one when it was created: it is"
     " outside of its NVLink domain"
 )
 """The problem of a Pod outside of PodCliques that requests MNNVL and has no claim."""

@@ -96,9 +96,8 @@ class Plan(NvlinkUnit):
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
     """Return the plan of `member` according to `annotations`, and findings about it.
 
-    There is a finding if the kind of the owner does not have the scope, if a label that the scope
-    needs is missing or invalid, or if no DeviceClass can have the name. If there are findings, the
-    plan must not be used.
+    There are findings if the annotations, the labels or the name of `member` are invalid. The plan
+    must not be used then.
     """
     findings: Findings = []
     scopes = member.scopes

@@ -130,7 +130,8 @@ def _as_label(value: str) -> str:
     return value if len(value) <= MAX_LABEL else ""
 
 
-# Units of PodCliques: one for each replica of the set or of a scaling group, or each PodClique.
+# Units of PodCliques. The scope decides whether each replica of the set, each replica of a scaling
+# group or each PodClique is a unit.
 
 _PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, MNNVL_UNIT)
 
@@ -223,7 +224,7 @@ def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
 # Units of Pods. Their names begin with a word for the kind of their owner and the scope.
 
 MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
-"""The longest base name, so that the name of a ComputeDomain can be a label too."""
+"""The maximum length of a base name, so that the name of the ComputeDomain fits into a label."""
 
 
 def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:

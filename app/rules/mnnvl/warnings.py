@@ -14,7 +14,7 @@ from app.facts.labels import KUEUE, MNNVL_GROUP, NVLINK_DOMAIN, POD_GROUP_NAME, 
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
-from app.rules.topology.coverage import Nodes
+from app.rules.topology.coverage import Nodes, pods_with
 from app.rules.topology.levels import labels_hint
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
@@ -164,8 +164,9 @@ def _of_size(
         most = None if room is None else room.pods(bounds.gpus)
         if most is not None and size.pods > most:
             yield (
-                f"{unit}: its {size.pods} pods must be in one domain of {key}, but the largest"
-                f" holds at most {most} pods with {bounds.gpus} GPUs each: they will stay pending"
+                f"{unit}: its {pods_with(size.pods, bounds.gpus)} must be in one domain of {key},"
+                f" and the largest has room for {f'only {most}' if most else 'none'}: the unit will"
+                " stay pending"
             )
 
     most = nvlink.size(nodes)
@@ -199,10 +200,10 @@ def _sharing(
 
     most = nodes.most_gpus(NVLINK_DOMAIN) or nodes.most_gpus()
     if 2 * gpus <= most:
+        others = "GPU" if most - gpus == 1 else f"{most - gpus} GPUs"
         yield (
             f"{subject}: each pod requests {gpus} of a node's {most} GPUs, but only one pod per"
-            " node can hold an NVLink channel, so these pods cannot use the other"
-            f" {most - gpus} GPUs"
+            f" node can hold an NVLink channel, so these pods cannot use the other {others}"
         )
     elif gpus == 1 and not most:
         yield (

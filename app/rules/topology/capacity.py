@@ -16,7 +16,7 @@ from app.facts.grove.template import SET, CountedClique, Owner, Template, owner_
 from app.facts.grove.topology import Level
 from app.facts.labels import GPU_COUNT, KUEUE
 from app.objects.fields import listed
-from app.rules.topology.coverage import Nodes, NodesWith, Room
+from app.rules.topology.coverage import Nodes, NodesWith, Room, pods_with
 
 
 def capacity_warnings(
@@ -28,7 +28,7 @@ def capacity_warnings(
 ) -> list[str]:
     """Return warnings about required domains that are too small, and pods that differ in size.
 
-    If no node reports GPUs, there is a warning that the domains cannot be checked.
+    If nodes are known but none reports GPUs, there is a warning that the domains cannot be checked.
 
     `required` has, by owner, the domain that each replica of the owner must fit into. `constrained`
     are the owners of all constraints, and `levels` are the levels of the topology.
@@ -91,9 +91,10 @@ class _Count(Value):
 
 
 def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Count the pods if KAI treats each like the largest one, or return None if it adds up sizes.
+    """Count the pods of `cliques` if KAI looks for more room than they need, or return None.
 
-    Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
+    KAI then treats each pod like the largest one. Source: `are_counted_exactly` of
+    `rules/dialects/design/podgangs.py`.
     """
     sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
     if len(sizes) < 2 or 0 in sizes:
@@ -165,8 +166,9 @@ def _why_too_small(room: Room, cliques: Sequence[CountedClique]) -> str:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
             return (
-                f'clique "{clique.name}" has {pods} pods with {clique.whole_gpus} GPUs each, and'
-                f" the largest one holds only {most} of them: they will stay pending"
+                f'clique "{clique.name}" has {pods_with(pods, clique.whole_gpus)}, and the largest'
+                f" one has room for {f'only {most}' if most else 'none'}: its pods will stay"
+                " pending"
             )
 
     counted = _counted_by_kai(cliques)

@@ -173,8 +173,9 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
         if number == 0:
             problems.append(_without_nodes(level, nodes_with(KNOWN)))
         elif number < total:
+            have = "has" if number == 1 else "have"
             text = (
-                f'level "{level.domain}": only {number} of {total} nodes have the label'
+                f'level "{level.domain}": only {number} of {total} nodes {have} the label'
                 f" {level.key}; pods that require this level are never placed on the others"
             )
             problems.append(LevelProblem("NodesLackLevel", text))
@@ -315,6 +316,12 @@ class Room(Value):
         if self.nodes_by_gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod * nodes for gpus, nodes in self.nodes_by_gpus.items())
+
+
+def pods_with(number: int, gpus: int) -> str:
+    """Return a number of pods with their GPUs, such as `1 pod with 8 GPUs`."""
+    of_each = f"{gpus} GPU{'s' if gpus != 1 else ''}"
+    return f"1 pod with {of_each}" if number == 1 else f"{number} pods with {of_each} each"
 
 
 def _total(nodes_by_gpus: Mapping[int, int]) -> int:

@@ -16,7 +16,7 @@ SHOWN = 5
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) -> Condition | None:
-    """Return the condition TopologyConstraintSatisfied, or None for a set without constraints.
+    """Return the condition TopologyConstraintSatisfied, or None for a set without packDomains.
 
     `topology` is None if the managed ClusterTopology is not known.
     """

@@ -26,7 +26,7 @@ from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
-"""The annotation that lists the copied labels and annotations.
+"""The annotation that lists what this program wrote: copied labels and annotations, a constraint.
 
 A copy is removed when its original is removed.
 """
@@ -265,7 +265,7 @@ def _queue_remark(stored: JsonMap, queue: str | None) -> Remark | None:
         return None
     return Remark(
         "QueueDiffers",
-        f'a label or annotation names the queue "{queue}", but spec.queue stays "{current}":'
+        f'the labels and annotations ask for queue "{queue}", but spec.queue stays "{current}":'
         " grove-admission writes it only at creation. To move the group, change spec.queue",
     )
 

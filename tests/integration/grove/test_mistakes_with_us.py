@@ -225,7 +225,7 @@ async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
     clients: Users, namespace: str, used: str
 ) -> None:
     warned = await warnings(clients, SETS.format(namespace=namespace), mistakes.TOO_LARGE)
-    assert "the largest one holds only 2 of them" in warned
+    assert "the largest one has room for only 2" in warned
 
 
 async def test_audit_reports_an_edited_constraint(

@@ -228,7 +228,7 @@ def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None
             {REQUIRED: "k/rack"},
             UnitSize(5, 1),
             [node(4, rack="r", clique="a", count="4")],
-            "the largest holds at most 4 pods with 4 GPUs each",
+            "its 5 pods with 4 GPUs each",
             id="a level that is too small",
         ),
         pytest.param(

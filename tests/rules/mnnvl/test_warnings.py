@@ -87,6 +87,15 @@ def several(domains: int) -> str:
         pytest.param(
             pcs(clique("w", gpus=1), group="train"),
             RACK,
+            [node(4, clique="a", count="2")],
+            [
+                'clique "w": each pod requests 1 of a node\'s 2 GPUs, but only one pod per node can hold an NVLink channel, so these pods cannot use the other GPU'
+            ],
+            id="one of two GPUs",
+        ),
+        pytest.param(
+            pcs(clique("w", gpus=1), group="train"),
+            RACK,
             [],
             [
                 'clique "w": each of its 2 pods requests one GPU and needs its own node, because only one pod per node can hold an NVLink channel. Request all GPUs of a node in one pod'

@@ -66,7 +66,7 @@ POOLED = pcs(
             {("clique", "w"): "host"},
             [node(3, count="8")],
             [
-                'a replica of clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and the largest one holds only 1 of them: they will stay pending'
+                'a replica of clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and the largest one has room for only 1: its pods will stay pending'
             ],
             id="two pods on a node for one",
         ),
@@ -74,7 +74,7 @@ POOLED = pcs(
             {("group", "pool"): "rack"},
             [node(3, count="4")],
             [
-                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pods with 8 GPUs each, and the largest one holds only 0 of them: they will stay pending'
+                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pod with 8 GPUs, and the largest one has room for none: its pods will stay pending'
             ],
             id="larger pods than nodes",
         ),
@@ -136,7 +136,7 @@ def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> No
         pytest.param(
             [node(1, count="8")],
             [
-                'a replica of clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and the largest one holds only 1 of them: they will stay pending'
+                'a replica of clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and the largest one has room for only 1: its pods will stay pending'
             ],
             id="too small for one of them",
         ),

@@ -59,6 +59,14 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             id="some nodes lack it",
         ),
         pytest.param(
+            LEVELS,
+            nodes(("zone=a rack=r", 1), ("zone=a", 2)),
+            [
+                'NodesLackLevel: level "rack": only 1 of 3 nodes has the label k/rack; pods that require this level are never placed on the others'
+            ],
+            id="all nodes but one lack it",
+        ),
+        pytest.param(
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [

@@ -558,7 +558,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "queue",
             Remark(
                 "QueueDiffers",
-                'a label or annotation names the queue "q", but spec.queue stays "moved": grove-admission writes it only at creation. To move the group, change spec.queue',
+                'the labels and annotations ask for queue "q", but spec.queue stays "moved": grove-admission writes it only at creation. To move the group, change spec.queue',
             ),
             id="another queue",
         ),

@@ -1,7 +1,7 @@
 """Validate ClusterTopologyBindings.
 
 A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit
-or retry forever, or if it would remove constraints from workloads. Sources:
+or retry forever, or if a change of it would remove constraints from workloads. Sources:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/clustertopology/validation,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (the
 start of the operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname`

@@ -45,7 +45,8 @@ class PodCliqueSetOwns(OwnerRule):
     def is_given_back(self, resource: MnnvlResource) -> bool:
         """Return whether `resource` is ours, and has no owner or a PodGang as an owner.
 
-        Its name must be that of its replica. Besides PodGangs, only its PodCliqueSet may own it.
+        Its name must begin with the name of its replica. Besides PodGangs, only its PodCliqueSet
+        may own it.
         Without an owner, the resource would outlive its PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:

@@ -126,7 +126,7 @@ def _owner_of_whole(
 def _group_comparisons(
     gang: PodGang, members: Sequence[PodGroupClique], keys: Mapping[str, str]
 ) -> Iterator[Comparison]:
-    """Yield a comparison for each scaling group replica in a PodGang."""
+    """Yield a comparison for each scaling group replica and each stored group of a PodGang."""
     desired = {
         member.group_replica: _desired(member.group, keys)
         for member in members

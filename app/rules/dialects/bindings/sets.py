@@ -173,9 +173,9 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
     `old` is the set that an UPDATE replaces, None at CREATE. Grove allows almost no change to a
-    constraint. Problems of constraints that an update does not change are only warnings, so that
-    workloads can still be scaled after their binding has changed. As in Grove, a stored set that
-    lacks a topologyName must get one with its next update.
+    constraint. If an update changes none, their problems are only warnings, so that workloads can
+    still be scaled after their binding has changed. As in Grove, a stored set that lacks a
+    topologyName must get one with its next update.
     """
     packings, of_values = read_packings(template)
     if template.findings or of_values:
@@ -330,7 +330,11 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
 def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
     """Yield warnings about a constraint that has no effect or conflicts with an enclosing one."""
     if not packing.required and not packing.preferred:
-        yield (f"{packing.path} has neither pack.required nor pack.preferred, so it has no effect")
+        # other constraints may inherit its topologyName
+        yield (
+            f"{packing.path} has neither pack.required nor pack.preferred, so it keeps no pods"
+            " together"
+        )
     for parent in packing.parents:
         if _is_broader(packing.preferred, parent.required, domains):
             yield (

@@ -96,8 +96,8 @@ class Design(Unserved):
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 
-        Return no changes if the set has a constraint of the dialect `bindings`, because Grove then
-        writes the constraints itself.
+        Return no changes if a constraint of the set has fields other than packDomain: a Grove that
+        reads these fields writes the constraints itself.
         """
         return (
             []

@@ -6,11 +6,7 @@ from app.rules.topology.levels import validate_levels
 
 
 def validate_cluster_topology(obj: JsonMap) -> Findings:
-    """Return findings about a ClusterTopology.
-
-    Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
-    Levels may be in any order. `refusal_to_write` decides who may write the managed one.
-    """
+    """Return findings about the levels of a ClusterTopology, which may be in any order."""
     spec = CheckedMap(obj).child("spec")
     levels = spec.list_at("levels")
     return spec.findings or validate_levels(levels, FieldPath("spec.levels"))

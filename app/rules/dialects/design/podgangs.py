@@ -127,9 +127,9 @@ def _group_configs(
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
 
-    The list has one entry for each scaling group replica in this PodGang whose group has a
-    constraint, in the order of the PodGroups. Stored entries of other names follow if they have
-    fields that this rule doesn't write.
+    The list has one entry for each scaling group replica in this PodGang that gets a constraint, in
+    the order of the PodGroups. Stored entries are kept if they have fields that this rule doesn't
+    write.
     """
     # the members of each replica of a group with a constraint, by the names of their PodGroups
     replicas: dict[str, dict[str, PodGroupClique]] = {}

@@ -290,7 +290,9 @@ def test_what_is_stored_is_warned_about() -> None:
         (pcs(c("gb200", "zone", "rack")), []),
         (
             pcs(c("gb200")),
-            [f"{OF_SET} has neither pack.required nor pack.preferred, so it has no effect"],
+            [
+                f"{OF_SET} has neither pack.required nor pack.preferred, so it keeps no pods together"
+            ],
         ),
         (
             pcs(c("gb200", "rack"), None, c("", "", "block"), None),
@@ -360,7 +362,7 @@ ALONE = 'all nodes are in one "{}", and KAI then places the pods only if a level
             pcs(c("gb200", "zone"), c("gb200")),
             nodes("z/b/r", "z/b/r"),
             [
-                f"{OF_ROUTER} has neither pack.required nor pack.preferred, so it has no effect",
+                f"{OF_ROUTER} has neither pack.required nor pack.preferred, so it keeps no pods together",
                 f'{OF_SET}.pack.required "zone": {ALONE.format("rack")}',
             ],
             id="after warnings that depend on no node",
