@@ -1,4 +1,4 @@
 """Keep the cluster consistent. Reconcilers run only on the leader.
 
-Each reads the caches, computes the desired state by a rule, and writes what differs.
+Most of them read the caches, compute the desired state by a rule, and write the differences.
 """

@@ -33,8 +33,8 @@ Many nodes change at once.
 class ConstraintStatusReconciler(Value):
     """A reconciler of the condition TopologyConstraintSatisfied of PodCliqueSets.
 
-    Other writers' conditions are kept. A PodCliqueSet with too many cliques or scaling groups to be
-    cached in full gets no condition.
+    Other writers' conditions are kept. The condition of a PodCliqueSet that is too large to be
+    cached in full is not changed.
     """
 
     name = "podcliqueset-status"

@@ -90,7 +90,7 @@ class KaiTopologyReconciler(Struct):
         except Conflict:
             raise
         except ClusterError as error:
-            outcome = Outcome(f"KAI Topology could not be written: {error.message}")
+            outcome = Outcome(f"KAI Topology could not be read or written: {error.message}")
             failure = error
 
         try:

@@ -233,7 +233,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield all stores as pairs of a row and its store, the stores of every replica first."""
+        """Yield pairs of a row and its store: the stores for verdicts, then the leader's own."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores

@@ -214,7 +214,7 @@ class MnnvlResourcesReconciler(Struct):
         if created:
             self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "PodCliques"
-            note = f"created {names_of(created)}, because {users} use them and they did not exist"
+            note = f"created {names_of(created)}, which {users} use and which did not exist"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
@@ -371,7 +371,7 @@ class MnnvlResourcesReconciler(Struct):
         """Record an event on the controller of the deleted objects, if they have one."""
         owner = controller_of(deleted[0])
         if owner is not None:
-            note = f"deleted {names_of(deleted)}, because nothing needs them and no pod uses them"
+            note = f"deleted {names_of(deleted)}, which nothing needs and no pod uses"
             namespace = deleted[0]["metadata"]["namespace"]
             regarding = Regarding(
                 api_version=owner.api_version,

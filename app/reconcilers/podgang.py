@@ -71,8 +71,8 @@ class PodGangReconciler(Struct):
     one patch.
 
     Unknown facts never remove a constraint. If the ClusterTopology is not known, or the
-    PodCliqueSet has too many cliques or scaling groups to be read, constraints are not changed. If
-    the PodCliqueSet is not known, only preferred constraints are written.
+    PodCliqueSet is too large to be read, constraints are not changed. If the PodCliqueSet is not
+    known, only preferred constraints are written.
     """
 
     name = "podgang"

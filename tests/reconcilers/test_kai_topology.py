@@ -74,12 +74,12 @@ async def test_a_write_that_fails_is_said_and_raised_and_the_next_look_puts_it_r
     reconciler = reconciler_of(client)
     with pytest.raises(Unavailable):
         await reconciler.reconcile(KEY)
-    assert ready(client) == ("False", "KAI Topology could not be written: down")
+    assert ready(client) == ("False", "KAI Topology could not be read or written: down")
     (stored,) = client.objects(CLUSTER_TOPOLOGY)
     assert stored["status"]["lastErrors"] == [
         {
             "code": "KAI_TOPOLOGY_CREATE_ERROR",
-            "description": "KAI Topology could not be written: down",
+            "description": "KAI Topology could not be read or written: down",
             "observedAt": "2026-11-21T12:00:00Z",
         }
     ]

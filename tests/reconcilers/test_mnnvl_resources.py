@@ -200,7 +200,7 @@ async def test_what_is_made_again(objects: list[Object], writes: list[tuple[str,
     assert await world.happened() == (["MnnvlResourcesRestored"] if writes else [])
     for event in world.client.objects(EVENT):
         assert event["note"].startswith("created ")
-        assert event["note"].endswith(", because PodCliques use them and they did not exist")
+        assert event["note"].endswith(", which PodCliques use and which did not exist")
 
 
 async def test_what_is_made_again_is_what_admission_made() -> None:

@@ -61,7 +61,7 @@ async def test_what_a_stored_pod_needs_is_made_again(name: str) -> None:
         reference["uid"],
     )
     assert event["note"].startswith(f"created ComputeDomain {UNITS[name]}-cd")
-    assert event["note"].endswith(", because Pods use them and they did not exist")
+    assert event["note"].endswith(", which Pods use and which did not exist")
     assert world.reconciler.all_keys() == {("ns", UNITS[name])}
 
 
