@@ -357,7 +357,7 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
-    """Return the first _MOST_WARNINGS warnings, and a line with the number of others, if any."""
+    """Return the first _MOST_WARNINGS warnings and, if there are more, a line with their number."""
     listed = [header_line(warning) for warning in warnings[:_MOST_WARNINGS]]
     more = len(warnings) - _MOST_WARNINGS
     return [*listed, f"warnings that are not listed: {more:,}"] if more > 0 else listed

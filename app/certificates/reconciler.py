@@ -209,7 +209,7 @@ class CertificateReconciler(CertificateSource):
             return None
 
     def _show(self, holdings: Holdings) -> None:
-        """Serve the certificate in `holdings` if it is not served yet and clients trust it."""
+        """Serve the certificate in `holdings`, unless it is served already or must not be yet."""
         if self._is_shown(holdings) or not self._is_timely(holdings):
             return
 

@@ -415,7 +415,7 @@ def _read(directory: Path, name: str) -> Pair | None:
 def write_pair(pair: Pair, directory: Path, name: str) -> None:
     """Write or replace the files `<name>.key` and `<name>.crt`, in this order.
 
-    If the process crashes between the two writes, the next start detects and corrects the mismatch.
+    After a crash between the two writes, `ensure_development_certificate` corrects the mismatch.
     """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)

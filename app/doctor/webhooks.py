@@ -122,9 +122,8 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
         yield problem(f"{name}: {difference}", _INSTALL)
     if is_as_installed and not token:
         message = (
-            f"{name}: its path has no token. Unless server.clientCaFile is set, the server does not"
-            " trust its reviews: it leaves most of their writes to the leader, and under load, they"
-            " may get a 503"
+            f"{name}: the path of this webhook has no token. Unless server.clientCaFile is set, its"
+            " reviews cause almost no writes (the leader writes later), and may get a 503 under load"
         )
         yield warning(message, _NO_TOKEN)
 

@@ -135,7 +135,7 @@ def decoded_list(body: bytes) -> Object:
 def decoded_event(line: bytes, form: Form = None) -> Object:
     """Return the watch event in `line`.
 
-    In ADDED, MODIFIED and DELETED events, the object has only the fields of `form`. The objects of
+    The objects of ADDED, MODIFIED and DELETED events are decoded as by `decoded`. The objects of
     bookmarks and errors are decoded in full. Raise Unavailable if `line` is not a JSON object.
     """
     if form is not None:

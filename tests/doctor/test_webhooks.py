@@ -61,7 +61,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert [
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
-        f"{name}.mutate.grove-admission.grove.io: its path has no token. Unless server.clientCaFile is set, the server does not trust its reviews: it leaves most of their writes to the leader, and under load, they may get a 503"
+        f"{name}.mutate.grove-admission.grove.io: the path of this webhook has no token. Unless server.clientCaFile is set, its reviews cause almost no writes (the leader writes later), and may get a 503 under load"
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
