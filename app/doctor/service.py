@@ -29,7 +29,8 @@ class Endpoint(Value):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.address}:{self.port}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}"
 
 
 ServiceKey = tuple[str, str]

@@ -123,7 +123,8 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     if is_as_installed and not token:
         message = (
             f"{name}: the path of this webhook has no token. Unless server.clientCaFile is set, its"
-            " reviews cause almost no writes (the leader writes later), and may get a 503 under load"
+            " reviews cause almost no writes (the leader writes later), and may get a 503 under"
+            " load"
         )
         yield warning(message, _NO_TOKEN)
 

@@ -110,3 +110,11 @@ async def test_a_service(objects: list[Object], check: Check, ready: list[Endpoi
 )
 def test_whether_a_service_is_called(client_config: Object, called: bool) -> None:
     assert is_called([{"webhooks": [{"name": "x", "clientConfig": client_config}]}]) is called
+
+
+def test_an_ipv6_address_has_brackets() -> None:
+    assert [str(Endpoint(host, 8443)) for host in ("10.0.0.1", "fd00::1", "kai.example")] == [
+        "10.0.0.1:8443",
+        "[fd00::1]:8443",
+        "kai.example:8443",
+    ]
