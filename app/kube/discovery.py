@@ -99,17 +99,17 @@ class Discovery:
         """Ask the API server which of `resources` it serves, and return those.
 
         If the API server serves a resource that the last refresh did not find, `run` refreshes
-        soon. Raise ClusterError if a request fails. A 404 counts as a failure only for a known
-        group version that the last refresh found.
+        soon. Raise ClusterError if a request fails. A 404 counts as a failure only for a group
+        version that the last refresh found.
         """
         lists: Lists = {}
-        later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
-        for group_version in _known_groups(resources) | {each for each in later if each[1]}:
+        later = {(r.group, version) for r, version in self.unknown.items() if r in resources}
+        for group_version in _known_groups(resources) | later:
             try:
                 lists[group_version] = await self._plurals(group_version)
             except NotFound:
                 # a proxy may return this 404 while an API server restarts
-                if group_version in self._lists:
+                if group_version in self._lists or group_version in later:
                     raise
 
         served = {

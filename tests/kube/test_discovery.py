@@ -339,13 +339,16 @@ def test_whether_a_resource_is_served_at_this_moment(plurals: list[str], serves:
     virtual.run(main())
 
 
-def test_a_404_for_a_version_that_was_served_is_no_answer_at_this_moment() -> None:
+@pytest.mark.parametrize(("version", "plural"), [("v1beta1", "others"), ("v2", "computedomains")])
+def test_a_404_for_a_version_that_was_served_is_no_answer_at_this_moment(
+    version: str, plural: str
+) -> None:
     async def main() -> None:
-        server = ApiServer(resource_nvidia_com={"v1beta1": ["others"]})
+        server = ApiServer(resource_nvidia_com={version: [plural]})
         server.error = NotFound
         discovery = discovery_of(server)
         async with running(discovery):
-            server.broken.add("/apis/resource.nvidia.com/v1beta1")
+            server.broken.add(f"/apis/resource.nvidia.com/{version}")
             with pytest.raises(NotFound):
                 await discovery.served_now([COMPUTE_DOMAIN])
 
