@@ -128,7 +128,7 @@ OTHERWISE_SHOWN = {
 }
 PARTS = {
     "{domain: …, key: …}",
-    " (a domain of … has several)",
+    "; domains of … can contain several NVLink domains",
     " (all nodes are in one …)",
     " Did you mean …?",
     ". Did you mean …?",

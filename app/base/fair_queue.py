@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """A queue whose owners take turns.
+    """A queue in which the owners of items take turns.
 
     Each owner may have at most `most` items in it, or any number if `most` is None.
     """

@@ -53,7 +53,7 @@ class TurnQueue(Generic[Item]):
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Handle items until the turn has taken `seconds`, and plan the next turn."""
+        """Handle items until the turn has taken `seconds` or none is left. Plan the next turn."""
         if not self._items:
             self.is_planned = False
             return

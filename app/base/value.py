@@ -1,4 +1,4 @@
-"""The base class of values, which never change after their creation."""
+"""Define the base classes of values, which never change after their creation."""
 
 from functools import lru_cache
 from typing import TypeVar, dataclass_transform

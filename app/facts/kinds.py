@@ -118,4 +118,4 @@ ALL: tuple[Resource, ...] = (
     RAY_CLUSTER,
     *TRAINING_JOBS,
 )
-"""The resources that a server works with, and that dry runs know."""
+"""The resources that a server works with, and that dry runs accept."""

@@ -22,7 +22,7 @@ _MOST_POWER = 99
 """The largest power of ten that is computed. The results of larger ones would be the same."""
 
 _MOST = 2**63 - 1
-"""The largest integer of 64 bits, with which Kubernetes counts."""
+"""The largest integer of 64 bits. Kubernetes counts in such integers."""
 
 MOST_THOUSANDTHS = _MOST * 1000
 """The largest quantity in thousandths. Its negative is the smallest, unless a value overflows."""

@@ -27,7 +27,7 @@ from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until the next attempt to write levels that the rules reject.
+"""The time in seconds until the next attempt to write levels that the rules reject.
 
 A change in the cluster, such as the deletion of a KAI Topology, may make them valid.
 """
@@ -227,7 +227,7 @@ class ClusterTopologyReconciler(Struct):
     async def _update(self, dialect: Dialect, stored: Object) -> float | None:
         """Write the levels, unless another writer keeps changing them or the rules reject them.
 
-        In these cases, return the seconds until the next attempt.
+        In these cases, return the seconds until the next attempt, otherwise None.
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:

@@ -24,7 +24,7 @@ from app.rules.topology import kai
 from app.rules.topology.levels import levels_below_host
 
 AGAIN_SECONDS = 2.0
-"""The time until the next attempt if the KAI Topology is being deleted."""
+"""The time in seconds until the next attempt if the KAI Topology is being deleted."""
 
 _NO_STATUS = (
     f"the CRD {CLUSTER_TOPOLOGY} has no status subresource. Install the CRD of grove-admission:"
@@ -65,7 +65,7 @@ class KaiTopologyReconciler(Struct):
     _reported: tuple[str, Condition, str] | None = None
     """The uid, condition and problem of the last event StatusNotWritten.
 
-    It is None once a status was written.
+    It is None if a status was written since, or if there was no such event.
     """
 
     def all_keys(self) -> list[Key]:

@@ -75,7 +75,7 @@ If it is missing once more, another writer keeps removing it.
 """
 
 REPAIR_SECONDS = 300.0
-"""The time in which the restorations of a PodClique's claim are counted."""
+"""The length in seconds of the window in which restorations of a PodClique's claim count."""
 
 
 class Work(Value, kw_only=True):

@@ -34,7 +34,7 @@ from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.stores.stores import Stores
 
 WAIT_SECONDS = 5.0
-"""The delay between a repair and the listing of Pods."""
+"""The delay in seconds between a repair and the listing of Pods."""
 
 
 class Repaired(Struct):
@@ -117,7 +117,7 @@ class PodsWithoutClaim(Struct):
 
 
 SETTLE_SECONDS = 1.0
-"""The delay between a change and its step.
+"""The delay in seconds between a change and its step.
 
 A PodCliqueSet and its PodCliques arrive through two watches.
 """
@@ -135,7 +135,7 @@ If many namespaces are paused, each pause is longer than OFF_SECONDS.
 """
 
 REFUSED_SECONDS = 60.0
-"""The time until the next attempt if the webhook rejects a PodClique."""
+"""The time in seconds until the next attempt if the webhook rejects a PodClique."""
 
 MOST_REJECTIONS = 64
 """The number of rejections after which a step ends.
@@ -233,8 +233,9 @@ class MnnvlClaimsReconciler(Struct):
     async def reconcile(self, key: Key) -> float | None:
         """Restore the missing claims of the PodCliques of a set.
 
-        If no claim is missing, report Pods that started without it. Return the seconds until the
-        next step, or None if none is needed. Raise ClusterError if a later call may succeed.
+        If no claim is missing, report Pods that started without their claim. Return the seconds
+        until the next step, or None if none is needed. Raise ClusterError if a later call may
+        succeed.
         """
         pcs = self.facts.cached_set(*key)
         unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
@@ -264,7 +265,7 @@ class MnnvlClaimsReconciler(Struct):
 
     # Repair.
 
-    async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
+    async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float:
         """Restore the claims of the PodCliques `lacking`.
 
         A PodClique whose claim another writer keeps removing is skipped for some time.

@@ -44,19 +44,19 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
-"""The delay between a change and its step.
+"""The delay in seconds between a change and its step.
 
 A ComputeDomain, a claim and a PodClique are written together, and arrive through several watches.
 """
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next attempt if a resource can't be created (NotOurs).
+"""The time in seconds until the next attempt if a resource can't be created (NotOurs).
 
 Objects of other writers with the name of a resource are not watched.
 """
 
 IN_USE_SECONDS = 30.0
-"""The maximum time until the next check of a resource that a pod still uses."""
+"""The maximum time in seconds until the next check of a resource that a pod still uses."""
 
 
 class MnnvlResourcesReconciler(Struct):

@@ -19,9 +19,12 @@ ALL = ("", "")
 """The only key, which stands for all objects."""
 
 LOOK_SECONDS = 60.0
-"""The interval between two checks of the caches."""
+"""The interval in seconds between two checks of the caches."""
 AGAIN_SECONDS = 1800.0
-"""The interval between two events on the same object. API servers keep events for an hour."""
+"""The interval in seconds between two events on the same object.
+
+By default, API servers keep events for an hour.
+"""
 
 MOST_OBJECTS = 50
 """The maximum number of objects of a cache that get an event.

@@ -35,13 +35,13 @@ from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.stores.stores import Stores
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0
-"""The time until the next step for a PodGang whose annotation can't be removed yet."""
+"""The time in seconds until the next step for a PodGang whose annotation can't be removed yet."""
 
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 """The path of the annotation that makes API servers call our webhook before a deletion."""
 
 CONTESTED_SECONDS = 1.0
-"""The time until the next step if another webhook has changed the result of our patch."""
+"""The time in seconds until the next step if another webhook has changed the patched object."""
 
 
 class CurrentGang(Value):

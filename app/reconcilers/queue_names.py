@@ -22,7 +22,7 @@ NAME = "grove-admission"
 """The name of the object that lists the names of Queues."""
 
 PAUSE_SECONDS = 3.0
-"""The minimum time between two writes, even if many Queues are created at once."""
+"""The minimum time in seconds between two writes, even if many Queues are created at once."""
 
 MOST_BYTES = 1_300_000
 """The maximum size of all names in the object, in bytes. etcd accepts objects up to 1.5 MiB."""

@@ -39,21 +39,21 @@ from app.rules.workload.groups import DefinedGroup, instance_key, layer_of, opts
 from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
-"""The time until the next attempt if the caches are not synced yet."""
+"""The time in seconds until the next attempt if the caches are not synced yet."""
 TAKEN_SECONDS = 30.0
-"""The time until the next attempt if another writer's PodGroup has the name.
+"""The time in seconds until the next attempt if another writer's PodGroup has the name.
 
 Such PodGroups are not watched.
 """
 
 FRESHEST_SECONDS = 0.1
-"""The maximum age of a cached top owner that decides about Pods without a PodGroup.
+"""The maximum age in seconds of a cached top owner that decides about Pods without a PodGroup.
 
 A Pod that is created after its top owner opted out must not be grouped by its Workload.
 """
 
 OWNERS_SECONDS = 5.0
-"""The minimum time after which the top owners of pending Pods are read again.
+"""The minimum time in seconds after which the top owners of pending Pods are read again.
 
 Top owners are not watched, and may opt out while their Pods are pending.
 """
@@ -65,13 +65,13 @@ If there are many Pods, each owner is read less often than every OWNERS_SECONDS.
 """
 
 UNKNOWN_SECONDS = 30.0
-"""The time until the next check of an empty PodGroup if Pods are too large for the cache.
+"""The time in seconds until the next check of an empty PodGroup if Pods are too large to cache.
 
 One of these Pods may belong to the PodGroup.
 """
 
 EMPTY_SECONDS = 2.0
-"""The time for which a PodGroup without Pods is kept.
+"""The time in seconds for which a PodGroup without Pods is kept.
 
 While a Pod is replaced, its group may be empty for a moment.
 """

@@ -1,4 +1,4 @@
-"""Read PodCliques for explanations. Webhooks and the leader use `unit_member` instead."""
+"""Read PodCliques for explanations. Webhooks and reconcilers use `unit_member` instead."""
 
 from typing import Any, TypedDict
 

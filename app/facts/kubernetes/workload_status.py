@@ -34,7 +34,10 @@ class WorkloadStatus(Value):
     message: str = ""
     """The message that the status gives about the end, or ""."""
     time: float | None = None
-    """When the workload ended, in seconds since 1970, or None if it has not or no time is known."""
+    """When the workload ended, in seconds since 1970.
+
+    It is None if the workload has not ended, or if the time is not known.
+    """
     suspended: str = ""
     """The field that suspends the workload, such as `spec.suspend`, or ""."""
     queued: bool = False

@@ -123,7 +123,7 @@ def unit_warnings(
     may_fit = bounds.size is None or bounds.size.pods <= nvlink.size(nodes)
     if is_known and may_fit and not any(_is_inside(level, nodes) for level in levels):
         keys = ", ".join(level.key for level in levels)
-        broader = f" (a domain of {keys} has several)" if levels else ""
+        broader = f"; domains of {keys} can contain several NVLink domains" if levels else ""
         yield (
             f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
             f" {_how_to_bind(named, bounds)}"

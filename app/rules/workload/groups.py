@@ -150,7 +150,7 @@ def group_ref(pod: JsonMap) -> GroupRef | None:
 
 
 def named_group(pod: JsonMap) -> GroupRef | None:
-    """Return the group that `pod` names in either field, even if it has opted out."""
+    """Return the group that `pod` names, even if it has opted out, or None if it names none."""
     spec = map_of(pod.get("spec"))
     pod_group = text_at(map_of(spec.get("schedulingGroup")), "podGroupName")
     if pod_group:

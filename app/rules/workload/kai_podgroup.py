@@ -276,9 +276,8 @@ def _topology_remark(group: DefinedGroup, owner: MetadataLayer) -> Remark | None
         return None
     return Remark(
         "TopologyConflict",
-        f'schedulingConstraints.topology requires "{group.topology_key}" and is used; the'
-        f' annotation {TOPOLOGY_REQUIRED} requires "{annotated}" and is ignored. Remove one of'
-        " them",
+        f'schedulingConstraints.topology requires "{group.topology_key}" and is used;'
+        f' {TOPOLOGY_REQUIRED} requires "{annotated}" and is ignored. Remove one of them',
     )
 
 
@@ -319,10 +318,9 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     After creation, KAI's queue assigner and administrators own the queue and the node pool of a
     PodGroup, and its project, which determines the queue if no queue label was copied.
 
-    If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two. If
-    another writer has set a preemptibility, it is kept unless a label names a different one. The
-    same holds for a topologyConstraint unless the Workload or the top owner has one, as in KAI
-    since 0.16.1.
+    If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two.
+    Another writer's preemptibility is kept unless a label or annotation names one. Another writer's
+    topologyConstraint is kept unless `desired` has one, as in KAI since 0.16.1.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):

@@ -589,7 +589,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "topology",
             Remark(
                 "TopologyConflict",
-                'schedulingConstraints.topology requires "rack" and is used; the annotation kai.scheduler/topology-required-placement requires "zone" and is ignored. Remove one of them',
+                'schedulingConstraints.topology requires "rack" and is used; kai.scheduler/topology-required-placement requires "zone" and is ignored. Remove one of them',
             ),
             id="both, and different",
         ),
