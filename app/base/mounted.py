@@ -1,4 +1,4 @@
-"""Read files that may be replaced while the process runs: certificates, keys and tokens."""
+"""Read files that may be replaced while the process runs, such as certificates and tokens."""
 
 import os
 import stat

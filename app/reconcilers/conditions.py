@@ -69,7 +69,7 @@ class ConstraintStatusReconciler(Value):
         return self.topology.dialect().condition(pcs, known)
 
     async def _write(self, stored: Object) -> None:
-        """Write the condition if `stored`, which may be newer than the cached set, lacks it.
+        """Write the condition if that of `stored` differs, which may be newer than the cached set.
 
         Raise Conflict if the object has changed since it was read, because the patch replaces the
         whole list of conditions.
@@ -172,7 +172,7 @@ class LevelCoverageReconciler(Value):
             )
 
         patch = status_patch(stored, {"conditions": conditions})
-        with contextlib.suppress(Rejected):  # the event above reports the problem anyway
+        with contextlib.suppress(Rejected):  # the event above reports a problem anyway
             await self.client.patch(ref, patch, subresource="status")
         return None
 

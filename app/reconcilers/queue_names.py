@@ -59,7 +59,7 @@ class QueueNamesReconciler(Struct):
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _next_write: float = 0.0
-    """The earliest time of the next write."""
+    """The earliest time of the next write, on `clock`."""
 
     def all_keys(self) -> list[Key]:
         return [_KEY]

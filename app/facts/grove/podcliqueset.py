@@ -362,7 +362,8 @@ def size_of_set(obj: JsonMap) -> SetSize:
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
     """Read a stored PodCliqueSet, but only its metadata and replicas if it is too large.
 
-    A set is too large if it has more than MOST_PARTS cliques and scaling groups, or cliqueNames.
+    A set is too large if it has more than MOST_PARTS cliques and scaling groups, or more than
+    MOST_PARTS cliqueNames.
     """
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:

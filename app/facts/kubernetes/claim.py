@@ -110,9 +110,9 @@ def _domain(spec: JsonMap) -> str:
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return the maps that have the fields of the requests in a claim's spec.
+    """Return, for each request in a claim's spec, the map with its fields.
 
-    The map is `exactly` of a request, or in v1beta1 the request itself.
+    It is the map `exactly` or, if there is none, as in v1beta1, the request itself.
     """
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
