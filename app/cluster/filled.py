@@ -39,7 +39,7 @@ def cluster_of(
     levels = configuration.levels
     dialect = dialect_of(objects)
     if levels and not objects.contains(dialect.resource, name):
-        # the leader writes only levels into a binding that KAI allows
+        # the leader writes into a binding only the levels that KAI allows
         written = levels if dialect.owns_topology else levels_for_kai(levels)
         topology = desired_cluster_topology(name, written)
         objects.add({**topology, "kind": dialect.resource.kind})

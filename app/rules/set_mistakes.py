@@ -89,8 +89,8 @@ def misspelt_annotations(
     for key in annotations:
         if key not in _ANNOTATIONS and (meant := names.nearest(key, _ANNOTATIONS)):
             yield (
-                f"{at.child('annotations').key(key)}: no component reads this annotation. Did you"
-                f" mean {meant}?"
+                f"{at.child('annotations').key(key)}: unknown annotation, probably misspelt. Did"
+                f" you mean {meant}?"
             )
     for key in labels:
         if key in _ABOUT_MNNVL:

@@ -189,9 +189,9 @@ _ASKS_FOR_MNNVL_ITSELF = {
 The API server sends no other Pods to this webhook, so they can be created while no server answers.
 """
 
-# Webhooks for updates with failurePolicy Fail have the condition NOT_BEING_DELETED or
-# SPEC_MAY_CHANGE, so that finalizers can be removed and namespaces deleted while no server answers.
-# Such an update is allowed if it is sent anyway.
+# Every webhook that judges updates and has the failurePolicy Fail has the condition
+# NOT_BEING_DELETED or SPEC_MAY_CHANGE, so that finalizers can be removed and namespaces deleted
+# while no server answers. An update that a condition skips is allowed if it is sent anyway.
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     path="/validate/clustertopology",
