@@ -46,13 +46,13 @@ class Turn(Value):
     queue: str
     """The name of its queue."""
     number: int
-    """Its position among the pending gangs of its queue, from 1."""
+    """Its position among the gangs of its queue that KAI considers, from 1."""
     count: int
-    """The number of pending gangs in its queue."""
+    """The number of gangs of its queue that KAI considers."""
     order: int
-    """Its position among all pending gangs of its node pool, from 1."""
+    """Its position among all gangs of its node pool that KAI considers, from 1."""
     after: int
-    """If it gets no place, gangs before this position in the order have taken its room.
+    """If it gets no place, only gangs before this position in the order may have taken its room.
 
     This is its own position, or the position of the first equal gang without a place. It is 0 if a
     limit or quota already kept the gang out before the cycle.
@@ -150,7 +150,9 @@ class _Cycle:
         while own := self._queues.pop():
             place = places.pop(own.gang.ref, None)
             full = self._queues.full(own)
-            used = frozenset[int]() if full else self._place(own, order + 1)
+            used = frozenset[int]()
+            if not full:
+                used, full = self._place(own, order + 1)
             if place:
                 order += 1
                 queue, number, count, is_full = place
@@ -162,45 +164,51 @@ class _Cycle:
         for turn, own in turns:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
-    def _place(self, own: Waiter, order: int) -> frozenset[int]:
-        """Place a gang, and return the positions of its nodes.
+    def _place(self, own: Waiter, order: int) -> tuple[frozenset[int], str]:
+        """Place a gang, and return (positions of its nodes, the queue that keeps it out or "").
 
-        The result is empty if the gang has no place, or must wait for other pods to terminate.
+        There are no nodes if the gang has no place, is kept out by a limit or quota of the queue,
+        or must wait for other pods to terminate.
         """
         demand = own.gang.demand
         # If an equal gang had no place before, this one has none: room only shrinks in a cycle.
         if demand.profile in self._failed:
-            return frozenset()
-        if not self._packer.places(demand) or not self._take(own):
+            return frozenset(), ""
+        if not self._packer.places(demand):
             self._packer.undo(0)
             self._failed[demand.profile] = order
-            return frozenset()
+            return frozenset(), ""
+        full = self._take(own)
+        if full:
+            # Equal gangs of other queues may still get this place.
+            self._packer.undo(0)
+            return frozenset(), full
 
         waits = self._packer.waits
         chosen = self._packer.kept()
         self._put_back(own, chosen)
-        return frozenset() if waits else frozenset(position for position, _ in chosen)
+        used = frozenset() if waits else frozenset(position for position, _ in chosen)
+        return used, ""
 
-    def _take(self, own: Waiter) -> bool:
-        """Add the resources of a placed gang to the usage of its queues, and return True.
+    def _take(self, own: Waiter) -> str:
+        """Add the resources of a placed gang to the usage of its queues, and return "".
 
         A pod that requests GPU memory counts by the memory of the GPUs that it gets. If the gang
-        then exceeds a limit or quota, add nothing and return False.
+        then exceeds a limit or quota, add nothing and return the name of the queue that has it.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
-            return True
+            return ""
         nodes = (self._index.nodes[at] for at, count in self._packer.chosen for _ in range(count))
         runs = own.gang.demand.in_order
         shapes = (shape for shape, count in runs for _ in range(count))
         gets = NOTHING
         for shape, node in zip(shapes, nodes, strict=True):
             gets = added(gets, received(shape, node))
-        received_by = replace(own, bounded=gets)
-        if self._queues.full(received_by):
-            return False
-        self._queues.take(own.group.queue, gets, preemptible=own.preemptible)
-        return True
+        full = self._queues.full(replace(own, bounded=gets))
+        if not full:
+            self._queues.take(own.group.queue, gets, preemptible=own.preemptible)
+        return full
 
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if some of its pods are not placed yet."""

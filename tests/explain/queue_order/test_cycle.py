@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.queue_order.cycle import line_of
@@ -17,6 +18,7 @@ from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import PriorityClass
@@ -304,3 +306,20 @@ def test_without_the_right_to_see_queues_there_is_no_line() -> None:
     gangs.add("waits", 8)
     index = gangs.index(node("n1"), unseen={"queues": "no permission to list"})
     assert line_of(index) == {}
+
+
+def test_a_limit_that_counts_after_placing_keeps_out_only_gangs_of_its_queue() -> None:
+    """GPU memory counts by the GPU that a pod gets: here a whole one, where half is the limit."""
+    gangs = Gangs()
+    gangs.add("limited", 0)
+    gangs.add("free", 0, queue="b")
+    part = GpuPart(0.0, memory=40_000)
+    gangs.pods = [replace(pod, shape=replace(pod.shape, part=part)) for pod in gangs.pods]
+    small = node("n1", labels={MEMORY_LABEL: "40000"})
+    large = node("n2", labels={MEMORY_LABEL: "80000"}, unschedulable=True)
+    queues = (Queue("root"), Queue("a", "root", limit=500, priority=200), Queue("b", "root"))
+    turns = {
+        ref.name: turn for ref, turn in line_of(gangs.index(small, large, queues=queues)).items()
+    }
+    assert (turns["limited"].used, turns["limited"].full) == (frozenset(), "a")
+    assert turns["free"].used == {0}
