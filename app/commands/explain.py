@@ -75,7 +75,7 @@ KINDS: Mapping[str, str] = {
     for name in (kind.lower(), f"{kind.lower()}s", _SHORT.get(kind, ""))
     if name
 }
-"""Kinds by the names that kubectl accepts for them."""
+"""Kinds by the names that users may write: singular, plural, and kubectl's short name."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 
@@ -163,8 +163,8 @@ async def _names(kind: str, arguments: argparse.Namespace) -> list[str]:
 async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
     """Return the names of the objects of a kind in a namespace, in the first page of the list.
 
-    `kind` is any name that kubectl accepts for it. Return [] if the kind is not known, or if its
-    objects can't be listed.
+    `kind` is any key of KINDS, also with an API group. Return [] if the kind is not known, or if
+    its objects can't be listed.
     """
     full = KINDS.get(kind.partition(".")[0].lower())
     return sorted(ref.name for ref in await _listed(client, full, namespace)) if full else []
@@ -174,11 +174,7 @@ async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
 
 
 _READ = (*RESOURCES, *WORKLOAD_KINDS)
-"""The resources that the command may read.
-
-Of objects of WORKLOAD_KINDS, it reads only the names: to suggest similar ones, and to see whether
-an object still exists.
-"""
+"""The resources that the command may read."""
 
 _ROOM_SECONDS = 30.0
 """The time between two reads of the cluster with --watch. Each reads all nodes and pods."""
@@ -287,7 +283,7 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
         of = "" if OF_KIND[ref.kind] in BY_RESOURCE else "pod of a "
         raise UnusableInput(f"there is no {of}{ref.kind} in these files")
     if not answer:
-        return _not_found(index, ref, others)
+        return not_found(index, ref, others)
     return _print(answer, arguments)
 
 
@@ -353,8 +349,8 @@ _MOST_WITHOUT_PODS = 20
 async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
     """Return the facts without events about workloads that have no pods and no longer exist.
 
-    At most _MOST_WITHOUT_PODS workloads are looked up. Events about the others are kept, and about
-    workloads that can't be read.
+    At most _MOST_WITHOUT_PODS workloads are looked up. Events about other workloads, and about
+    workloads that can't be read, are kept.
     """
     found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
     gone = [ref for ref in found if await _is_missing(client, ref)]
@@ -371,7 +367,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         write_record(index.facts, arguments, ref)
         answer = explain(index, ref)
         if not answer or await is_gone(client, index, answer):
-            return _not_found(index, ref, await neighbours(client, ref))
+            return not_found(index, ref, await neighbours(client, ref))
         code = _print(answer, arguments)
         if arguments.watch:
             await watch(
@@ -393,7 +389,7 @@ async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
 
 
 async def _is_missing(client: Reader, ref: Ref) -> bool:
-    """Return whether an object does not exist. Return False if that can't be read."""
+    """Return whether an object does not exist. Return False if it is not known."""
     only = f"metadata.name={ref.name}"
     selection = Selection(OF_KIND[ref.kind], ref.namespace, fields=only, metadata_only=True)
     try:
@@ -410,21 +406,22 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
     return await read_list(client, ref.namespace, room=room, now=time.time(), asked=ref)
 
 
-def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
-    """Print that `ref` doesn't exist, can't be read or has no pods, and a remedy.
+def not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
+    """Print why there is no answer about `ref`, and what to do. Return the exit code.
 
-    `others` are existing objects of its kind. Return the exit code.
+    `others` are existing objects of its kind.
     """
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
-    if ref in others:  # a workload that is known only by its pods
+    is_denied = may_not_read(index, ref)
+    if ref in others and not is_denied:  # a workload that is known only by its pods
         complain(
             f"{ref} exists in namespace {ref.namespace} but has no pods yet. Its events say why:"
             f" kubectl describe {ref.kind.lower()} {ref.name} -n {ref.namespace}"
         )
         return UNUSABLE
     why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
-    for line in refusal(index, ref) if may_not_read(index, ref) else why:
+    for line in refusal(index, ref) if is_denied else why:
         complain(line)
     return UNUSABLE
 
@@ -456,7 +453,7 @@ async def watch(
 
 
 def summary(answer: Answer) -> str:
-    """Return the state of an answer, its placed pods and the ids of its reasons in one line.
+    """Return one line with the state of an answer, its placed pods and the ids of its reasons.
 
     Texts of reasons are left out, because their ages and numbers change all the time. The line is
     safe to print on a terminal.

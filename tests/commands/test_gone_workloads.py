@@ -1,10 +1,10 @@
-"""Workloads that only events name: they may have been deleted since."""
+"""Workloads without an answer: only events name them, or what tells of them may not be read."""
 
 from typing import Any
 
 import pytest
 
-from app.commands.explain import is_gone, without_gone
+from app.commands.explain import is_gone, not_found, without_gone
 from app.explain.answers.answer import explain
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
@@ -71,3 +71,24 @@ async def test_a_workload_that_cannot_be_read_counts_as_existing(
     answer = explain(index, GONE)
     assert answer is not None
     assert await is_gone(cluster, index, answer) is not is_kept
+
+
+GROUP = Ref("PodCliqueScalingGroup", NAMESPACE, "llm-0-pool")
+
+
+@pytest.mark.parametrize(
+    ("unseen", "words"),
+    [
+        ({}, f"{GROUP} exists in namespace {NAMESPACE} but has no pods yet"),
+        (
+            {"cliques": "no permission to list"},
+            f"You have no permission to get and list podcliques.grove.io in namespace {NAMESPACE}",
+        ),
+    ],
+    ids=["no pods", "no permission"],
+)
+def test_an_object_without_pods_has_none_only_if_they_could_be_read(
+    unseen: dict[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not_found(Index(Snapshot(unseen=unseen)), GROUP, [GROUP]) == 2
+    assert capsys.readouterr().err.startswith(words)

@@ -100,6 +100,24 @@ def test_a_set_that_may_not_be_read_has_parts_that_may(changes: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
+    ("kind", "unseen", "resource"),
+    [
+        ("PodCliqueScalingGroup", "cliques", "podcliques.grove.io"),
+        ("LeaderWorkerSet", "pods", "pods"),
+    ],
+)
+def test_the_permission_is_the_one_for_the_objects_that_are_read(
+    kind: str, unseen: str, resource: str
+) -> None:
+    ref = Ref(kind, NAMESPACE, "x")
+    assert list(refusal(denied(unseen), ref)) == [
+        f"You have no permission to get and list {resource} in namespace {NAMESPACE}, so it is not"
+        f" known whether {ref} exists",
+        ASK,
+    ]
+
+
+@pytest.mark.parametrize(
     ("kind", "unseen", "expected"),
     [
         ("PodCliqueSet", "sets", True),

@@ -6,11 +6,12 @@ from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
 from app.explain.state.snapshot import BY_RESOURCE, OF_KIND
 from app.facts.identity import Ref
-from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SCALING_GROUP
 from app.facts.rows import CHANNELS, ROOM
+from app.objects.resource import POD, Resource
 
 VIEWER = "grove-admission-view"
-"""The ClusterRole in our manifests with the permissions that these commands need."""
+"""The name of the ClusterRole in our manifests with the permissions for explanations."""
 
 _DENIED = ("no permission to ", "no right to ")
 
@@ -21,17 +22,17 @@ def lacks_right(cause: str) -> bool:
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
-    """Return whether the user lacks the permission to read objects of the kind of `ref`."""
+    """Return whether the user lacks the permission to read the objects by which `ref` is found."""
     return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
 
 
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
-    """Yield lines for a user who may not read the object that they ask about.
+    """Yield lines for a user who may not read the objects by which `ref` is found.
 
     The lines say which permission is missing and who can grant it. For a PodCliqueSet, they also
     name the parts that can be explained anyway.
     """
-    resource = OF_KIND[ref.kind]
+    resource = _found_by(ref.kind)
     yield (
         f"You have no permission to get and list {resource} in namespace {ref.namespace}, so it is"
         f" not known whether {ref} exists"
@@ -64,14 +65,19 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
 
 
 def _field_of(kind: str) -> str:
-    """Return the field of `Snapshot` by which objects of `kind` are found.
+    """Return the field of `Snapshot` by which objects of `kind` are found."""
+    return BY_RESOURCE[_found_by(kind)].name
 
-    A scaling group is found by its PodCliques, and a LeaderWorkerSet by its pods.
+
+def _found_by(kind: str) -> Resource:
+    """Return the resource by which objects of `kind` are found.
+
+    A scaling group is found by its PodCliques, and a workload such as a Job by its pods.
     """
     if kind == POD_CLIQUE_SCALING_GROUP.kind:
-        return "cliques"
-    row = BY_RESOURCE.get(OF_KIND[kind])
-    return "pods" if row is None else row.name
+        return POD_CLIQUE
+    resource = OF_KIND[kind]
+    return resource if resource in BY_RESOURCE else POD
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
