@@ -13,7 +13,7 @@ from app.facts.identity import Ref
 from app.objects.shape import Object
 
 MOST = 40
-"""The maximum number of gangs or workloads that are listed in a section."""
+"""The maximum number of gangs or workloads that are listed in a section without --all."""
 _WORDS: dict[How, str] = {
     "fits": "fits again",
     "restarts": "fits again, but the whole gang restarts",
@@ -31,13 +31,13 @@ DOUBT = "Not every arrangement was tried: a gang marked with ? may fit after all
 
 
 def effects_text(effects: Effects, *, everything: bool) -> str:
-    """Return the effects of edits, on at most 40 gangs of each kind unless `everything`."""
+    """Return the effects of edits, with at most MOST entries per section unless `everything`."""
     most = None if everything else MOST
     return "\n".join(map(visible, _lines(effects, most)))
 
 
 def effects_headline(effects: Effects) -> str:
-    """Return the answer in one line: the gangs that break, move, start to fit or stay pending."""
+    """Return the effects in one line: how many gangs break, move, start to fit or stay pending."""
     lost = [fate for fate in effects.moves if fate.how in ("breaks", "shrinks")]
     worse = len(lost) + len(effects.worse)
     breaks = counted(worse, "workload would be worse", "workloads would be worse")
@@ -47,7 +47,7 @@ def effects_headline(effects: Effects) -> str:
     placed = _placed(effects)
     if placed:
         parts.append(counted(placed, "pending gang would fit", "pending gangs would fit"))
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+    waiting = [fate for fate in effects.waits if fate.how == "waits"]
     if waiting:
         parts.append(counted(waiting, "gang stays pending", "gangs stay pending"))
     return "; ".join(parts)
@@ -62,27 +62,35 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
     yield from _section("pending gang would fit", "pending gangs would fit", placed, most)
-    yield from _still_waiting(effects, placed)
+    made = [fate for fate in effects.waits if fate.how == "waits" and fate.workload in effects.made]
+    singular = "gang of an applied PodCliqueSet would stay pending"
+    plural = "gangs of applied PodCliqueSets would stay pending"
+    yield from _section(singular, plural, made, most)
+    yield from _still_waiting(effects)
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
-    if not (effects.moves or placed or effects.worse or effects.others):
+    if not (effects.moves or placed or made or effects.worse or effects.others):
         yield "no gang must move, none breaks, and no pending gang would fit"
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
 
 
-def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
-    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+def _still_waiting(effects: Effects) -> Iterator[str]:
+    """Yield how many gangs would stay pending, without the gangs of applied PodCliqueSets."""
+    unmade = (fate for fate in effects.waits if fate.workload not in effects.made)
+    waiting = [fate for fate in unmade if fate.how == "waits"]
     if waiting:
         yield f"{counted(waiting, 'gang')} would stay pending for lack of room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:
-    """Return the gangs that fit only after the edits, then the other gangs of new PodCliqueSets."""
-    starting = [fate for fate in effects.waits if fate.how != "waits" and not fate.had_place]
-    made = [fate for fate in effects.waits if fate.workload in effects.made]
-    return [*starting, *(fate for fate in made if fate not in starting)]
+    """Return the gangs that fit only after the edits, and the gangs of applied sets that fit."""
+    return [
+        fate
+        for fate in effects.waits
+        if fate.how != "waits" and (not fate.had_place or fate.workload in effects.made)
+    ]
 
 
 def _cut_lines(effects: Effects) -> Iterator[str]:
@@ -147,12 +155,12 @@ def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
 
 
 def called(ref: Ref) -> str:
-    """Return the short name of a workload, which begins with its namespace."""
+    """Return NAMESPACE/NAME, or NAMESPACE/pod/NAME for a pod."""
     return f"{ref.namespace}/{ref.name}" if ref.kind != "Pod" else f"{ref.namespace}/pod/{ref.name}"
 
 
 def effects_document(effects: Effects) -> Object:
-    """Return the effects as a map: `how` and ids of reasons are stable."""
+    """Return the effects as a map. The values of `how` and the ids of reasons are stable."""
     return {
         "edits": list(effects.lines),
         "moves": to_builtins(effects.moves),

@@ -86,7 +86,7 @@ LLM = Ref("PodCliqueSet", "ns", "llm")
             ["waits", "waits"],
             0,
             [LLM],
-            "Nothing breaks; 2 pending gangs would fit",
+            "Nothing breaks; 2 gangs stay pending",
             id="of a new set",
         ),
     ],

@@ -42,7 +42,7 @@ class EditedSnapshot(Value):
     moved: frozenset[Key] = frozenset()
     """The keys of the pods that had a node before the edits and have none now."""
     made: tuple[JsonMap, ...] = ()
-    """The documents of PodCliqueSets that would be created or recreated."""
+    """The documents of applied PodCliqueSets, whose gangs would be created or recreated."""
 
     def then(self, line: str, **changes: Any) -> Self:
         """Return a copy with `changes`, and with `line`, which describes them, added to `lines`."""
@@ -52,8 +52,8 @@ class EditedSnapshot(Value):
 def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") -> EditedSnapshot:
     """Apply edits to the facts, one after the other, and update the index.
 
-    The levels that edits name are levels of `topology`. Raise UnusableEdit if an edit names an
-    object that does not exist, or if a document has no name or none affects placement.
+    Edits name levels of `topology`. Raise UnusableEdit if an edit names something that does not
+    exist, if a document has no name, or if no document of a file affects placement.
     """
     edited = EditedSnapshot(index.facts)
     for edit in edits:
@@ -140,7 +140,7 @@ def _names(levels: Topology, targets: Iterable[str]) -> set[str]:
 
 
 def _targeted(topology: Topology, target: str) -> list[Node]:
-    """Return the nodes that a target names. Raise UnusableEdit if there are none."""
+    """Return the nodes that a target selects. Raise UnusableEdit if there are none."""
     level, equals, value = target.partition("=")
     if not equals:
         return [_node(topology.index.facts, target, topology)]
@@ -332,10 +332,7 @@ def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """Return a value that no other fact of its kind has, or None for a fact without a name.
-
-    Only ResourceSlices, events and the status of workloads have no name.
-    """
+    """Return the kind, namespace and name of a fact, or None for a fact without a name."""
     name = getattr(fact, "name", None)
     if name is None:
         return None

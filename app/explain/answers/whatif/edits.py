@@ -16,7 +16,7 @@ _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 class UnusableEdit(ValueError):
-    """An edit that can't be understood, or that names something that does not exist."""
+    """An edit that is invalid, or that names something that does not exist."""
 
 
 class Drain(Value):
@@ -71,13 +71,13 @@ Supposition = Drain | Cordon | Addition | Labelling | Applying
 
 
 def is_file(text: str) -> bool:
-    """Return whether an edit names a file, or is - for standard input."""
+    """Return whether an edit is the name of a YAML or JSON file, or - for standard input."""
     words = text.split()
     return len(words) == 1 and (text == "-" or text.endswith((".yaml", ".yml", ".json")))
 
 
 def parse(text: str) -> Supposition:
-    """Parse an edit. Raise UnusableEdit if that is not possible."""
+    """Return the edit that `text` describes. Raise UnusableEdit if it is invalid."""
     match text.split():
         case ["drain", *targets] if targets:
             return Drain(tuple(targets))

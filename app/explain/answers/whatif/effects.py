@@ -52,7 +52,7 @@ Tick = Callable[[], None]
 _PLACED = ("fits", "restarts", "starts", "held")
 
 OF_PLACE = {*PLACEMENT, "BoundToDomain"}
-"""The ids of reasons about room, which apply whether or not the pods exist."""
+"""The ids of reasons about placement, which can apply before the pods exist."""
 
 
 class Fate(Value, rename="camel"):
@@ -108,17 +108,23 @@ class Effects(Value):
     topology: tuple[Reason, ...]
     """The problems of the topology that exist only after the edits."""
     others: int
-    """The number of unexamined pods that must leave, belong to no gang and request no device."""
+    """The number of pods that must leave, and that belong to no gang and request no device.
+
+    They are not examined.
+    """
     made: frozenset[Ref]
-    """The PodCliqueSets that would be created or recreated."""
+    """The applied PodCliqueSets, whose gangs would be created or recreated."""
     cut: tuple[int, int]
-    """The numbers of unexamined pods without a gang: (must leave, pending)."""
+    """The numbers of pods without a gang that were not examined because they are too many.
+
+    The numbers are (pods that must leave, pending pods).
+    """
 
     @property
     def exit_code(self) -> int:
         """The exit code: 1 if something is worse, or a new workload does not start, otherwise 0.
 
-        It is also 1 if pods that must leave were not examined because they are too many (`cut`).
+        It is also 1 if pods that must leave were not examined because they are too many.
         """
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
@@ -200,9 +206,9 @@ def _compared(
     """Compare with the state before the edits.
 
     Return the pending gangs of the workloads `seeking` that would have fit together before, and the
-    new ones among the `problems` of other workloads. No edit places a pending gang, so `seeking`
-    has the workloads of all gangs that were pending. With `only_adds`, edits only add nodes. Then
-    no gang that was pending is worse, even if it waits for something else afterwards.
+    new ones among the `problems` of other workloads. No edit gives a pending pod a node, so
+    `seeking` has the workloads of all gangs that were pending. With `only_adds`, edits only add
+    nodes. Then no gang that was pending is worse, even if it waits for something else afterwards.
     """
     after = index.facts
     index.follow(before)
@@ -343,7 +349,7 @@ def _missing(candidate: GangToPlace) -> set[Key]:
 def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
     """Return the problems that keep a gang from starting, whether or not it fits.
 
-    For a gang that must move or does not exist yet, return only problems with room (OF_PLACE).
+    For a gang that must move or does not exist yet, return only those of OF_PLACE.
     """
     gang = candidate.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None

@@ -20,7 +20,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of examined pods without a gang, for moving and pending pods separately.
+"""The maximum number of pods without a gang that are examined, of moving and of pending pods each.
 
 Examining a pod takes as long as examining a gang.
 """
@@ -37,7 +37,7 @@ class GangToPlace(Value, dict=True):
     workload: Ref
     """The PodCliqueSet, PodGroup or Pod to which the gang belongs."""
     lost: frozenset[Key] = frozenset()
-    """Its pods that must leave their nodes; none for a pending gang."""
+    """Its pods that must leave their nodes. Empty for a pending gang."""
 
     @property
     def rank(self) -> tuple[float, int, float, Ref]:
@@ -106,7 +106,7 @@ def _limited(candidates: Iterable[GangToPlace]) -> Line:
 
 
 def is_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod is alive and belongs to no known gang."""
+    """Return whether a pod is alive, and belongs to no existing PodCliqueSet or PodGroup."""
     if not pod.is_alive:
         return False
     namespace = pod.namespace
@@ -117,8 +117,8 @@ def is_alone(index: Index, pod: Pod) -> bool:
 def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Line, Line]:
     """Return the gangs that must move, and the pending gangs, both sorted by rank.
 
-    Gangs of PodCliqueSets that would be created count as pending. `look` is called with each
-    PodCliqueSet and PodGroup and its gangs, because building the gangs again would take long.
+    The gangs of applied PodCliqueSets count as pending. `look` is called with each PodCliqueSet and
+    PodGroup and its gangs, because building the gangs again would take long.
     """
     made = set(map(set_ref, edited.made))
     moving = []
