@@ -2,8 +2,8 @@
 
 The console shows these facts in all browser tabs, and the leader finds pending gangs in them.
 
-Kinds that the user may not list in all namespaces are read in each namespace that the user may
-read. Kinds that cannot be read there either are noted in `Snapshot.unseen`.
+If the user may not list a kind in all namespaces, its objects are read in each namespace that the
+user may read. `Snapshot.unseen` names the kinds that could not be read in full.
 """
 
 import asyncio
@@ -49,7 +49,10 @@ class Trouble(Value):
 
     message: str
     since: float
-    """When the first problem began, in seconds since 1970. It is kept until all are solved."""
+    """When the first of the current problems was found, in seconds since 1970.
+
+    It stays the same until all problems are solved.
+    """
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
@@ -97,7 +100,7 @@ class Live:
 
     @property
     def ready(self) -> bool:
-        """Whether every list has been read, except for lists that the user may not read."""
+        """Has every list been read, except for lists that the user may not read?"""
         return self._watched.ready
 
     async def until_ready(self) -> None:
@@ -116,8 +119,8 @@ class Live:
     def snapshot(self) -> Snapshot:
         """Return the current facts.
 
-        The last snapshot is returned again until a fact changes, but only for a minute, because the
-        pages show ages.
+        The last snapshot is returned again until something changes, but only for a minute, because
+        the pages show ages.
         """
         now = self._clock()
         if self._is_old or now - self._snapshot.now >= _STALE:
@@ -177,7 +180,7 @@ class Live:
         return unseen
 
     async def changes(self, seen: int) -> int:
-        """Return the current revision, as soon as it differs from `seen`."""
+        """Wait until the revision differs from `seen`, and return it."""
         while self.revision == seen:
             await self._changed.wait()
         return self.revision

@@ -265,7 +265,7 @@ def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path, facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")))
     assert main(["explain", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "no workload is pending in all namespaces: 1 workload placed",
+        "no workload is pending in any namespace: 1 workload placed",
         "1 more workload is placed as requested (use --all to list everything)",
     ]
     assert main(["explain", "--all", "--offline", path]) == 0

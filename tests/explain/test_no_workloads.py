@@ -52,7 +52,7 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
         pytest.param(
             {**NOTHING, "pods": (pod("b", 1), pod("a", 0))},
             "",
-            "no workload with GPUs is pending in all namespaces, but 2 other pods are:"
+            "no workload with GPUs is pending in any namespace, but 2 other pods are:"
             " grove-admission explain pod/a-0 -n inference",
             1,
             id="other pods",
@@ -89,7 +89,7 @@ def test_pods_beside_placed_workloads_are_pending_too() -> None:
     assert [each.name for each in others] == ["web-0"]
     shown = list_text([row], snapshot, "", others=others, everything=False, width=0)
     assert shown.splitlines() == [
-        "no workload with GPUs is pending in all namespaces: 1 workload placed",
+        "no workload with GPUs is pending in any namespace: 1 workload placed",
         "1 more workload is placed as requested (use --all to list everything)",
         "1 pod without GPUs is pending too: grove-admission explain pod/web-0 -n inference",
     ]

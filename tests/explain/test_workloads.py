@@ -277,7 +277,7 @@ def test_pods_that_do_not_start_on_their_node_are_in_the_list() -> None:
     [row] = found = listed(index)
     assert (str(row.ref), row.state, row.placed) == ("LeaderWorkerSet w", "problem", 2)
     shown = list_text(found, index.facts, "", everything=False, width=0)
-    assert "no workload is pending in all namespaces; 1 of 1 workload has problems" in shown
+    assert "no workload is pending in any namespace; 1 of 1 workload has problems" in shown
     assert exit_code(found, index.facts) == 1
 
 

@@ -32,9 +32,9 @@ _WHOLE = {
     "Workload",
     *_WORKLOADS,
 }
-"""The kinds that are or contain whole gangs.
+"""The kinds of objects that consist of whole gangs.
 
-Objects of other kinds are parts of a gang, or are used by its pods.
+For objects of other kinds, the headline counts the pods of their gang or set.
 """
 
 
@@ -49,9 +49,9 @@ class Answer(Value, rename=AS_JSON):
     headline: str
     """The answer in one line."""
     placed: int | None
-    """The number of its pods with a node, or None if that is not known."""
+    """How many of the `total` pods have a node, or None if that is not known."""
     total: int | None
-    """The number of its pods, or None if that is not known."""
+    """The number of pods of its gangs, including missing ones, or None if that is not known."""
     reasons: tuple[Reason, ...]
     tree: Branch
     unknown: tuple[Unknown, ...]
@@ -67,7 +67,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """A text that explains KAI's silence, for the outlook if `said` is empty."""
+    """A text about KAI's silence, for an outlook if `said` is empty."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first.
 
@@ -78,14 +78,14 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def causes(self) -> tuple[Reason, ...]:
-        """The reasons. For a pending object, notes are left out, because they block nothing."""
+        """The reasons, without notes if the object is pending, because notes block nothing."""
         if self.state != "waits":
             return self.reasons
         return tuple(reason for reason in self.reasons if reason.severity != "note")
 
     @property
     def outlook(self) -> str:
-        """The conclusion about a pending object that no reason explains, or "" for others."""
+        """The conclusion about a pending object without `causes`, or "" for any other object."""
         if self.causes or self.state != "waits":
             return ""
         if not self.total and self.ref.kind in _WORKLOADS:
@@ -111,11 +111,10 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if nothing is wrong, or 1 with reasons, or if the object is pending.
+        """The exit code: 0 if all is well, 1 if something is not, or 2 if too little was read.
 
-        It is also 1 if the object is being deleted, or has ended without success. It is 2 if facts
-        that a reason or the tree needs could not be read, or if reasons were skipped and no other
-        reason explains why the object is pending.
+        It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
+        skipped and no other reason explains why the object is pending.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
@@ -124,7 +123,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def lacks_room(self) -> bool:
-        """Was room for pending pods not examined, because nodes or pods were not requested?"""
+        """Was room for pending pods not examined, because facts about room were not requested?"""
         return "NoDomainFits" in self.skipped
 
 
@@ -181,7 +180,7 @@ def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
-    """Return the tree with the counts and the state of the gangs that the object is part of.
+    """Return the tree with the counts and the state of only the gangs of the object.
 
     For a PodCliqueSet, an object without gangs, or a tree of one gang, return the tree unchanged.
     """
@@ -209,7 +208,7 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 
 def _is_scaled_to_zero(about: Subject) -> bool:
-    """Return whether the requested workload has neither replicas nor pods."""
+    """Return whether the requested workload has 0 replicas and no pods."""
     status = about.index.workload_statuses.get(about.ref)
     return status is not None and status.replicas == 0 and not about.gangs
 
@@ -232,7 +231,7 @@ def _has_succeeded(about: Subject) -> bool:
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod or workload ends or has ended, or "" if it is alive."""
+    """Return how the requested pod or workload ends or has ended, or "" if it has not ended."""
     if about.ref.kind in _WORKLOADS:
         return _how_workload_ends(about)
     if about.ref.kind != "Pod":
@@ -278,8 +277,7 @@ def _missing_replicas(about: Subject) -> int:
 def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
-    If `is_looked_at` is false, nodes were not requested. A line that says that the object is placed
-    then adds that its constraints were not checked.
+    `is_looked_at` is false if the constraints of placed pods were not checked.
     """
     name = about.ref.name
     since = _asked_since(about)
@@ -318,7 +316,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
 
 
 def _what_makes_ready(about: Subject) -> str:
-    """Return how nodes of a ComputeDomain without pods become ready, or "" for other objects."""
+    """Return how the nodes of a ComputeDomain without pods become ready, or "" if not known."""
     domain = about.index.compute_domains.get(about.ref.key)
     if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
         return ""
@@ -326,7 +324,7 @@ def _what_makes_ready(about: Subject) -> str:
 
 
 def _pods_words(about: Subject, of: Branch) -> str:
-    """Return how many pods are placed, and how many replicas are not created yet."""
+    """Return how many pods are placed, and how many pods or replicas are not created yet."""
     of_gang = " of its gang" if about.gangs else " of its set"
     if about.ref.kind in _WHOLE:
         of_gang = ""

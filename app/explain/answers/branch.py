@@ -27,8 +27,8 @@ class Branch(Value, rename=AS_JSON):
     where: str = ""
     """The domain of its pods, or the number of their domains or nodes, such as `2 racks`.
 
-    If none of its pods is placed, it is the domain with the most room for them, or "". For a pod,
-    it is the node. For other objects, such as queues, it is a short description.
+    If none of its pods is placed, it says which domain has the most room for them. For a pod, it is
+    the node. For other objects, such as queues, it is a short description. It may be "".
     """
     placed: int | None = None
     """How many of its pods have a node, or None if that is not known or does not apply."""
@@ -58,9 +58,9 @@ class Branch(Value, rename=AS_JSON):
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return the sums over some gangs: placed pods, all pods, the state, and the state in words.
+    """Return (placed pods, all pods, state, state in words) of several branches together.
 
-    Gangs whose counts are not known are left out of the sums.
+    The numbers are sums. Branches whose numbers are not known are left out of the sums.
     """
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
@@ -86,10 +86,7 @@ def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the known counts, or None if none is known.
-
-    The counts are unknown if Pods, PodCliques or PodGangs could not be read.
-    """
+    """Return the sum of the known counts, or None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -98,7 +95,7 @@ def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstrai
     """Return the domain of pods at the required level, or else at the narrowest shared level.
 
     If the pods are in several domains, return the number of domains, such as `2 racks`. If a node
-    is in no domain, return the number of nodes. Return "" if a node is not known.
+    is in no domain, return the number of nodes. Return "" without pods, or if a node is not known.
     """
     domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}

@@ -1,4 +1,4 @@
-"""Find which workloads use GPUs, in which queues, and how many, as KAI counts GPUs."""
+"""Find how many GPUs each workload uses in each queue, as KAI counts GPUs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 _OF_USERS = ("nodes", "pods", "pod_groups", "claims", "claim_templates", "slices")
-"""The fields of the facts on which the users of GPUs depend."""
+"""The fields of a snapshot from which the users of GPUs are computed."""
 
 
 class NodeUser(Value):
@@ -70,10 +70,10 @@ def _by_node(index: Index) -> Mapping[str, _Requested]:
 
 
 def _requested(pods: Sequence[Pod]) -> _Requested:
-    """Return the whole GPUs that the pods of a node request, and the pods with other requests.
+    """Return the usage of whole GPUs by the pods of a node, and the pods with other requests.
 
-    The map has (GPUs in thousandths, number of pods) by workload and PodGroup. The list has the
-    pods with GPU fractions or claims, whose GPUs depend on the node or on the claims.
+    The usage is (GPUs in thousandths, number of pods) by workload and PodGroup. The other pods have
+    GPU fractions or claims, so their GPUs depend on the node or on the claims.
     """
     others = [pod for pod in pods if pod.shape.part or pod.claims]
     gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}

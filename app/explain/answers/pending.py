@@ -5,10 +5,11 @@ A workload is one of these, whichever scheduler places its pods:
 - a PodCliqueSet
 - a KAI PodGroup that no PodGang owns and that has live pods, none of them of a PodCliqueSet
 - the outermost workload of other pods with GPUs or claims that are pending or do not start on their
-  node, or such a pod itself; also a LeaderWorkerSet whose leader waits for its workers
+  node; without such a workload, the pod itself
+- a LeaderWorkerSet whose leader waits for its workers
 - a workload without pods that Kueue holds, or whose controller cannot create its pods
 
-Other pending pods, which have no GPUs and no claims, are in no row.
+Other pending pods, such as pods without GPUs and claims, are in no row.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,14 +45,14 @@ class WorkloadRow(Value):
     since: float | None
     """When it was requested, in seconds since 1970, or None if that is not known."""
     placed: int | None
-    """The number of its pods with a node, or None if that is not known."""
+    """How many of the `total` pods have a node, or None if that is not known."""
     total: int | None
-    """The number of its pods, or None if that is not known."""
+    """The number of its pods, including missing ones, or None if that is not known."""
     reason: str = ""
     """The text of the first reason.
 
-    If there is no reason, it is a prediction, a message of KAI, or why the cause is not known, or
-    "" if the workload is not pending.
+    Without a reason, it is the prediction, a message of KAI, or a text that says that the cause is
+    not known. It is "" for a placed workload without reasons.
     """
     id: str = ""
     """The id of the first reason, or "" if none is known."""
@@ -62,7 +63,7 @@ class WorkloadRow(Value):
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     actors: frozenset[Who] = frozenset()
-    """Everyone who can act on one of its reasons."""
+    """The parties that can act on at least one of its reasons."""
     more: int = 0
     """How many more reasons there are, or more messages of KAI if `reason` is such a message."""
     line: tuple[InLine, ...] = ()
@@ -75,9 +76,10 @@ class WorkloadRow(Value):
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the PodCliqueSets, and the KAI PodGroups with live pods outside PodGangs and sets.
+    """Return the PodCliqueSets, and the KAI PodGroups that belong to no PodGang and no set.
 
-    The list is sorted. If `namespaces` is empty, it has the workloads of all namespaces.
+    PodGroups without live pods are left out. The list is sorted. If `namespaces` is empty, it has
+    the workloads of all namespaces.
     """
     gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
@@ -111,8 +113,8 @@ def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list
 def waiting_unlisted(rows: Iterable["WorkloadRow"], facts: Snapshot, namespace: str) -> list[Pod]:
     """Return the pending pods that are in none of the rows, sorted.
 
-    These pods have no GPUs and no claims. KAI's helper pods and the daemons of ComputeDomains are
-    left out. If `namespace` is "", pods of all namespaces are returned.
+    KAI's helper pods and the daemons of ComputeDomains are left out. If `namespace` is "", pods of
+    all namespaces are returned.
     """
     listed = {row.ref for row in rows}
     pods = (
@@ -133,10 +135,10 @@ def _rows_of(pod: Pod) -> Iterator[Ref]:
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod counts as pending, and is in no row of a PodCliqueSet or PodGroup.
+    """Return whether a pod belongs to the list, but to no row of a PodCliqueSet or PodGroup.
 
-    A pod with GPUs or claims counts if it has no node or starts late. A leader of a LeaderWorkerSet
-    also counts if it waits for workers.
+    A pod with GPUs or claims belongs to the list if it has no node or starts late. A leader of a
+    LeaderWorkerSet also does if it waits for workers.
     """
     if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False

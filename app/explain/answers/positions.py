@@ -22,7 +22,7 @@ Next = Literal["next", "after", "held", "waits", "never"]
 - `next`: KAI places it in its next cycle;
 - `after`: it would fit by itself, but not after the gangs ahead of it;
 - `held`: it has room, but another reason blocks it;
-- `waits`: it does not fit now, or its queue has no room for it;
+- `waits`: KAI can't place it now, because it does not fit or its queue has no room for it;
 - `never`: it would not fit even if all other pods ended and all nodes were open to it.
 """
 
@@ -45,20 +45,20 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""Reasons that the prediction considers: if it places a gang, they do not block the gang."""
+"""Reasons that the prediction takes into account, so they do not hold a gang that it places."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
-    """The position of a gang in KAI's order."""
+    """The position of a gang among the gangs that KAI considers in its next cycle."""
 
     ref: Ref
     queue: str
     number: int
     """Its position in its queue, from 1."""
     count: int
-    """The number of pending gangs in its queue."""
+    """The number of these gangs in its queue."""
     order: int
-    """Its position among all pending gangs of its node pool, from 1."""
+    """Its position among all these gangs of its node pool, from 1."""
     next: Next
     where: tuple[str, ...] = ()
     """The domains, or nodes outside domains, in which KAI should place it next."""

@@ -44,10 +44,14 @@ class InFront(Value, rename=AS_JSON):
 
 
 class QueueRow(Value, rename={"in_line": "inLine"}):
-    """A queue of KAI. Amounts of GPUs are in thousandths."""
+    """A queue of KAI, or the name of a queue that PodGroups name and that does not exist.
+
+    Amounts are GPUs in thousandths. All of them are None for a queue that does not exist.
+    """
 
     name: str
     parent: str
+    """The name of its parent, or "" if it has none."""
     depth: int
     """Its depth in the tree, from 1.
 
@@ -55,13 +59,13 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     """
     pool: str
     quota: int | None = None
-    """Its quota, or None for unlimited and for a queue that does not exist."""
+    """Its quota, or None for unlimited."""
     limit: int | None = None
-    """Its limit, or None for unlimited and for a queue that does not exist."""
+    """Its limit, or None for unlimited."""
     used: int | None = None
-    """The usage of its pods and its child queues' pods, or None if unknown."""
+    """The usage of the pods in it and in the queues below it, or None if not known."""
     fixed: int | None = None
-    """The usage of pods that are not preemptible, or None if not known."""
+    """The part of `used` that is not preemptible, or None if not known."""
     fair: int | None = None
     """Its current fair share of the GPUs of its node pool, or None if not known."""
     unset: tuple[str, ...] = ()
@@ -71,11 +75,11 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     waiting: int | None = None
     """How many PodGroups in it and below it have pods without a node, or None if not known."""
     in_line: int | None = None
-    """How many gangs in it and below it KAI's next cycle tries to place, or None if unknown."""
+    """How many gangs in it and below it KAI considers in its next cycle, or None if unknown."""
     front: tuple[InFront, ...] = ()
     """The first gangs of the queue in KAI's order."""
     exists: bool = True
-    """Does the queue exist? If not, PodGroups name it."""
+    """Does the queue exist in the node pool?"""
     users: tuple[GpuUser, ...] | None = None
     """The workloads in the queue itself that use the most GPUs, or None if not known.
 
@@ -94,9 +98,9 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
 def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[QueueRow]:
     """Return the queues in the order of their tree, one node pool after the other.
 
-    After the queues of a pool come queues that PodGroups name but that do not exist. `known` has
-    the predictions for gangs. If it is None, the gangs at the front of each queue are examined.
-    Return [] if queues were not read.
+    After the queues of a pool come queues that PodGroups of the pool name but that do not exist
+    there. `known` has the predictions for gangs. If it is None, the gangs at the front of each
+    queue are explained to get them. Return [] if queues were not read.
     """
     made = index.remembered("queues", lambda: list(_rows(index)))
     becomes = _examined(index, made) if known is None else known
@@ -154,7 +158,7 @@ def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
 
 
 class _Counts:
-    """The pending gangs of each queue, by node pool and name, and the gangs in KAI's next cycle."""
+    """The pending gangs, the gangs in KAI's next cycle, and the GPU users of each queue."""
 
     def __init__(self, index: Index) -> None:
         facts = index.facts
@@ -177,7 +181,7 @@ class _Counts:
 
 
 def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
-    """Return (pool, name) of a queue and of all queues above it."""
+    """Return (pool, name) of a queue, which may not exist, and of all queues above it."""
     return {(pool, name), *((pool, queue.name) for queue in chain(index, name, pool))}
 
 

@@ -1,7 +1,7 @@
 """Describe the topology of a cluster: coverage of levels, free capacity, inconsistent labels.
 
-This module also searches for room in one domain of a level, or of a wider level if there is none.
-It previews the effects of edits of the levels on PodCliqueSets and on the tree of nodes.
+This module also searches for room in one domain of a level, and of wider levels if there is none.
+It previews the effects of other levels on PodCliqueSets and on the tree of nodes.
 """
 
 import itertools
@@ -80,7 +80,7 @@ class Survey(Value):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 without findings; 1 with findings; 2 if not everything was read."""
+        """The exit code: 0 without reasons, 1 with reasons, 2 if some could not be checked."""
         if self.unknown:
             return 2
         return 1 if self.reasons else 0
@@ -126,7 +126,7 @@ def _held_channels(index: Index) -> HeldChannels | None:
 
 
 def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
-    """Return the kinds of facts that a rule needs and that were not read."""
+    """Return the kinds of facts that keep a rule from being checked."""
     not_given = index.facts.skipped & {"nodes"}
     if rule.id == "TopologyDiffers":
         not_given = _not_given(index)
@@ -197,7 +197,7 @@ class RoomAnswer(Value):
 
 
 class RoomSearch(Value):
-    """The room at the requested level, and at the next wider one that has enough."""
+    """The room at the requested level, and at the next wider level that has enough."""
 
     answer: RoomAnswer
     wider: RoomAnswer | None
@@ -313,7 +313,7 @@ class ConstraintChange(Value, rename=AS_JSON):
     text: str
     """The effect, in words."""
     severe: bool
-    """Is the required level missing after the edit, or will the constraint be rejected?"""
+    """Is the required level missing after the edit, or would changes of the set be rejected?"""
 
 
 class Preview(Value):

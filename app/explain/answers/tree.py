@@ -1,7 +1,7 @@
 """Build the tree of a workload, with the state of each object.
 
-Below the PodCliqueSet are its gangs, and its PodCliques in no gang. Below a gang are its PodCliques
-with their pods, its PodGroup with its queue, its shared claims, ComputeDomains and NVLink units.
+Below the PodCliqueSet are its gangs, and its PodCliques in no gang. Below a gang are its parts with
+their pods, its PodGroup with its queue, its shared claims, ComputeDomains and NVLink units.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 class _Grower:
-    """A builder of the branches of one tree. Each branch has the numbers of its reasons."""
+    """A builder of one tree, in which each branch has the numbers of its reasons."""
 
     def __init__(self, subject: Subject, reasons: Sequence[Reason], folded: bool) -> None:
         self._index = subject.index
@@ -75,7 +75,7 @@ class _Grower:
         return self._bundle(pcs.ref, children, asked_words(pcs.asked))
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
-        """Return the branch of a set that has no objects yet."""
+        """Return the branch of a set without gangs and PodCliques."""
         asked = asked_words(pcs.asked)
         state, words = ("waits", "nothing created yet") if pcs.replicas else ("well", "no replicas")
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
@@ -181,7 +181,8 @@ class _Grower:
     def _pod_group(self, gang: Gang) -> list[Branch]:
         """Return the branch of the gang's KAI PodGroup, with the branch of its queue below it.
 
-        If the PodGroup is the gang itself, return only the branch of the queue.
+        If the gang represents the PodGroup, return only the branch of the queue. Return [] for a
+        gang without a PodGroup.
         """
         group = gang.pod_group
         if not group:
@@ -223,7 +224,7 @@ class _Grower:
         )
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
-        """Return why the queue of a gang has no room for it, or "" if it has room."""
+        """Return why the queue of a gang cannot take it, or "" if the queue has room."""
         own = {gang.ref, queue.ref, *((gang.pod_group.ref,) if gang.pod_group else ())}
         for reason in self._reasons:
             if reason.id in _OF_QUEUE and own.intersection(reason.objects):
@@ -276,10 +277,10 @@ class _Grower:
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
-        """Return where placed pods are, as `place_words` does.
+        """Return where the placed pods of a part are, as `place_words` does.
 
-        If none is placed, return the domain with the most room, and for how many pods, if this is
-        the part of the gang that does not fit. Return "" if there is neither.
+        If none is placed, and this is the part of the gang that does not fit, return the domain
+        with the most room and for how many pods. Otherwise, return "".
         """
         if part.placed:
             return place_words(gang.topology, part.placed, part.told)
@@ -298,7 +299,7 @@ _OF_QUEUE = {
     "LowerPriority": "at its limit",
     "QueueQuota": "at its quota",
 }
-"""The text of a queue in the tree, by the id of the reason with which it must agree."""
+"""The status of a queue in the tree, by the id of the reason that says the same."""
 
 
 def _sizes(member: Member) -> str:

@@ -1,7 +1,4 @@
-"""Create the gangs of a cluster.
-
-A gang represents a PodGang, a KAI PodGroup that no PodGang owns, or a pod that belongs to neither.
-"""
+"""Create gangs from PodGangs, from KAI PodGroups that no PodGang owns, and from other pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -109,7 +106,8 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Sequence[Pod]:
 
     A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
     names its PodGang (https://github.com/ai-dynamo/grove/pull/799). If that PodGang does not exist
-    or does not have the PodClique, the pod is in each of the first _MOST_GANGS PodGangs with it.
+    or does not have the PodClique, the pod is in each of the first _MOST_GANGS PodGangs that have
+    the PodClique.
     """
     pods = index.pods_of_clique(pod_gang.namespace, name)
     gangs = index.gangs_of_part.get((pod_gang.namespace, name), ())
@@ -257,8 +255,9 @@ def _makers(pod: Pod) -> Iterator[str | Ref]:
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """Return the tree of the SubGroups of a PodGroup.
 
-    SubGroups whose parents form a cycle are under no root, so they are omitted. SubGroups without a
-    name, with the name of an earlier SubGroup, or below level MOST_DEPTH are omitted too.
+    SubGroups with an unknown parent, or whose parents form a cycle, are under no root, so they are
+    omitted. SubGroups without a name, with the name of an earlier SubGroup, or below level
+    MOST_DEPTH are omitted too.
     """
     subgroups = _distinct(group.subgroups)
     inside = by_key((sub.parent, sub) for sub in subgroups)

@@ -28,7 +28,7 @@ class Bases(Value):
     gangs: tuple[PodGang, ...]
     """The base gangs that exist."""
     missing: tuple[str, ...] = ()
-    """Texts about the objects that Grove needs and does not find."""
+    """Texts about missing objects that Grove needs before it removes the gates."""
     noted: bool = False
     """Does the status of a PodGang of the replica say whether it was ever scheduled?"""
 

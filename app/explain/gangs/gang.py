@@ -38,7 +38,7 @@ class Member(Value, dict=True):
     minimum: int
     """The number of its pods that must be placed together."""
     replicas: int
-    """The number of pods that should exist."""
+    """The number of pods that should exist, which may be less than the number of `pods`."""
     shape: Shape
     """The shape of pods that do not exist yet."""
     pods: Pods
@@ -48,7 +48,7 @@ class Member(Value, dict=True):
     clique: PodClique | None = None
     """Its PodClique, or None if it has none."""
     shapes: tuple[Shape, ...] = ()
-    """The shape of each of `pods`."""
+    """The shape of each of `pods`, in the same order."""
 
     @property
     def expected(self) -> int:
@@ -171,7 +171,7 @@ class Unit(Value, dict=True):
 
     @cached_property
     def expected(self) -> int:
-        """The number of pods that should exist."""
+        """The number of pods that exist or should exist."""
         return sum(member.expected for member in self.all_members)
 
     @property
@@ -314,7 +314,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def waiting(self) -> Pods:
-        """The pods that have no node."""
+        """Its existing pods that have no node."""
         return tuple(pod for pod in self.pods if not pod.node)
 
     @property
@@ -402,7 +402,7 @@ class Gang(Value, dict=True):
     def pool(self) -> str:
         """The node pool of the gang, or "" for nodes without a pool.
 
-        It is ANY_POOL if KAI places none of the gang's pods, because only KAI has node pools.
+        It is ANY_POOL if KAI does not place the gang's pods, because only KAI has node pools.
         """
         if self.pod_group:
             return self.pod_group.pool
@@ -410,7 +410,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def is_of_kai(self) -> bool:
-        """Whether KAI schedules some of its pods. It is True if no pods exist yet."""
+        """Does KAI schedule some of its pods? True if no pods exist yet."""
         schedulers = {pod.scheduler for pod in self.pods}
         return not schedulers or KAI_SCHEDULER in schedulers
 

@@ -184,7 +184,7 @@ def _of_unlisted_workload(index: Index, ref: Ref) -> _Match | None:
     """Find a workload that is not listed, such as a Job, by the pods that were created for it.
 
     Finished pods count only if there are no others. A workload without pods is found if its status
-    was read, or if a warning or Kueue names it. Otherwise, return None.
+    was read, or if a warning or Kueue names it. Return None if it is not found.
     """
     pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]

@@ -1,7 +1,7 @@
 """Write answers for programs, as maps that become JSON.
 
-Keys and ids of reasons are stable. The names of the fields of Answer, Reason, Evidence, Unknown,
-Branch, ConstraintChange and DomainReport are keys, except that the key of `ref` is `object`.
+Keys and ids of reasons are stable. Most keys are names of fields, so renaming a field of an answer
+changes the output.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from app.objects.shape import Object
 
 
 def document(answer: Answer) -> Object:
-    """Return an answer as a map. `placed` and `total` are null if they are not known."""
+    """Return an answer as a map, in which unknown numbers are null."""
     rooms = [{"domain": room.domain.path, "pods": room.pods} for room in answer.room]
     return {**to_builtins(replace(answer, room=())), "room": rooms}
 

@@ -10,7 +10,7 @@ _MOST = 3
 
 
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
-    """Yield a hint: the namespaces that have an object with this name, or else similar names.
+    """Yield a hint: the namespaces that have an object with this name, or else other names.
 
     `others` are the known objects. Objects of other kinds than `ref` are ignored.
     """
@@ -42,6 +42,6 @@ def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
 
 
 def _near(name: str, others: Sequence[str]) -> list[str]:
-    """Return the names that are most similar to `name`, or else names that begin with it."""
+    """Return up to _MOST names that are similar to `name`, or else that begin with it."""
     near = alike(name, others) or [other for other in others if other.startswith(name)]
     return near[:_MOST]

@@ -24,7 +24,7 @@ from app.objects.shape import Object
 
 COLUMNS = ("queue", "quota", "limit", "used", "fixed", "fair", "pending")
 MEANING = (
-    "All amounts are GPUs. used: by pods of the queue and of its child queues; fixed: used by pods"
+    "All amounts are GPUs. used: by pods in the queue and in queues below it; fixed: used by pods"
     " that are not preemptible; fair: the current fair share of the queue, at most what its pods"
     " request; pending: gangs with pods that have no node."
 )
@@ -182,7 +182,7 @@ def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
-    """Return 0 if no queue has a problem, 1 if one has, and 2 if not everything was read."""
+    """Return 0 if no queue has a problem, 1 if any has, and 2 if not everything was read."""
     there = [row for row in rows if row.exists]
     if not queues_are_known(index) or any(
         None in (*row.amounts, row.waiting, row.in_line) for row in there
@@ -194,8 +194,8 @@ def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
 def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     """Return the queues as a map.
 
-    GPUs are whole numbers or fractions. The quota or limit of an existing queue is null if it is
-    unlimited. Every other null means that the value is not known or was not examined.
+    GPUs are whole numbers or fractions. If an existing queue has no quota or limit, because it is
+    unlimited, the value is null. Any other null value is not known or was not examined.
     """
     return {
         "headline": queues_headline(rows, facts),

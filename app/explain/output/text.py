@@ -17,7 +17,7 @@ from app.facts.rows import CHANNELS, ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 MOST_LINES = 40
-"""The number of lines of an answer beyond which its tree is cut."""
+"""The number of lines of an answer above which its tree is cut."""
 MOST_WORDS = 5
 """The maximum number of KAI's messages, and of gangs with a position, that are shown."""
 _IDS_FROM = 88
@@ -35,8 +35,8 @@ _PRODUCTS = {
 def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
-    Unless `everything`, equal siblings are folded, the pods of gangs are omitted, and the tree is
-    cut if there are more than 40 lines. With `colour`, states have terminal colours.
+    Unless `everything`, equal siblings are folded, most pods are omitted, and the tree is cut if
+    there are more than MOST_LINES lines. With `colour`, states have terminal colours.
     """
     head = _fitted([visible(answer.headline)], width)
     if colour:
@@ -76,7 +76,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _who(reason: Reason) -> str:
-    """Return who can act, or "" if it is the user or the remedy already says so."""
+    """Return ` (platform team)` if only that team can act and the remedy does not say so, or ""."""
     is_said = "platform team" in reason.remedy
     return " (platform team)" if reason.who == "platform" and not is_said else ""
 
@@ -123,7 +123,7 @@ def _foot(answer: Answer) -> Iterator[str]:
 
 
 _PARTS = {ROOM, CHANNELS}
-"""Needs of reasons that are not kinds of objects, but pods or claims of all namespaces."""
+"""Needs of reasons that stand for the pods or the claims of all namespaces."""
 
 
 def _is_without_room(lacking: set[str]) -> bool:
@@ -217,10 +217,10 @@ _PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def without_pods(branch: Branch) -> Branch:
-    """Return a tree without the pods of gangs. The reasons of a removed pod move to its parent.
+    """Return a tree without most pods. The reasons of a removed pod move to its parent.
 
-    The requested pod is kept, and so are pods that are placed one by one, such as the pods of a
-    LeaderWorkerSet without a gang.
+    The requested pod is kept, and so are the pods directly below a workload such as a
+    LeaderWorkerSet, because they may be placed one by one.
     """
     kept = []
     numbers = set(branch.reasons)
@@ -241,7 +241,7 @@ def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
 
 
 def _look(branch: Branch) -> tuple[object, ...]:
-    """Return everything that the user sees of a branch except its name."""
+    """Return a key that is equal for branches that differ only in their names."""
     below = tuple(_look(child) for child in branch.children)
     seen = (
         branch.asked,

@@ -25,7 +25,7 @@ from app.facts.grove.topology import HOSTNAME_KEY
 MOST_DOMAINS = 40
 """The maximum number of domains, nodes or held claims that are listed."""
 MOST_INSIDE = 3
-"""The maximum number of domains that are named on one line."""
+"""The maximum number of domains that are named for having the most free GPUs or room."""
 
 
 def survey_text(survey: Survey, facts: Snapshot) -> str:
@@ -115,7 +115,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
     """Return the cells of a domain.
 
     They are its path, the numbers of its inner domains and nodes, its free GPUs, the number of
-    closed nodes, and the inner domains with the most free GPUs.
+    closed nodes, and the inner domains with the most free GPUs. Cells may be empty.
     """
     depth = len(report.path)
     inside: list[DomainReport] = []
@@ -137,7 +137,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the names of the domains with the most free GPUs, each with its free GPUs."""
+    """Return the names of the domains with free GPUs, most free GPUs first, with these numbers."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
@@ -162,9 +162,8 @@ def free_words(report: DomainReport) -> str:
 def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) -> str:
     """Return the nodes of one domain, with their free GPUs and the PodGroups of their pods.
 
-    A pod without a PodGroup is named itself.
-
-    Return at most 40 nodes unless `everything`.
+    A pod without a PodGroup is named itself. Unless `everything`, at most MOST_DOMAINS nodes are
+    listed.
     """
     rows = []
     index = topology.index
@@ -203,7 +202,7 @@ def room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the room at the requested level, at a wider level if needed, and the counted pools."""
+    """Return the room at the requested level, and at a wider level if there is not enough."""
     return "\n".join(map(visible, _search_lines(search)))
 
 

@@ -31,7 +31,7 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""If fewer columns are left for the reasons, they are printed on separate lines."""
+"""The minimum width of the last column. If it is narrower, reasons get separate lines."""
 
 
 def list_text(
@@ -77,7 +77,7 @@ They are shown if the platform team can act on the reason.
 
 
 def outages(rows: Sequence[WorkloadRow], facts: Snapshot) -> Iterator[str]:
-    """Yield outages of the whole cluster, which are printed before everything else."""
+    """Yield the outages that reasons point to, which are printed before everything else."""
     for id, words in _OUTAGES.items():
         held = [row for row in rows if row.id == id and row.who == "platform"]
         times = [row.since for row in held if row.since is not None]
@@ -88,7 +88,7 @@ def outages(rows: Sequence[WorkloadRow], facts: Snapshot) -> Iterator[str]:
 
 
 def _by_cause(rows: Sequence[WorkloadRow]) -> Iterator[str]:
-    """Yield how many workloads are pending for each reason, the most frequent first."""
+    """Yield how many workloads are pending for each reason, if several workloads are pending."""
     causes = Counter(row.id or "no reason" for row in rows if row.state == "waits")
     if sum(causes.values()) > 1:
         in_order = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
@@ -101,7 +101,7 @@ def headline(
     """Return the answer in one line: how many workloads are pending."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
-        return visible(_without_rows(facts, namespace, where, others))
+        return visible(_without_rows(facts, namespace, others))
 
     workloads = counted(rows, "workload")
     counts = Counter(row.state for row in rows)
@@ -111,11 +111,15 @@ def headline(
     if counts["unknown"]:
         pending = counted(counts["unknown"], f"{of_all} is pending", f"{of_all} are pending")
         return visible(f"it is not known whether {pending}")
-    none = f"no workload{' with GPUs' if others else ''} is pending {where}"
+    none = f"no workload{' with GPUs' if others else ''} is pending {_anywhere(namespace)}"
     if counts["problem"]:
         has = "has" if counts["problem"] == 1 else "have"
         return visible(f"{none}; {counts['problem']:,} of {workloads} {has} problems")
     return visible(f"{none}: {workloads} placed")
+
+
+def _anywhere(namespace: str) -> str:
+    return f"in namespace {namespace}" if namespace else "in any namespace"
 
 
 def _to_explain(pods: Sequence[Pod]) -> str:
@@ -123,18 +127,23 @@ def _to_explain(pods: Sequence[Pod]) -> str:
     return f"grove-admission explain pod/{pods[0].name} -n {pods[0].namespace}"
 
 
-def _without_rows(facts: Snapshot, namespace: str, where: str, others: Sequence[Pod]) -> str:
+def _without_rows(facts: Snapshot, namespace: str, others: Sequence[Pod]) -> str:
     """Return why there is nothing to list, and what to do."""
     if "sets" in facts.unseen:
-        fix = "" if namespace else ". Use -n NAMESPACE for a namespace that you may read"
-        return f"PodCliqueSets {where} could not be read{fix}"
+        if namespace:
+            return f"PodCliqueSets in namespace {namespace} could not be read"
+        return (
+            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace"
+            " that you may read"
+        )
     if "sets" in facts.skipped:
         return "there are no PodCliqueSets in these files"
     if others:
         are = counted(others, "other pod is", "other pods are")
-        return f"no workload with GPUs is pending {where}, but {are}: {_to_explain(others)}"
+        anywhere = _anywhere(namespace)
+        return f"no workload with GPUs is pending {anywhere}, but {are}: {_to_explain(others)}"
     if namespace:
-        return f"there are no workloads {where}. Use -A to list all namespaces"
+        return f"there are no workloads in namespace {namespace}. Use -A to list all namespaces"
     return "there are no workloads in any namespace"
 
 
@@ -142,8 +151,8 @@ def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod
     """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if facts are missing.
 
     Facts are missing if PodCliqueSets or the state of a workload are not known, or if a workload is
-    pending without a reason and some kinds were not read.
-    `others` are pending pods in none of the rows.
+    pending without a reason and some kinds were not read. `others` are pending pods in none of the
+    rows, and lead to 1.
     """
     states = {row.state for row in rows}
     if "unknown" in states or "sets" in facts.unseen:
@@ -160,7 +169,7 @@ def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
 
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
-    """Yield the rows with their reasons in the last column, or below if the terminal is narrow."""
+    """Yield the rows, with reasons in the last column, or below if the terminal is narrow."""
     texts = [[title.upper() for title in COLUMNS]]
     reasons = map(visible, _reasons_once(rows))
     texts += [
@@ -215,10 +224,9 @@ def first_reason(row: WorkloadRow) -> str:
 def list_document(
     rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()
 ) -> Object:
-    """Return the list as a map for JSON. `ageSeconds`, `placed`, `total` and `line` may be null.
+    """Return the list as a map for JSON, in which unknown values are null.
 
-    `totals` counts workloads, also by state and by the id of the first reason, and the pending pods
-    in none of the rows (`others`).
+    `others` are the pending pods in none of the rows, which `totals` counts.
     """
     states = Counter(row.state for row in rows)
     reasons = Counter(row.id for row in rows if row.id)

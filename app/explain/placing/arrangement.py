@@ -104,7 +104,7 @@ class Search(Board):
         """The number of nodes that were examined."""
         self._most = min(most, _ONE_SEARCH)
         self._is_cut = False
-        """Whether nodes with room were left out because there were too many."""
+        """Were nodes with room left out because there were too many?"""
         self._pairs = pairs
         self._starts = [0] * len(pairs)
         """The mark at which the placing of each demand began."""
@@ -256,7 +256,7 @@ class Wish(Value, dict=True):
     fit: Mapping[Shape, Sequence[bool]]
     """For each shape, whether each node may take such pods."""
     freed: tuple[tuple[int, Vector], ...]
-    """The amounts that the gang's leaving pods free first: (position of the node, amounts)."""
+    """The amounts that leaving pods of the gang free first: (position of the node, amounts)."""
 
 
 class Arrangement:
@@ -272,7 +272,7 @@ class Arrangement:
         shares: Mapping[int, Shares] = MappingProxyType({}),
     ) -> None:
         self.is_certain = True
-        """False if the last `add` found no placement but could not try all of them."""
+        """Is the result of the last `add` certain? If not, a placement may exist all the same."""
         self._names = names
         self._start = list(free)
         self._free = list(free)

@@ -82,7 +82,7 @@ class Demand(Value, dict=True):
 
     @cached_property
     def constrained(self) -> bool:
-        """Whether the demand or one of its parts has a constraint."""
+        """Does the demand or one of its parts have a constraint?"""
         own = bool(self.key or self.preferred)
         return own or any(part.constrained for part in self.parts)
 
@@ -190,7 +190,7 @@ Taker = tuple[int, int]
 """A node with room for pods: (number of pods for which it has room, its position)."""
 
 UNLIMITED = 1_000_000
-"""The number of pods without requests that count as fitting on a node."""
+"""The room of a node, as a number of pods, for pods that request nothing."""
 
 
 def everything(_resource: str) -> bool:

@@ -39,8 +39,7 @@ AS_KAI = Rules()
 class Packer(Trial):
     """A trial placement that puts demands on nodes as KAI does.
 
-    When KAI counts room, it includes nodes that cannot take the pods, and discovers that only
-    later.
+    When KAI counts the room of a domain, it also counts nodes that cannot take the pods.
     """
 
     def __init__(self, ground: Ground, rules: Rules) -> None:

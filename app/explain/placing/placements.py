@@ -32,8 +32,8 @@ class Assumption(Value):
     free: Free = "now"
     """The amounts that count as free.
 
-    They are free now, free once the terminating pods are gone ("soon"), or all amounts that the
-    gang's own pods do not use ("empty").
+    They are the amounts that are free now, the amounts that are free once the terminating pods are
+    gone ("soon"), or all amounts that the gang's own pods do not use ("empty").
     """
     emptied: frozenset[int] = frozenset()
     """The positions of nodes on which the pods of other gangs count as using nothing."""
@@ -43,7 +43,7 @@ class Assumption(Value):
     If so, deleted pods that only a dead kubelet keeps count as gone too.
     """
     without: str = ""
-    """The resource whose requests do not count, or ""."""
+    """The resource whose requests do not count, or "" for none."""
     devices: bool = False
     """Do only requests for devices count?"""
     pool: str | None = None
@@ -81,7 +81,7 @@ NOBODY = Own()
 
 
 class Outcome:
-    """Whether KAI finds a place for a demand on a ground, and otherwise, which part has none."""
+    """The result of KAI's search for a place for a demand on a ground."""
 
     def __init__(self, demand: Demand, ground: Ground, rules: Rules) -> None:
         self._parts = list(demand.flat())
@@ -90,9 +90,9 @@ class Outcome:
         packer = Packer(ground, rules)
         is_placed = packer.places(demand)
         self.waits_for_ending = is_placed and packer.waits
-        """Whether the demand has a place only once other pods have terminated."""
+        """Does the demand have a place only once other pods have terminated?"""
         self.fits = is_placed and not packer.waits
-        """Whether the whole demand has a place now."""
+        """Does the whole demand have a place now?"""
         self._used = packer.used() if is_placed else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
@@ -210,7 +210,7 @@ class Placements:
 
     @cached_property
     def _other_resources_matter(self) -> bool:
-        """Whether any node has less room than its devices alone would allow."""
+        """Does any node have less room than its devices alone would allow?"""
         full = self._ground(AS_IT_IS).asks
         part = self._ground(Assumption(devices=True)).asks
         return any(

@@ -215,11 +215,11 @@ class Trial(Board):
         """The number of steps for which KAI waits for pods to terminate."""
         self._trees: dict[Domains, Tree] = {}
         self._fullest: dict[Shape, Order[int]] = {}
-        """For each shape, all nodes in KAI's order, fullest first."""
+        """For each shape, all nodes that take such pods, in KAI's order."""
 
     @property
     def waits(self) -> bool:
-        """Whether KAI waits for pods to terminate before it binds the placed pods."""
+        """Does KAI wait for pods to terminate before it binds the placed pods?"""
         return self._waiting > 0
 
     def tree(self, demand: Demand) -> Tree:
@@ -409,9 +409,7 @@ class Trial(Board):
     def _rank(
         self, shape: Shape, scores: Scores, *, with_coming: bool = False
     ) -> Callable[[int], tuple[Any, ...] | None]:
-        """Return a function for the sort key of a node in KAI's order.
-
-        The key is None if the node takes no such pod.
+        """Return a function that returns the sort key of a node, or None if it takes no such pod.
 
         Nodes are sorted by score. For pods without GPUs, nodes with shared GPUs come first, and
         nodes with other GPUs last. Then the fullest node comes first. The last item of a key is the

@@ -57,8 +57,8 @@ class Waiter(Value, dict=True):
 def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     """Return a pending gang with its rank in its queue.
 
-    The rank is by priority, highest first, then by state (gangs below their minimum, gangs at their
-    minimum, other gangs), then by age, oldest first, and then by name.
+    The rank is by priority, highest first, then by state, by age, oldest first, and by name. Gangs
+    with a part below its minimum come first, then gangs with all parts at their minimum.
     """
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]
@@ -196,7 +196,7 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove a queue and its parents while they are empty. Mark the remaining ones as changed.
+        """Remove a queue and its parents while they are empty, and mark the others as changed.
 
         Each removed queue must be the first of its heap.
         """

@@ -48,7 +48,7 @@ def quantities(amounts: Amounts) -> Quantities:
 
 
 def _gpus(amounts: Amounts) -> float:
-    """Return the number of GPUs. A MIG device counts as its slices (`TotalGPUs` of KAI)."""
+    """Return the number of GPUs. A MIG device counts as many as its slices (KAI's `TotalGPUs`)."""
     total = 0.0
     for name, amount in amounts.items():
         mig = _MIG.fullmatch(name)
@@ -78,7 +78,7 @@ def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quan
 
 
 def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantities:
-    """Return the amounts that KAI counts for a pending pod."""
+    """Return the amounts that KAI counts for a pod of this shape before it has a node."""
     gpus, cpus, memory = quantities(dict(shape.requests))
     part = shape.part
     if part and part.memory and memory_of_gpu:

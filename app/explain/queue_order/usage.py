@@ -142,10 +142,10 @@ def _placed_and_waiting(
     memory: GpuMemory,
     of_shape: dict[int, Quantities],
 ) -> tuple[Quantities, Quantities]:
-    """Return the usage of the pods on nodes of the pool, and the requests of the pending ones.
+    """Return the usage of the pods on nodes of the pool, and the requests of pending pods.
 
-    Gated pods do not count. `of_shape` caches converted requests by the id of the shape, for shapes
-    without GPU fractions.
+    Pending pods with scheduling gates do not count. `of_shape` caches converted requests by the id
+    of the shape, for shapes without GPU fractions.
     """
     placed, waiting = NOTHING, NOTHING
     for pod in pods:
