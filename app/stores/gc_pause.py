@@ -1,4 +1,4 @@
-"""Pause the garbage collector, and return freed memory to the system, while lists are read.
+"""Pause the garbage collector while lists are read, and then give freed memory back to the system.
 
 Otherwise, the collector would examine all previously read pages again and again, although they
 contain no garbage: decoded JSON and the facts that are kept have no cycles.
@@ -38,7 +38,7 @@ def paused() -> Iterator[None]:
 
 
 async def pause_until(lists_are_in: Awaitable[object], most_seconds: float = 120.0) -> None:
-    """Pause the collector until `lists_are_in` returns, but for at most `most_seconds`.
+    """Pause the collector until `lists_are_in` has a result, but for at most `most_seconds`.
 
     Then give freed memory back to the system.
     """

@@ -50,10 +50,10 @@ async def _list(client: Client, store: WatchStore[Any], selection: Selection) ->
 
 
 class Reading:
-    """A reader of lists of `rows`, which keeps the facts and records lists that can't be read.
+    """A reader of lists, which keeps the facts and records why lists can't be read.
 
-    Objects are converted to facts as pages arrive, so that only the needed facts are kept. If a
-    list can't be read, its cause is recorded, and the other lists are still read.
+    `rows` has the row of each resource that may be read. Objects are converted to facts as pages
+    arrive, so that only the needed facts are kept.
     """
 
     def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]]) -> None:
@@ -104,7 +104,7 @@ class Reading:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_one(self, resource: Resource, namespace: str, name: str) -> None:
-        """Read the object `name` if it exists. If it can't be read, record the cause."""
+        """Read the object `name`, if it exists. If it can't be read, record the cause."""
         error = await self._try(resource, namespace, name=name)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))

@@ -42,14 +42,15 @@ class DocumentObjects:
         self._later: set[Resource] = set()
         """The APIs of later releases of Grove to which documents belong, see `_later_api`."""
         self._is_design = False
-        """Whether a document belongs to the release with ClusterTopologies (`_is_of_design`)."""
+        """Does a document belong to the release with ClusterTopologies (`_is_of_design`)?"""
         for document in documents:
             self.add(document)
 
     def add(self, document: Object) -> None:
         """Store a document, unless it must be skipped.
 
-        With a ComputeDomain, also store the claim template that NVIDIA's controller would create.
+        With a ComputeDomain that is not ours, also store the claim template that NVIDIA's
+        controller would create.
         """
         resource = resource_of(document)
         metadata = map_at(document, "metadata")
@@ -83,7 +84,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether the documents show which release of Grove they belong to."""
+        """Is it known to which release of Grove the documents belong?"""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
@@ -154,8 +155,8 @@ def _is_of_design(resource: Resource, document: Object) -> bool:
 def _template_of_domain(domain: Object) -> Object | None:
     """Return the claim template that NVIDIA's controller creates for a ComputeDomain.
 
-    Return None if the ComputeDomain names no template, or if it is ours: only the claims of other
-    ComputeDomains are looked up.
+    Return None if the ComputeDomain names no template, or if it is ours: nothing looks up the
+    claims of our ComputeDomains.
     """
     name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
     if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":

@@ -1,4 +1,4 @@
-"""Keep stores up to date as far as permissions allow, for the console and for `waiting/`."""
+"""Keep stores up to date with as much as the permissions allow."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,10 +25,7 @@ Lists are read in pages, because only pages report the number of objects, to sho
 
 
 MOST_FOR_PEOPLE = 2**20
-"""The maximum size of the facts about one object, in bytes of JSON.
-
-A large gang has thousands of pods.
-"""
+"""The default of `least`, in bytes of JSON. A large gang has thousands of pods."""
 
 
 class Namespaces(Value):
@@ -37,7 +34,7 @@ class Namespaces(Value):
     names: Sequence[str] = ()
     """The names of the namespaces. If there are none, the API server is asked for all names."""
     own: str = ""
-    """The namespace of the kubeconfig's context, or "", to read if namespaces can't be listed."""
+    """The namespace to read if namespaces can't be listed, or "" for none."""
     again: float = 60.0
     """The seconds after which a forbidden list is tried again."""
 
@@ -47,8 +44,8 @@ class PermittedStores:
 
     `stores` has a store for each scope that is read, and `denied` has the forbidden scopes. The
     caller runs `discovery`, which knows the kinds that the cluster serves. The facts about an
-    object are stored if they have at most `least` bytes, or at most the limit of their row if that
-    is higher. With `bounds_namespaces`, a row's limit for all objects of a namespace also applies.
+    object may have `least` bytes of JSON, or more if the limit of their row is higher. With
+    `bounds_namespaces`, a row's limit for all objects of a namespace also applies.
     """
 
     def __init__(
@@ -82,7 +79,7 @@ class PermittedStores:
 
     @property
     def ready(self) -> bool:
-        """Whether the list of every scope has been read or is forbidden."""
+        """Has the list of every scope been read, unless it is forbidden?"""
         known = {row for row, _ in (*self.denied, *self.stores)}
         return len(known) == len(self.rows) and all(
             store.synced or scope in self.denied for scope, store in self.stores.items()
@@ -107,7 +104,8 @@ class PermittedStores:
     async def _follow(self, row: Row[Any]) -> NoReturn:
         """Keep the stores of a row up to date: one for all namespaces, or one for each namespace.
 
-        If the list of all namespaces and the names of namespaces can't be read, try again later.
+        If the objects of all namespaces can't be listed, read the namespaces one by one. If no
+        namespace is known, try again later.
         """
         everywhere = (row, None)
         while True:
@@ -168,7 +166,7 @@ class PermittedStores:
         await asyncio.sleep(self._namespaces.again)
 
     async def _served_changed(self) -> None:
-        """Tell subscribers that a resource was not found, and wait for a change of discovery."""
+        """Tell subscribers that a resource is not served, and wait until discovery has changed."""
         self._changed()
         await self._discovery.changed()
 

@@ -111,10 +111,10 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 
 
 def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
-    """Return the other namespaces that have KAI's scaling pods, whose events must be read too.
+    """Return the other namespaces with KAI's scaling pods, whose events must be read too.
 
-    Return no namespace unless a pending pod of `namespace` shares a GPU: an autoscaler's event
-    about a scaling pod concerns all such pods.
+    Return none unless a pending pod of `namespace` shares a GPU, because an autoscaler's event
+    about a scaling pod concerns all pods that do.
     """
     pods = reading.of("pods")
     if not namespace or not any(
@@ -145,8 +145,8 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
 def _names_volumes(reading: Reading) -> bool:
     """Return whether PersistentVolumes must be read.
 
-    They are needed if a claim of a pending pod has a volume, or may get a volume that was created
-    by hand.
+    They are needed if a claim of a pending pod has a volume, or may get one that was created by
+    hand.
     """
     named = {
         (pod.namespace, name)

@@ -48,9 +48,8 @@ APART = 10.0
 KAI evicts the pods of a gang one after the other: it writes an event, then deletes the pod.
 """
 
-
 MOST_AT_ONCE = 50
-"""The maximum number of events that are written in one call. Namespaces take turns.
+"""The maximum number of events that one call of `tell` sends. Namespaces take turns.
 
 Anybody can write events about the pods of their own namespace that look like KAI's.
 """
@@ -77,7 +76,7 @@ class Evictions:
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if a write must be tried again, or is left for the next call. Evictions of
+        Return False if a write has failed, or if writes are left for the next call. Evictions of
         background pods are not reported, because these pods are meant to be evicted.
         """
         self._note_reported(index.facts)

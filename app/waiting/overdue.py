@@ -24,12 +24,12 @@ _AGE = re.compile(
     r"|(?:, last)? [0-9]{1,9} (?:second|minute|hour|day)s? ago\b"
     r"|, although the PodGroup is [0-9]{1,9} [a-z]{1,9} old"
 )
-"""Finds the ages in the texts of reasons."""
+"""Matches the ages in the texts of reasons."""
 
 UNEXPLAINED = "Unexplained"
-"""The reason of a gang if no reason of the table that is a problem applies."""
+"""The reason of a gang if no problem of the table of reasons applies."""
 NOT_KNOWN = "NotKnown"
-"""The reason of a gang if no problem was found, but some reasons lacked facts to be checked.
+"""The reason of a gang if no problem was found, but some reasons could not be checked.
 
 It is only counted in metrics, and not reported.
 """
@@ -208,8 +208,8 @@ def _blocked(gang: Gang, since: float) -> Blocked:
 def message(reason: Reason) -> str:
     """Return `reason` as text for people: what blocks the gang, the remedy, and who can act.
 
-    The text contains no ages, and no names of gangs ahead of this gang. Both would soon be wrong,
-    or change the stored text again and again.
+    Ages are removed, and so are the names of gangs ahead of this gang that it has to wait for. Both
+    would soon be wrong, or change the stored text again and again.
     """
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
@@ -222,7 +222,7 @@ def message(reason: Reason) -> str:
 def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
     """Return a workload with the reason of its `gangs` that comes first in the table.
 
-    The workload has been pending for as long as the oldest of these gangs.
+    The workload has been pending for as long as the gang that has been pending longest.
     """
     in_order = sorted(gangs, key=lambda blocked: (blocked.since, blocked.ref))
     first = min(in_order, key=lambda blocked: _ORDER.get(blocked.reason, _LAST))

@@ -60,11 +60,11 @@ PACING = Pacing()
 RESOURCES: Mapping[str, Resource] = {
     resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
 }
-"""The resources of the workloads that get a condition or events, by kind."""
+"""The resources of the workloads that get events, by kind. PodCliqueSets get a condition too."""
 
 
 class _Told(Value):
-    """The last text that was written about a workload, and the time (monotonic seconds)."""
+    """The last report about a workload."""
 
     reason: str
     message: str
@@ -104,7 +104,7 @@ class Reporter(Struct):
     Times older than `pacing.refresh` are forgotten.
     """
     _told: dict[Ref, _Told] = {}
-    """The last report about each workload, if it said that the workload is pending."""
+    """The last report about each workload that was reported as pending."""
     _next: dict[Ref, float] = {}
     """The time from which each workload may be written to again, in monotonic seconds."""
     _backoffs: dict[Ref, Backoff] = {}
@@ -166,9 +166,9 @@ class Reporter(Struct):
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
         """Return whether `blocked` must be written, because `stored` or the last report differs.
 
-        A changed reason need not wait for `pacing.refresh`, but a changed message must. So must a
-        condition of a PodCliqueSet that is missing or has another reason, because the cache may not
-        have our last write yet.
+        A changed reason is written at once. A changed message waits for `pacing.refresh`. So does a
+        condition that is missing or has another reason, because the cache may not have our last
+        write yet.
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)
@@ -183,7 +183,7 @@ class Reporter(Struct):
         return differs and self.clock() - told.time >= self.pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
-        """Write one change: a reason, or None if the workload is no longer pending.
+        """Write one change: the reason in `blocked`, or None if the workload is no longer pending.
 
         Return False if it must be written later.
         """

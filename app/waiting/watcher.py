@@ -93,7 +93,7 @@ class WaitingDuty:
         self._found = Overdue()
         """The result of the last check."""
         self._unseen: Mapping[str, str] = {}
-        """The kinds that can't be read, each with the reason."""
+        """The kinds that could not be read for the last check, each with the cause."""
         self._seconds = 0.0
         """The CPU time of the last check."""
 
@@ -151,7 +151,8 @@ class WaitingDuty:
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
         """Report changes as events and conditions. Return False if the next check should come soon.
 
-        Report nothing while facts are missing or outdated, because reports could be wrong.
+        Report nothing while kinds can't be read or facts are outdated, because reports could be
+        wrong.
         """
         if self._unseen or not is_current:
             return is_current
@@ -172,7 +173,7 @@ class WaitingDuty:
             await asyncio.wait_for(live.changes(seen), timeout)
 
     def _note_unseen(self, facts: Snapshot) -> None:
-        """Record which kinds can't be read, and log these kinds if they have changed."""
+        """Record which kinds can't be read, and log them if they have changed and there are any."""
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
@@ -214,7 +215,7 @@ class WaitingDuty:
 
 
 class Looker:
-    """A repeated check of the cluster, with the state that is kept between two checks."""
+    """A check of the cluster that can be repeated, with the state that is kept between checks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
