@@ -7,7 +7,7 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The maximum number of queues with their own colour: the ones that use the most GPUs."""
+"""The maximum number of queues with their own colour. They are the ones with the most GPUs."""
 OTHERS = "q0"
 """The CSS class of GPUs that pods of all other queues, or of no queue, use."""
 FREE = "free"
@@ -18,7 +18,7 @@ WIDTH = 100
 """The width of a bar, in the units of its viewBox."""
 
 Bar = tuple[tuple[str, int, int], ...]
-"""The parts of a bar, each as (CSS class, start, width). A whole bar has the width WIDTH."""
+"""The parts of a bar, each as (CSS class, start, width). The whole bar has the width WIDTH."""
 
 
 class Colours:

@@ -41,7 +41,7 @@ class Streams:
 
     @property
     def full(self) -> bool:
-        """Whether no further stream may be opened."""
+        """Is the maximum number of streams open?"""
         return self.open >= MOST_STREAMS
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ from app.objects.fields import listed
 MOST_ROWS = 500
 """The maximum number of rows on the page. The filter also finds rows beyond this limit."""
 _NAMED = 3
-"""The number of objects that the title of a row names."""
+"""The maximum number of objects that the title of a row names."""
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
 """The kinds of MNNVL resources: the audit's warnings about them are shown as leaks."""
 
@@ -67,11 +67,11 @@ class FindingRow(Value):
     source: str
     """`audit`, `doctor` or `topology`."""
     text: str
-    """The message of the doctor or the topology. For the audit, the kind of the objects."""
+    """The message of the doctor or the topology, or the kind of the objects for the audit."""
     detail: str
-    """What the audit found, or the id of a finding of the topology. For the doctor, ""."""
+    """The problems that the audit found, the id of a topology finding, or "" for the doctor."""
     remedy: str
-    """The remedy of the problem, or ""."""
+    """The remedy, or "" if there is none."""
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     objects: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class FindingRow(Value):
 
     @property
     def title(self) -> str:
-        """The title of the row: `text`, in the audit followed by the names of the first objects."""
+        """The title of the row: `text`, and for the audit also the names of the first objects."""
         if self.source != "audit":
             return self.text
         return f"{self.text} {listed(self.objects, _NAMED)}"
@@ -94,7 +94,7 @@ class Result:
     end: float = 0.0
     """The time at which it ended, in seconds since 1970, or 0 if it has not ended."""
     stage: str = "the stored objects"
-    """What is being checked: `the stored objects` by the audit, then `the installation`."""
+    """The subject of the current stage: `the stored objects` (audit), then `the installation`."""
     looked_at: int = 0
     """The number of objects that the audit has examined."""
     rows: list[FindingRow] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Result:
     passed: list[tuple[str, Check]] = field(default_factory=list)
     """The doctor's checks that are `ok`, each with its subject."""
     not_seen: list[str] = field(default_factory=list)
-    """The kinds and stages that could not be examined, each with the reason."""
+    """The kinds and stages that could not be examined, each with the cause."""
 
 
 class Examination:
@@ -130,7 +130,7 @@ class Examination:
 
     @property
     def running(self) -> bool:
-        """Whether an examination is running."""
+        """Is an examination running?"""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
@@ -258,7 +258,7 @@ def _of_topology(reason: Reason) -> FindingRow:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows without the audit's warnings whose text a message of the doctor contains."""
+    """Return the rows without those warnings of the audit that a message of the doctor contains."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}

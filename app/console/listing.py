@@ -46,7 +46,7 @@ class _KeptRow(Value):
     parts: Parts
     """The facts from which the row was made, or () if the workload is not explained yet."""
     state: int
-    """The number of the cluster's state in which the workload was explained, or 0 for none."""
+    """The number of the cluster's state in which the workload was explained, or 0 if it was not."""
     order: float = inf
     """The workload's position in KAI's order if it is not explained yet, otherwise infinity."""
 
@@ -65,7 +65,7 @@ class WaitingList:
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self.complete = True
-        """Whether the last call of `follow` had time for all workloads."""
+        """Did the last call of `follow` have time for all workloads?"""
         self._clock = clock
         self._kept: dict[Ref, _KeptRow] = {}
         self._states = count(1)
@@ -98,8 +98,8 @@ class WaitingList:
         """Explain workloads again for SECONDS, first those whose own facts have changed.
 
         The other workloads follow, pending ones first, because the rest of the cluster may have
-        changed. Without `reasons`, they are left out: only their reasons can have changed, not
-        whether they are pending.
+        changed. Without `reasons`, they are left out, because only their reasons can have changed,
+        not whether they are pending.
         """
         parts = self._counted_all(index)
         to_explain = self._to_explain(parts, reasons=reasons)
@@ -160,7 +160,7 @@ class WaitingList:
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
     def _urgency(self, ref: Ref) -> tuple[bool, int, float, Ref]:
-        """Return a sort key: pending workloads first, then those explained longest ago."""
+        """Return a sort key: pending workloads first, then the workloads explained longest ago."""
         kept = self._kept[ref]
         return kept.row.state != "waits", kept.state, kept.order, ref
 

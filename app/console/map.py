@@ -115,11 +115,11 @@ class _RoomOnMap:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
         self._wanted = room.pods if room else 0
         self.level = room.level if room and room.rooms else ""
-        """The name of the level, or "" if no room was asked for."""
+        """The name of the level, or "" if no room was asked for or the level has no domains."""
         self._roomiest = next(iter(self._rooms), None)
-        """The path of the domain with the most room, or None if no room was asked for."""
+        """The path of the domain with the most room, or None if there is none."""
         self.depth = len(self._roomiest or ())
-        """The depth of the level, from 1, or 0 if no room was asked for."""
+        """The depth of the level, from 1, or 0 if `level` is ""."""
 
     def room_in(self, path: Path) -> int | None:
         """Return the number of pods that fit into a domain, or None for a domain of another level.
@@ -320,8 +320,8 @@ def _width(names: Iterable[str]) -> str:
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
     """Return the depth of the deepest level that has 1 to MOST_CELLS domains inside `at`.
 
-    Return None if no level has. With `above_nodes`, the last level
-    does not count, unless it is the level below `at`.
+    Return None if there is no such level. With `above_nodes`, the last level does not count, unless
+    it is the level below `at`.
     """
     domains = topology.domains
     deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))

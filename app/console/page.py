@@ -1,4 +1,4 @@
-"""Define the type of the console's pages, and read and write references to objects in addresses."""
+"""Define the type of pages, and read and write the references to objects in addresses."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from app.facts.identity import Ref
 from app.objects.resource import Resource
 
 Query = Mapping[str, str]
-"""The options in the query of a request, each with its first value."""
+"""The options in the query of a request, each with one value."""
 
 Values = dict[str, Any]
 """The values of a template, by name."""
@@ -28,14 +28,14 @@ class ConsolePage(Value):
     One of them, `options`, maps each name that a query may have to whether its value is valid.
     """
     watched: bool = True
-    """Whether the page shows the current state of the cluster, and is updated when it changes."""
+    """Does the page show the current state of the cluster, and is it updated when that changes?"""
 
 
 def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
     """Return the options in a query that the page ignores.
 
-    These are unknown names, and `name=value` for invalid values. `options` maps the known names to
-    whether their value is valid.
+    They are given as names if the names are unknown, and as `name=value` if the values are invalid.
+    `options` maps the known names to whether their value is valid.
     """
     unknown = [name for name in query if name not in options]
     invalid = [

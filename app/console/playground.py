@@ -28,7 +28,7 @@ from app.kube.api import Client, Object
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
-"""The number of characters of a pasted text that are read."""
+"""The maximum number of characters of a pasted text that are read."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _LOOKS = {
@@ -134,8 +134,8 @@ def _verdicts(
 ) -> list[Values]:
     """Return the template's values for each verdict.
 
-    `nodes` are the YAML nodes of the documents, which give the lines of problems. If there are more
-    or fewer nodes than documents, no lines are given. With `placing`, the values also say whether a
+    `nodes` are the YAML nodes of the documents, which give the lines of problems. If there are not
+    as many nodes as documents, no lines are given. With `placing`, the values also say whether a
     PodCliqueSet would have room now.
     """
     aligned = len(judged) == len(nodes)
@@ -227,7 +227,7 @@ def placement(index: Index, document: Object) -> Values | None:
     """Return the template's values about the room for the PodCliqueSet `document`.
 
     `fits` says whether it would have room now, and `reasons` say why not. Return None if nodes,
-    pods or topologies cannot be read.
+    topologies or the pods of all namespaces cannot be read.
     """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None

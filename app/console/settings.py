@@ -21,12 +21,12 @@ class ConsoleSettings(Value):
     namespaces: Sequence[str] = ()
     """The namespaces to read one by one if the user may not list objects in all namespaces.
 
-    If it is empty, the console reads the namespaces that the user may list, or else only
-    `own_namespace`.
+    If it is empty, the console reads all namespaces one by one, or only `own_namespace` if the user
+    may not list namespaces.
     """
     own_namespace: str = ""
-    """The namespace of the context, `default` if it names none."""
+    """The namespace of the context, or `default` if the context names none."""
     port: int = 0
     """The port on loopback, or 0 for a free one."""
     ipv6: bool = False
-    """Whether to listen on ::1 instead of 127.0.0.1."""
+    """Does the console listen on ::1 instead of 127.0.0.1?"""

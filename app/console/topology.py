@@ -24,7 +24,7 @@ from app.objects.shape import integer_in
 from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
-"""The maximum number of nodes without topology labels that are named."""
+"""The maximum number of nodes outside the topology that are named."""
 MOST_USERS = 10
 """The maximum number of workloads in the table of GPU users."""
 MOST_NODES = 256
@@ -36,11 +36,11 @@ MOST_GPUS = 1024
 WORST = "worst"
 """The value of the option `sort` that shows the worst domains first."""
 _FEW_SETS = 40
-"""The maximum number of PodCliqueSets in the selection list."""
+"""The maximum number of PodCliqueSets among which the user can select."""
 _FEW_GROUPS = 6
-"""The maximum number of gangs that are named for a node."""
+"""The maximum number of gangs and other pods that are named for a node."""
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
-"""The fields of the snapshot that a survey depends on."""
+"""The fields of the snapshot on which the shown parts of a survey depend."""
 
 
 def surveyed(index: Index, name: str = "") -> Survey:

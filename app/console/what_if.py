@@ -1,4 +1,4 @@
-"""Show the page What if: the gangs that would move, start, stay pending or get worse."""
+"""Show the page What if: the effects that edits of the cluster would have on gangs."""
 
 import asyncio
 import shlex
@@ -17,7 +17,7 @@ SECONDS = 60.0
 MOST_EDITS = 10
 """The maximum number of edits in one request."""
 MOST_TEXT = 2000
-"""The number of characters of the edits that are read."""
+"""The maximum number of characters of the edits that are read."""
 EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
 
 
@@ -71,7 +71,7 @@ class WhatIf:
         index = Index(facts)
         if not index.room_is_known:
             kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
-            problem = f"Not all nodes and pods can be read. Missing: {', '.join(kinds)}."
+            problem = f"Free capacity is not known. Could not be read: {', '.join(kinds)}."
             return {"headline": "The effects are not known", "problem": problem}
         found = effects(index, edits, tick=tick)
         return {

@@ -31,7 +31,7 @@ MOST_ROWS = 200
 The filter also finds workloads beyond this limit.
 """
 MOST_EQUAL = 20
-"""The maximum number of rows in a group of equal workloads. The rest is only counted."""
+"""The maximum number of rows shown of a group of equal workloads. The rest is only counted."""
 FOLDED = 3
 """The minimum number of equal workloads in a group. All its rows except the first are folded."""
 MOST_CAUSES = 6
@@ -39,13 +39,13 @@ MOST_CAUSES = 6
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list: only rows with the value of the option are shown."""
 MOST_ROOMS = 256
-"""The maximum number of domains to show. If there are more, the 24 with the most room are shown."""
+"""The maximum number of domains to show. If there are more, only the 24 roomiest are shown."""
 MOST_NAMED = 32
 """The maximum number of domains to show with their names."""
 LONGEST_NAME = 14
 """The maximum length of the domains' names to show. If any name is longer, none is shown."""
 _DETAILED = 60
-"""The maximum number of rows of a tree with pods. A larger tree is shown without pods."""
+"""The maximum number of rows of a tree with pods. A larger tree is shown without most pods."""
 _WORDS = {
     "well": "fine",
     "waits": "pending",
@@ -107,7 +107,7 @@ class Chip(NamedTuple):
     query: str
     """The query of the link, without the filter if it is `current`."""
     current: bool
-    """Whether the filter of the link is selected already."""
+    """Is the filter of the link already selected?"""
 
 
 class _Narrowed:
@@ -199,7 +199,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _alike(row: WorkloadRow) -> str:
-    """Return what folded workloads have in common with `row`: "more with the same reason"."""
+    """Return the words after the number of workloads folded below `row`."""
     if row.reason == NOT_EXAMINED:
         return f"more {NOT_EXAMINED}"
     if not row.reason:

@@ -337,7 +337,7 @@ async def test_while_the_lists_come_in_the_page_counts() -> None:
         assert parsed.heading == "The cluster is being read"
         made.live.trouble = Trouble("Connection refused", NOW, expired=False)
         assert (
-            "No connection to the cluster since"
+            "Reading from the cluster has been failing since"
             in (await page(client, "workloads")).texts("main")[0]
         )
         made.live.trouble = Trouble("Unauthorized", NOW, expired=True)
@@ -589,7 +589,7 @@ async def test_without_edits_there_is_a_form_and_without_rights_no_answer() -> N
     denied = await shown(supposed("cordon gpu-a-01"), Lists(objects(), denied=("pods",)))
     assert empty.heading == "What if the cluster changed?"
     assert denied.heading == "The effects are not known"
-    assert "Not all nodes and pods can be read" in denied.texts("p", cls="sub")[0]
+    assert "Free capacity is not known. Could not be read: " in denied.texts("p", cls="sub")[0]
 
 
 async def test_an_answer_that_takes_too_long_is_not_known() -> None:
