@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _life(text: str) -> timedelta:
-    """Return a number of days as a duration. Raise ArgumentTypeError unless it is more than 0."""
+    """Return a number of days as a duration. Raise ArgumentTypeError if it is not above 0."""
     try:
         days = timedelta(days=float(text))
     except (ValueError, OverflowError):
@@ -64,7 +64,7 @@ def _name(text: str) -> str:
 def _make(arguments: argparse.Namespace) -> int:
     """Create a CA and a certificate in a directory. Return the exit code.
 
-    Raise UnusableInput if one of FILES exists there, or if they can't be written.
+    Raise UnusableInput if one of FILES exists there, or if they can't be made or written.
     """
     directory: Path = arguments.directory
     existing = [name for name in FILES if (directory / name).exists()]

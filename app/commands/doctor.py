@@ -93,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
-    """Return the checks of a cluster, or of the record in `heard` if it has answers.
+    """Return the checks of a cluster, or of the record in `heard` with --offline.
 
-    Add the cluster's answers to `heard` if a record was requested.
+    With --record, add the cluster's answers to `heard`.
     """
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
     recorded = None

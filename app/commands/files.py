@@ -18,8 +18,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), each with its file's name.
 
-    `limits` apply to each file. Raise UnusableInput if a file can't be read or is empty, or if
-    there is no document at all.
+    `limits` apply to each file. Raise UnusableInput if a file is invalid, empty or unreadable, or
+    if there is no document at all.
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
@@ -35,7 +35,7 @@ def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[
 def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object]:
     """Return the documents in a file, a directory or standard input (-).
 
-    Raise UnusableInput if it can't be read or has no document.
+    Raise UnusableInput if it is invalid or unreadable, or has no document.
     """
     return [document for _, document in documents_of([str(name)], limits)]
 
@@ -43,8 +43,8 @@ def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-) one by one.
 
-    The files may have any size. Raise UnusableInput if a file can't be read or is empty, or if
-    there is no document at all.
+    The files may have any size. Raise UnusableInput if a file is invalid, empty or unreadable, or
+    if there is no document at all.
     """
     is_empty = True
     without: list[str] = []

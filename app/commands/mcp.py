@@ -39,7 +39,7 @@ LONGEST = (2_000, 200)
 The second length is used only if the answer is still too long with the first one.
 """
 SHORT = 8
-"""The minimum number of entries of a list that is shortened."""
+"""Lists with fewer entries are not shortened."""
 SECONDS = 60.0
 """The time limit for one answer, in seconds."""
 
@@ -133,10 +133,10 @@ class Questions(Struct):
     ask: Ask
     """The function that runs a command."""
     options: list[str]
-    """The options for each command that name the cluster, or the file to read instead."""
+    """The options of each command: they name the cluster, or the file to read instead."""
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
-        """List workloads that are pending, have a problem or could not be checked.
+        """List the workloads that are not placed as requested, or may not be.
 
         Each has its first reason and remedy. `totals` counts all workloads by state, and those with
         a reason by the id of their first reason.
@@ -215,8 +215,8 @@ class Questions(Struct):
     ) -> str:
         """Run a command, and return its JSON output between marks.
 
-        Raise ValueError with the command's error messages if there is no output, and ValueError if
-        the command takes too long.
+        Raise ValueError if the command takes too long, or, with its error messages, if it has no
+        output.
         """
         try:
             answered = await self.ask([*words, "-o", "json"], given)

@@ -25,7 +25,7 @@ LIKE_KUBECTL = "in-cluster config inside a Pod, otherwise your kubeconfig"
 REFUSED = 1
 """Exit code: something was rejected or failed."""
 UNUSABLE = 2
-"""Exit code: unusable input."""
+"""Exit code: unusable input, or not everything could be read."""
 
 
 COMPLETING = "_ARGCOMPLETE"
@@ -42,7 +42,7 @@ class Command(Value):
     run: Callable[[argparse.Namespace], int]
     """A function that runs the command, and returns the exit code."""
     examples: tuple[str, ...] = ()
-    """Command lines with comments, with which the help text begins."""
+    """Command lines, most with comments, with which the help text begins."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -23,7 +23,7 @@ PLUGINS = {
     "validating": "ValidatingAdmissionPolicy",
     "mutating": "MutatingAdmissionPolicy",
 }
-"""By the name of a folder of static manifests: the admission plugin that reads this folder."""
+"""The admission plugin that reads a folder of static manifests, by the name of the folder."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,7 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
-    """Write the facts to the file in --record, if any, and print the command that reads the file.
+    """With --record, write the facts to the file, and print the command that reads the file.
 
     `asked` is the object of the answer. Its name is "" for a list, and its namespace is "" for all
     namespaces. Raise OSError if the file cannot be written.
@@ -67,7 +67,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
 def facts_in(names: Sequence[str]) -> Snapshot:
     """Return the facts in a record, or in the documents of files, directories and standard input.
 
-    Raise UnusableInput or OSError if they cannot be read, and UnusableInput if a record is given
+    Raise UnusableInput or OSError if they are not usable, and UnusableInput if a record is given
     with other files.
     """
     records = [name for name in names if _is_record(name)]
@@ -83,7 +83,7 @@ def documents_in(names: Sequence[str]) -> list[Object]:
     """Return the documents in files, directories and standard input.
 
     A record has facts instead of documents: return only its topologies, as documents. Raise
-    UnusableInput or OSError if a file cannot be read, and UnusableInput if a record is given with
+    UnusableInput or OSError if a file is not usable, and UnusableInput if a record is given with
     other files.
     """
     if not any(map(_is_record, names)):

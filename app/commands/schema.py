@@ -28,7 +28,7 @@ from app.facts.grove.topology import Level
 from app.facts.identity import Ref
 
 Gpus = int | float | None
-"""A number of GPUs, possibly fractional; null if it is not known."""
+"""A number of GPUs, possibly fractional, or null."""
 
 
 class ReportedUser(GpuUser, rename=AS_JSON):
@@ -38,14 +38,14 @@ class ReportedUser(GpuUser, rename=AS_JSON):
 
 
 class RoomInDomain(TypedDict):
-    """How many of a workload's pods fit into a domain."""
+    """How many pods of the first part that does not fit have room in a domain."""
 
     domain: list[str]
     pods: int
 
 
 class Explanation(Answer, rename=AS_JSON):
-    """The explanation of one workload."""
+    """The explanation of one object."""
 
     room: tuple[RoomInDomain, ...]  # type: ignore[assignment]
 
@@ -61,9 +61,9 @@ class FirstReason(TypedDict):
 
 
 class Totals(TypedDict):
-    """The number of workloads: all, by their state, and by the id of their first reason.
+    """The numbers of workloads: all, by their state, and by the id of their first reason.
 
-    `otherPendingPods` is the number of pending pods without GPUs and claims that are not listed.
+    `otherPendingPods` is the number of pending pods that belong to no listed workload.
     """
 
     workloads: int
@@ -75,7 +75,8 @@ class Totals(TypedDict):
 class ListedWorkload(TypedDict):
     """A workload in a list, with its first reason.
 
-    `more` is the number of other reasons, and `line` the position of its next gang in KAI's order.
+    `more` is the number of other reasons or of other messages of KAI. `line` is the position of its
+    first gang in KAI's order.
     """
 
     object: Ref
@@ -89,9 +90,9 @@ class ListedWorkload(TypedDict):
 
 
 class WorkloadList(TypedDict):
-    """All workloads, pending ones first.
+    """All listed workloads, pending ones first.
 
-    `unseen` has the reason for each kind that could not be read in full.
+    `unseen` has the cause for each kind that could not be read in full.
     """
 
     totals: Totals
@@ -102,8 +103,8 @@ class WorkloadList(TypedDict):
 class ReportedLevel(TypedDict):
     """A topology level: its name (`domain`) and its node label (`key`).
 
-    `nodes` is the number of nodes with this label, `domains` the number of domains, and `findings`
-    the number of findings about the level. Null means not known.
+    `nodes` is the number of nodes with this label, and `domains` the number of domains. Both are
+    null if they are not known. `findings` is the number of findings about the label.
     """
 
     domain: str
@@ -116,7 +117,8 @@ class ReportedLevel(TypedDict):
 class TopologyDomain(TypedDict):
     """A domain with numbers of nodes and GPUs.
 
-    `closed` nodes accept no pods. `soon` are the GPUs of terminating pods.
+    `closed` is the number of nodes that accept no pods with GPUs. `free` and `soon`, the GPUs of
+    terminating pods, are null if they are not known.
     """
 
     path: list[str]
@@ -151,7 +153,7 @@ class FoundRoom(RoomAtLevel):
     """The room at the requested level, and at the next `wider` level that has enough, or null.
 
     `fits` says whether one domain has room for all pods. `withSpare` is how many pods fit if
-    `mnnvl.spareNodes` nodes stay free, or null if that is not configured.
+    `mnnvl.spareNodes` nodes stay free, or null if that was not examined.
     """
 
     fits: bool
@@ -162,7 +164,7 @@ class FoundRoom(RoomAtLevel):
 
 
 class PreviewOfLevels(TypedDict):
-    """The effects that the levels of --levels would have on stored PodCliqueSets."""
+    """The effects that the levels in the file of --levels would have on stored PodCliqueSets."""
 
     levels: list[Level]
     keysOnNoNode: list[str]
@@ -185,7 +187,7 @@ class HeldChannel(TypedDict):
 
 
 class HeldChannelsReport(TypedDict):
-    """Claims that hold NVLink channels unnecessarily, and how many pods wait for a channel."""
+    """Claims that hold NVLink channels unnecessarily, and the number of pods pending for one."""
 
     claims: list[HeldChannel]
     waitingPods: int
@@ -194,7 +196,7 @@ class HeldChannelsReport(TypedDict):
 class TopologyReport(TypedDict):
     """The topology and its domains.
 
-    `unseen` has the reason for each kind that could not be read in full.
+    `unseen` has the cause for each kind that could not be read in full.
     """
 
     topology: NamedTopology | None
@@ -213,9 +215,9 @@ class TopologyReport(TypedDict):
 
 
 class PodsNotLookedAt(TypedDict):
-    """The numbers of pods without a gang that were not examined: `moving` must move, others wait.
+    """The numbers of pods without a gang that were not examined because they are too many.
 
-    Only the first 500 of each sort are examined.
+    `moving` pods must move, and `waiting` pods are pending. Of each, 500 pods are examined.
     """
 
     moving: int
@@ -236,7 +238,7 @@ class WhatIfReport(TypedDict):
 
 
 class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
-    """A queue. For quota and limit, null means unlimited; every other null means not known."""
+    """A queue. Null means unlimited for quota and limit, and not known for other fields."""
 
     quota: Gpus = None  # type: ignore[assignment]
     limit: Gpus = None  # type: ignore[assignment]
@@ -250,7 +252,7 @@ class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
 class QueueList(TypedDict):
     """The queues of KAI.
 
-    `unseen` has the reason for each kind that could not be read in full.
+    `unseen` has the cause for each kind that could not be read in full.
     """
 
     headline: str
@@ -308,10 +310,10 @@ class Cause(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """A document with its verdict. `webhook` is null if there is no verdict.
+    """A document with its verdict.
 
-    It is "" if the verdict is not a webhook's, such as the warnings about a Queue. Empty fields are
-    omitted.
+    `webhook` is null if no webhook judges the document, and "" if the verdict is not a webhook's,
+    such as the warnings about a Queue. Empty fields are omitted.
     """
 
     file: str
@@ -330,21 +332,21 @@ class CheckedDocument(TypedDict):
 
 
 class CheckedDocuments(TypedDict):
-    """All documents with their verdicts. `allowed` says whether none is rejected."""
+    """All documents with their verdicts. `allowed` is false if any is not allowed."""
 
     allowed: bool
     results: list[CheckedDocument]
 
 
 class UserCounts(Counts):
-    """How many writes of one user in one namespace had each outcome."""
+    """The numbers of writes of one user in one namespace, by outcome."""
 
     user: str = ""
     namespace: str = ""
 
 
 class CountedMessage(ReportedMessage):
-    """A message with which `count` writes were or would be rejected. `example` is the first one."""
+    """A message with which `count` writes were or would be rejected, and the first such write."""
 
     outcome: str
     count: int
@@ -374,7 +376,7 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
     "check": (1, CheckedDocuments),
     "trial": (1, TrialReport),
 }
-"""The version and the types of each schema, by its name.
+"""The version and the type of each schema, by its name.
 
 `audit` prints one document per line: one for each finding, then the summary.
 """

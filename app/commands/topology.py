@@ -62,6 +62,7 @@ from app.facts.grove.topology import (
     read_cluster_topology_binding,
 )
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
+from app.facts.rows import CHANNELS, ROOM
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
@@ -152,10 +153,11 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """Return the levels in the file `path`, as a topology called `name`.
+    """Return the topology in the file `path`.
 
-    The file must have a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with
-    levels. Raise UnusableInput if it has no levels, or if they would be rejected.
+    It is the first ClusterTopology, ClusterTopologyBinding, or OperatorConfiguration with levels.
+    For a configuration, `name` is the name of the topology, unless it is "". Raise UnusableInput if
+    the file has no levels, or if they would be rejected.
     """
     for document in objects_in(path):
         section = document.get("clusterTopology")
@@ -192,13 +194,13 @@ class _Report(Value):
     examined: Survey
     """The survey of this topology."""
     inside: list[DomainReport]
-    """The requested domains, or those of the broadest level."""
+    """The domains that LEVEL=VALUE names, or else the domains of the broadest level."""
     room: RoomSearch | None
     """The room for --room, or None if it was not requested."""
     changes: Preview | None
     """The effects of the levels in --levels, or None if they were not requested."""
     is_of_domain: bool = False
-    """Whether LEVEL=VALUE was given, which may name several domains."""
+    """Was LEVEL=VALUE given, which may name several domains?"""
 
     def document(self) -> Object:
         answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)
@@ -272,7 +274,7 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
     """Return the domains that `text` (LEVEL=VALUE) names.
 
     There are several if domains with this value have different parents. Raise UnusableInput if
-    there is none.
+    there is none, or if `text` has another form.
     """
     level, _, value = text.partition("=")
     if not level or not value:
@@ -347,9 +349,10 @@ def _levels(topology: Topology) -> str:
 def _unknown_room(facts: Snapshot) -> str:
     """Return why the room of the cluster is not known."""
     missing = [TITLES[kind] for kind in ("nodes", "pods") if kind in facts.skipped]
-    if not missing:
-        return "not all nodes and pods are readable"
-    return f"{listed(missing)} are missing from the files"
+    if missing:
+        return f"{listed(missing)} are missing from the files"
+    unread = [TITLES[kind] for kind in ("nodes", ROOM, CHANNELS, "slices") if kind in facts.unseen]
+    return f"{listed(unread)} could not be read"
 
 
 def _report_effects(
@@ -426,8 +429,8 @@ COMMAND = Command(
         " differences from KAI's Topology, NVLink channels that are held unnecessarily, and free"
         " GPUs. Nothing is written. Exit code: 0 no findings, 1 findings, 2 not everything was"
         " readable. With --room: 0 there is room, 1 there is none, 2 not known. With --if: 0"
-        " nothing breaks, 1 something would break or a new workload would not fit, 2 not everything"
-        " was readable."
+        " nothing breaks, 1 something would break or a new workload would not start, 2 not"
+        " everything was readable."
     ),
     add_options=add_options,
     run=run,

@@ -61,9 +61,9 @@ class Report(Struct):
     places: dict[tuple[str, str], Counts] = {}
     """The counts by (user, namespace)."""
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
-    """The number of writes that were or would have been rejected, by message."""
+    """The number of writes that were or would have been rejected, by kind and message."""
     examples: dict[ReportedMessage, str] = {}
-    """The first write that was or would have been rejected, in words, by message."""
+    """A description of the first write that was or would have been rejected, by message."""
     not_judged: Counter[str] = field(default_factory=Counter)
     """The number of failed verdicts, by message."""
 
@@ -99,11 +99,14 @@ class Report(Struct):
         return map(visible, self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.events:,} reviews in the logs, {self.judged:,} of them with a verdict"
+        reviews = "review" if self.events == 1 else "reviews"
+        yield f"{self.events:,} {reviews} in the logs, {self.judged:,} of them with a verdict"
         if self.unknown_callers:
+            one = self.unknown_callers == 1
             yield (
-                f"{self.unknown_callers:,} more reviews are omitted: they have no token or"
-                " certificate of an API server, so anyone may have sent them"
+                f"{self.unknown_callers:,} more {'review is' if one else 'reviews are'} omitted:"
+                f" without a token or certificate of an API server, anyone may have sent"
+                f" {'it' if one else 'them'}"
             )
         if self.places:
             yield from ("", *self._table())

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from app.base.record import record_of
 from app.cli import main
+from app.commands.records import KIND
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.selectors import Taint
 from tests.commands.test_explain import FULL, written
@@ -371,3 +373,20 @@ def test_the_only_level_is_named_in_the_singular(
     )
     assert main(["topology", "zone=a", "--offline", path]) == 2
     assert "zone is not a level; the level is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("unseen", "words"),
+    [
+        (("room",), "pods of all namespaces could not be read"),
+        (("slices",), "ResourceSlices could not be read"),
+        (("nodes", "slices"), "nodes and ResourceSlices could not be read"),
+    ],
+)
+def test_without_room_it_says_what_could_not_be_read(
+    unseen: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(record_of(KIND, facts(unseen=dict.fromkeys(unseen, "not available"))))
+    assert main(["topology", "--offline", str(path), "--room", "1x1"]) == 2
+    assert capsys.readouterr().err == f"Cannot tell whether there is room: {words}.\n"

@@ -78,7 +78,9 @@ async def test_reviews_that_anybody_may_have_sent_are_told_apart(
     assert [row["user"] for row in printed["users"]] == ["alice"]
     assert (printed["judged"], printed["unknownCallers"], printed["findings"]) == (1, 1, [])
     assert report(str(log)) == 0
-    assert "1 more reviews are omitted" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 review in the logs, 1 of them with a verdict" in out
+    assert "1 more review is omitted: without a token" in out
 
     log.write_bytes(forged)  # where no review has a token, all count
     assert report(str(log), "--output", "json") == 1
