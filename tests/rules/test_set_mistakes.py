@@ -89,7 +89,7 @@ def test_minimums(obj: dict[str, Any], fields: list[str], said: Said) -> None:
         ),
         pytest.param(
             pcs(metadata={"annotations": {"kai.scheduler/topology-required-placment": "x"}}),
-            ["metadata.annotations[kai.scheduler/topology-required-placment]: no component"],
+            ["metadata.annotations[kai.scheduler/topology-required-placment]: unknown annotation"],
             id="an annotation of KAI",
         ),
         pytest.param(
