@@ -18,7 +18,7 @@ ByNode = Mapping[str, Amounts]
 """Amounts of resources by node name."""
 
 PREFIX = "gpu."
-"""The prefix that vendors give to the DRA drivers of GPUs, such as gpu.nvidia.com."""
+"""The prefix of the names of DRA drivers for GPUs, such as gpu.nvidia.com."""
 
 
 def counts_as_gpu(resource: str) -> bool:
@@ -32,7 +32,7 @@ def is_device(resource: str) -> bool:
 
 
 def gpus_of(amounts: Amounts) -> int:
-    """Return the sum of all kinds of GPUs, in thousandths."""
+    """Return the total of GPUs and MIG devices in `amounts`, in thousandths."""
     return sum(value for name, value in amounts.items() if counts_as_gpu(name))
 
 
@@ -82,7 +82,7 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
     """Return the requested GPUs by the resource of their driver, in thousandths.
 
     `classes` has the name of the DeviceClass of each requested device. Classes that are not in
-    `known`, or that select other devices, do not count.
+    `known`, or that select no GPUs, do not count.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -95,7 +95,7 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 NOT_OFFERED = ""
-"""Stands for all requested resources that no node has.
+"""Stands for all resources that no node has.
 
 Tenants can request any number of them, and amounts of each resource are listed for each node.
 """

@@ -14,7 +14,7 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts, with background pods as normal pods in node pools that have none.
+    """Return the facts, in which pods on nodes of pools without background pods are normal pods.
 
     The SchedulingShard of a pool can disable background pods, or select them by labels that this
     module does not know.

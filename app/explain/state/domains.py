@@ -56,7 +56,7 @@ class Domains:
         return self._others[levels]
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Use `nodes` from now on and return True, if their tree is the same.
+        """Use `nodes` from now on and return True, if they have the same tree and resources.
 
         Otherwise, change nothing and return False.
         """
@@ -82,7 +82,7 @@ class Domains:
             return None
 
     def _seen(self, node: Node) -> tuple[object, ...]:
-        """Return everything about a node on which the tree depends."""
+        """Return everything about a node on which this object depends."""
         return node.name, node.allocatable, self._path_of(node), self._is_visible(node)
 
     def _is_visible(self, node: Node) -> bool:
@@ -142,7 +142,7 @@ class Domains:
         }
 
     def at(self, depth: int) -> list[Domain]:
-        """Return the domains of the level at `depth`, sorted by name."""
+        """Return the domains of the level at `depth`, sorted by path."""
         return self.within(depth, ())
 
     def paths_at(self, depth: int) -> set[Path]:
@@ -152,7 +152,7 @@ class Domains:
         return {path[:depth] for path in self.paths if path is not None}
 
     def within(self, depth: int, parent: Path) -> list[Domain]:
-        """Return the domains of the level at `depth` inside `parent`, sorted by name.
+        """Return the domains of the level at `depth` inside `parent`, sorted by path.
 
         If `parent` is of this level, return only `parent` itself.
         """
@@ -168,7 +168,8 @@ class Domains:
     def part(self, path: Path, scope: Domain) -> Domain:
         """Return the part of the domain `path` that is inside `scope`.
 
-        `scope` may be a domain of another tree.
+        `scope` may be a domain of another tree. In the same tree, one of the two must contain the
+        other.
         """
         domain = self.called(path)
         if self.joined or not self.has(scope):
@@ -201,7 +202,7 @@ class Domains:
         return {None if at is None else self.domain_of(at, depth) for at in positions}
 
     def paths_of(self, names: Iterable[str]) -> list[Path]:
-        """Return the paths of the nodes `names`, without nodes that are not inside the tree."""
+        """Return the paths of those of the nodes `names` that are inside the tree."""
         positions = (self.positions[name] for name in names if name in self.positions)
         return [path for path in map(self.paths.__getitem__, positions) if path is not None]
 
@@ -244,6 +245,6 @@ def joined_names(domains: Domains) -> Mapping[Path, list[Path]]:
 
 
 def shared_depth(paths: Sequence[Path]) -> int:
-    """Return the depth of the narrowest domain that contains all paths."""
+    """Return the number of levels, from the broadest on, at which all paths agree."""
     levels = zip(*paths, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda level: len(set(level)) == 1, levels))

@@ -16,7 +16,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 _MOST_COUNTED = 1000
-"""The maximum number of pods that are counted as fitting on a node."""
+"""The maximum number of pods with GPUs that are counted as fitting on a node."""
 
 
 class Group(NamedTuple):
@@ -34,9 +34,9 @@ class Shares(Value):
     """The shared GPUs of a node, and their memory."""
 
     memory: int
-    """The memory of each GPU of the node, in MiB, or 100 if it is not known."""
+    """The memory of each GPU of the node, in MiB, or 100 if no label gives it."""
     is_labelled: bool
-    """Does a label of the node give the memory?"""
+    """Does the node have a valid label with the memory of its GPUs?"""
     groups: tuple[Group, ...] = ()
     """The use of each shared GPU."""
 
@@ -51,7 +51,7 @@ class Shares(Value):
 
     @property
     def most_left(self) -> float:
-        """The largest free part of a shared GPU, from 0 to 1, or 0 if no GPU is shared."""
+        """The largest free fraction of a shared GPU, or 0 if no GPU is shared."""
         left = [_left(self, group) / self.memory for group in self.groups if group.used > 0]
         return max(left, default=0.0)
 
@@ -74,7 +74,10 @@ def without_shares(node: Node) -> Shares:
 
 
 def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], bool]) -> Shares:
-    """Return the shared GPUs of `node`, and how `pods` use them."""
+    """Return the shared GPUs of `node`, and how `pods` use them.
+
+    Background pods do not count.
+    """
     empty = without_shares(node)
     sharing = (pod for pod in pods if pod.shape.part and not pod.background)
     members = by_key((name, pod) for pod in sharing for name in pod.gpu_groups)
@@ -91,7 +94,7 @@ def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], boo
 
 
 def is_possible(shares: Shares, part: GpuPart) -> bool:
-    """Return whether empty GPUs of a node could provide `part` (`isValidGpuPortion`)."""
+    """Return whether KAI accepts `part` for GPUs of this memory (`isValidGpuPortion`)."""
     if not part.memory:
         return True
     share = part.share_of_each(shares.memory)
@@ -156,7 +159,7 @@ def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Ch
 def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
     """Return the number of pods with `part` that fit on the GPUs of a node now, at most `most`.
 
-    If pods request GPUs, at most _MOST_COUNTED are counted.
+    If the pods request GPUs, the result is at most _MOST_COUNTED too.
     """
     count = 0
     while count < min(most, _MOST_COUNTED):
@@ -172,7 +175,7 @@ def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
 
 
 def postponed(before: Shares, after: Shares) -> Shares:
-    """Return `after`, in which the pods that were placed since `before` wait for room instead."""
+    """Return `after` as if the pods that were placed since `before` waited for room."""
     groups = []
     for position, (used, allocated, releasing) in enumerate(after.groups):
         had = before.groups[position].allocated if position < len(before.groups) else 0

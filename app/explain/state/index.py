@@ -37,8 +37,8 @@ class Index(Belongings):
     An index can follow a changing cluster. With 15,000 nodes, a page after a change of one pod then
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
     Almost all of the saving comes from two parts: the lookup tables are updated in place, and the
-    trees of domains are kept. Cached properties and free amounts are simply recomputed. Tracking
-    what these depend on would save another 15 ms, but is error-prone: some depend on the time.
+    trees of domains are kept. Cached properties are simply recomputed. Tracking what these depend
+    on would save another 15 ms, but is error-prone: some depend on the time.
     """
 
     def __init__(self, facts: Snapshot) -> None:
@@ -58,9 +58,9 @@ class Index(Belongings):
         """Return the value for this key, which `make` computes the first time.
 
         If the value depends only on some fields of the facts, `of` names them. It is then kept
-        until one of them, or the set of unread kinds, changes. But if nobody asks for it between
-        two calls of `follow`, it is forgotten, because tenants choose parts of many keys. Without
-        `of`, it is kept until `follow`.
+        until one of them, or a field in _LIMITS, changes. But if nobody asks for it between two
+        calls of `follow`, it is forgotten, because tenants choose parts of many keys. Without `of`,
+        it is kept until `follow`.
         """
         memory = self._memory
         if key not in memory:
@@ -73,7 +73,7 @@ class Index(Belongings):
     ) -> T:
         """Return the value for this key as `remembered` does, but limit the values of its kind.
 
-        Only the last MOST_OF_A_KIND values of a kind are kept. Such a value has a list of all
+        Only the newest MOST_OF_A_KIND values of a kind are kept, because each has a list of all
         nodes, and there may be one for each gang.
         """
         whole = (kind, key)
@@ -121,7 +121,7 @@ class Index(Belongings):
         """The ResourceSlices of nodes, only the newest generation of each pool."""
         nodes = with_gpus(self.facts.nodes, self.slices)
         self.nodes: tuple[Node, ...] = tuple(sorted(nodes, key=attrgetter("name")))
-        """The nodes by name, with the GPUs that DRA allocates.
+        """The nodes, sorted by name, with the GPUs that DRA allocates.
 
         A position in this tuple stands for a node in `domains` and in all lists by node.
         """
@@ -129,7 +129,7 @@ class Index(Belongings):
         """The node pools that have nodes, "" for nodes without a pool."""
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         self.offered = {name for has in kinds.values() for name, amount in has.items() if amount}
-        """The names of the resources that any node has."""
+        """The names of the resources that at least one node has."""
 
     @property
     def room_is_known(self) -> bool:
@@ -166,7 +166,7 @@ class Index(Belongings):
 
     @cached_property
     def dead_nodes(self) -> set[str]:
-        """The names of the nodes that are not ready. Pods there do not terminate by themselves."""
+        """The names of the nodes that are not ready."""
         return {node.name for node in self.nodes if not node.ready}
 
     @cached_property
@@ -185,7 +185,7 @@ class Index(Belongings):
 
     @cached_property
     def gpu_names(self) -> tuple[str, ...]:
-        """The resource names of GPUs on nodes, from device plugins and DRA drivers."""
+        """The resource names of GPUs and MIG devices on nodes."""
         # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         names = {name for allocatable in kinds.values() for name in allocatable}
@@ -198,7 +198,7 @@ class Index(Belongings):
 
     @cached_property
     def left_gpus(self) -> list[int]:
-        """The GPUs of each node that no pod uses, in thousandths."""
+        """The GPUs of each node that neither pods nor claims use, in thousandths."""
         return [max(0, sum(free)) for free in self.free(self.gpu_names)]
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
@@ -258,7 +258,7 @@ class Index(Belongings):
     def used(self) -> ByNode:
         """The resources that pods use on each node, including GPUs that are allocated to claims.
 
-        Finished pods use nothing.
+        Finished pods and background pods use nothing.
         """
         return amounts.added(self.lookup(PODS_ON).each(amounts.taken), self._taken)
 
@@ -308,7 +308,7 @@ class Index(Belongings):
 
     @cached_property
     def shares(self) -> Mapping[int, Shares]:
-        """The shared GPUs of each node that has some, by the position of the node."""
+        """The shared GPUs of each node with pods that share GPUs, by the position of the node."""
         return {
             position: shares_of(node, pods, self.is_releasing)
             for position, node in enumerate(self.nodes)
@@ -332,7 +332,7 @@ class Index(Belongings):
     def domains(self, keys: Sequence[str], pool: str | None = None) -> Domains:
         """Return the tree of `nodes` by the node labels `keys`.
 
-        With `pool`, the tree has only the nodes of this pool; "" stands for nodes without a pool.
+        With `pool`, the tree has only the nodes of this pool. "" stands for nodes without a pool.
         """
         if pool is not None and pool not in self.pools:
             pool = _NO_POOL

@@ -49,7 +49,7 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
 
 
 def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | None]:
-    """Return for each node the last node before it that has all labels, or None."""
+    """Return for each node the last node before it with all labels `keys`, or None."""
     before: list[Node | None] = []
     last: Node | None = None
     for node in nodes:

@@ -29,8 +29,8 @@ class Topology(Value, dict=True):
         """The levels of KAI's Topology, by which KAI places pods.
 
         A level has the name that Grove gives it, or else its alias in KAI, or else the part of its
-        label after the slash. If KAI has no such Topology, these are the levels that Grove would
-        give it.
+        label after the last slash. If KAI has no such Topology, these are the levels that Grove's
+        definition would give it.
         """
         if not self.kai:
             return self.cluster.levels_for_kai if self.cluster else ()
@@ -89,16 +89,16 @@ class Topology(Value, dict=True):
         return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the name of the level with the label `key`, or else what follows its slash."""
+        """Return the name of the level with the label `key`, or else `key` without its prefix."""
         levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
         names = (level.domain for level in levels if level.key == key)
         return next(names, key.rpartition("/")[2])
 
 
 def value_of_level(topology: Topology, text: str) -> str:
-    """Return LEVEL=VALUE, such as `rack=rack-a1`, if a node has the value `text` for a level.
+    """Return LEVEL=VALUE, such as `rack=rack-a1`, for the broadest level with the value `text`.
 
-    Return "" if no node has it.
+    Return "" if no node has this value for a level.
     """
     for level in topology.levels:
         if any(node.labels.get(level.key) == text for node in topology.index.nodes):

@@ -41,7 +41,7 @@ Each returns whether a text can follow the workload's name in the name of such a
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
-    """Return whether `ref` is the workload, or is named like an object that it creates for pods."""
+    """Return whether `ref` is `workload`, or is named like an object that `workload` creates."""
     if ref == workload:
         return True
     fits = _NAMES.get((workload.kind, ref.kind))
@@ -143,7 +143,7 @@ def warnings_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
-    """Yield what can explain why a workload has no pods: `refusals`, and its Kueue Workloads."""
+    """Yield the `refusals` and the Kueue Workloads that may say why a workload has no pods."""
     yield from refusals_about(index, workload)
     yield from index.kueue_of_controller.get(workload, ())
 

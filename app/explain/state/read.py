@@ -46,7 +46,8 @@ async def read_all(
 def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
     """Return the facts in files. Kinds without a document count as skipped, not as empty.
 
-    Free capacity is skipped too, unless there are both nodes and pods.
+    The pods and claims of all namespaces count as skipped too, unless the files have both nodes and
+    pods.
     """
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()

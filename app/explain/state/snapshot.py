@@ -243,8 +243,8 @@ class Belongings:
         """Return the events about an object, newest first.
 
         Events of other namespaces are left out, even if they have its uid. Events about
-        cluster-scoped objects are in the namespace default. In files, these events may have no
-        namespace: then they count only if there are no others.
+        cluster-scoped objects are in the namespace default. Events without a namespace, which files
+        may have, count only if there are no others.
         """
         return self.events.get((namespace or "default", uid)) or self.events.get(("", uid), ())
 
@@ -279,7 +279,7 @@ class Belongings:
         }
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
-        """Return the KAI PodGroup that a PodGang owns, or else one that its pods name, or None."""
+        """Return the KAI PodGroup that a PodGang owns, or else one that `pods` name, or None."""
         owned = self._group_of_owner.get((gang.namespace, gang.uid))
         named = (
             self.pod_groups.get((gang.namespace, name))
@@ -344,7 +344,7 @@ TITLES: Mapping[str, str] = {
 """The name of each kind in messages, by its field in `Snapshot`."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
-"""The resources of `BY_RESOURCE`, and scaling groups, of which only names are read."""
+"""The resources of `BY_RESOURCE`, and scaling groups, which are found by labels of PodCliques."""
 
 OF_KIND: Mapping[str, Resource] = {
     resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
