@@ -77,7 +77,7 @@ def test_a_shard_says_whether_its_scheduler_has_background_pods(
 def test_the_gang_is_placed_next_and_the_pods_that_leave_for_it_are_named() -> None:
     note = reasons()["BackgroundPods"]
     assert note.text == (
-        "Background pods run where the gang would be placed (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02"
+        "3 background pods run where the gang would be placed (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02"
         " and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict them to make room"
     )
     assert note.severity == "note"

@@ -109,11 +109,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "pods request MNNVL themselves and have no claim": (
         {"pods": pods(asks_mnnvl=True)},
-        "4 pods request MNNVL but have no claim, because no webhook answered when they were created",
+        "4 pods request MNNVL but have no claim: no webhook added one when they were created",
     ),
     "one pod requests MNNVL itself and has no claim": (
         {"pods": (*claiming(PodClaim(OURS, "llm-0-mnnvl"), asks_mnnvl=True)[:3], replace(pods()[3], asks_mnnvl=True)), "claims": (CLAIM,)},
-        "1 pod requests MNNVL but has no claim, because no webhook answered when it was created",
+        "1 pod requests MNNVL but has no claim: no webhook added one when it was created",
     ),
     "one of the pods of a PodClique without a claim runs": (
         {
@@ -258,6 +258,13 @@ def test_claims_of_pods(changes: Changes, text: str, answered: Asking) -> None:
 
 
 NONE: dict[str, tuple[Changes, str]] = {
+    "a claim is allocated, and its DeviceClass was deleted later": (
+        {
+            "pods": claiming(SHARED),
+            "claims": (replace(CLAIM, classes=("no-such-class",), allocated=True),),
+        },
+        "DeviceClassMissing",
+    ),
     "a claim of another kind needs no label of a queue": (
         {"pods": claiming(SHARED), "claims": (CLAIM,)},
         "ClaimQueue",
@@ -321,5 +328,5 @@ def test_claims_of_a_template_are_named_not_the_template() -> None:
     found = answer(facts(pods=NEW, claim_templates=(template,)))
     assert [reason.text for reason in found.reasons if reason.id == "DeviceClassMissing"] == [
         "DeviceClass no-such-class does not exist, so claims of ResourceClaimTemplate"
-        " llm-0-template can never be allocated"
+        " llm-0-template cannot be allocated"
     ]

@@ -87,11 +87,11 @@ ONLY_REPEATS = tuple(
 CASES: dict[str, tuple[Changes, str]] = {
     "the daemon pods of both nodes run": (
         daemons(daemon("gpu-02"), daemon("gpu-03")),
-        f"{TWO_OF_FOUR}. Their daemon pods run, so the status is out of date",
+        f"{TWO_OF_FOUR}. Their daemon pods run, but the driver does not report them as ready",
     ),
     "the daemon pod of the only node runs": (
         daemons(daemon("gpu-03"), ready=("gpu-00", "gpu-01", "gpu-02")),
-        "ComputeDomain llm-0-cd: 3 of 4 nodes are ready, not gpu-03. The daemon pod there runs, so the status is out of date",
+        "ComputeDomain llm-0-cd: 3 of 4 nodes are ready, not gpu-03. The daemon pod there runs, but the driver does not report it as ready",
     ),
     "one node of four is ready, and one more by its ComputeDomainClique": (
         daemons(ready=("gpu-00",), domain_cliques=IN_CLIQUES),
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "nodes": LABELLED,
             "pods": (*READY["pods"], *(daemon(f"gpu-0{number}") for number in range(4))),
         },
-        "ComputeDomain llm-0-cd: 4 of 4 nodes are ready. Their daemon pods run, so the status is out of date",
+        "ComputeDomain llm-0-cd: 4 of 4 nodes are ready. Their daemon pods run, but status.status of the ComputeDomain is not Ready",
     ),
     "one daemon pod crashes, and the other one runs": (
         daemons(
@@ -161,11 +161,15 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a ComputeDomain of one more node than pods exist": (
         {**domain("gpu-00", number=2), "pods": placed("gpu-00", claims=(TEMPLATED,), waiting=("ContainerCreating",))},
-        "ComputeDomain llm-0-cd requires 2 nodes (numNodes), but only 1 pod uses it, so it never becomes ready",
+        "ComputeDomain llm-0-cd requires 2 nodes (numNodes), but only 1 pod uses it, so it cannot become ready",
     ),
     "Grove's finalizer and another one keep what somebody has deleted": (
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/a", GROVE_FINALIZER)),
         "ComputeDomain llm-0-cd is being deleted, but Grove's finalizer keeps it, and Grove does not create another one",
+    ),
+    "two finalizers keep what somebody has deleted": (
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/a", "example.com/b")),
+        "ComputeDomain llm-0-cd is being deleted, and finalizers example.com/a and example.com/b keep it. llm-0-pool-0-workers-0, llm-0-pool-0-workers-1, llm-0-pool-0-workers-2 and llm-0-router-0 still use it",
     ),
     "gated pods are not needed for the nodes that it requires": (
         without_node(2, number=2, gates=("grove.io/podgang-pending-creation",)),
@@ -181,7 +185,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a ComputeDomain of as many nodes as pods, of which two are gated": (
         without_node(2, gates=("grove.io/podgang-pending-creation",)),
-        "Deadlock: ComputeDomain llm-0-cd requires 4 nodes (numNodes), but 2 of its 4 pods are gated until other pods are ready, and these don't start before the domain is ready",
+        "ComputeDomain llm-0-cd requires 4 nodes (numNodes), but 2 of its 4 pods have scheduling gates, and pods with a node don't start before the domain is ready",
     ),
 }  # fmt: skip
 

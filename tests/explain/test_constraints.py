@@ -68,21 +68,21 @@ BOTH = (
 CASES: dict[str, tuple[Changes, str]] = {
     "a scaling group of the set can never reach its minimum": (
         {"sets": (pcs(groups=(replace(pcs().groups[0], replicas=2, minimum=3),)),)},
-        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it is never placed",
+        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it cannot be placed",
     ),
     "the minimums of the PodCliques explain that of the PodGroup": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=4),),
         },
-        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it cannot be placed",
     ),
     "the minimum of the PodGroup is above those of the PodCliques": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=5),),
         },
-        "The gang needs 5 pods, but at most 3 can exist, so it is never placed",
+        "The gang needs 5 pods, but at most 3 can exist, so it cannot be placed",
     ),
     "the PodGang lacks what the set prefers": (
         {
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "the PodGroup lacks the levels of the gang and of its workers": (
         {"pod_groups": (pod_group(told=UNBOUND, subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The PodCliqueSet requests zone and rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
+        "The PodGang requests zone and rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
     ),
     "the PodGroup has a SubGroup for the PodGang, with its level": (
         {

@@ -158,7 +158,7 @@ def test_a_queue_that_cannot_be_read_has_no_cluster_queue_of_a_guessed_name() ->
         ("AdmissionCheckInactive", "are not active", "kubectl describe admissionchecks"),
         ("TopologyNotFound", "create the Topology", "kubectl get topologies.kueue"),
         ("Terminating", "wait until it is deleted", "kubectl describe clusterqueue team-a"),
-        ("MultiKueueWithProvisioningRequest", "admissionChecksStrategy", "kubectl describe"),
+        ("MultiKueueWithProvisioningRequest", "condition Active gives", "kubectl describe"),
     ],
 )
 def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(

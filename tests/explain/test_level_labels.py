@@ -27,6 +27,7 @@ from tests.explain.fleet import (
     pcs,
     pod_group,
     pods,
+    today,
 )
 from tests.explain.table.recorded import Asking
 from tests.explain.table.row import Changes, without
@@ -157,6 +158,10 @@ CASES: dict[str, tuple[Changes, str]] = {
     "KAI's Topology has no owner": (
         {"kai_topologies": owned_by()},
         "Topology grove-topology is owned by nobody, not by ClusterTopology grove-topology, so grove-admission does not update it",
+    ),
+    "KAI's Topology of a binding has no owner": (
+        {**today(), "kai_topologies": owned_by()},
+        "Topology grove-topology is owned by nobody, not by ClusterTopologyBinding grove-topology, so Grove does not update it",
     ),
     "KAI's Topology has other owners": (
         {

@@ -38,7 +38,7 @@ CASES = [
         14,
         "w2",
         "AfterOthers",
-        "Wait until w0 has started and room is free again: KAI then places this gang",
+        "Wait until w0 has started and room is free again: KAI can then place this gang",
         id="others take its place and keep it",
     ),
     pytest.param(

@@ -228,8 +228,8 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
         "PodGroup ring needs 5 pods together (minCount), but only 3 pods of it exist"
     )
     assert reason.remedy == (
-        "Make the numbers agree: run 5 pods (spec.replicas of StatefulSet ring), or create PodGroup"
-        " ring again with minCount: 3. Waiting does not help."
+        "If its controller creates no more pods, make the numbers agree: run 5 pods (spec.replicas of"
+        " StatefulSet ring), or create PodGroup ring again with minCount: 3."
     )
 
 

@@ -28,6 +28,7 @@ from tests.explain.fleet import (
     NOW,
     ROUTER,
     WORKERS,
+    answer,
     cliques,
     facts,
     gang,
@@ -49,6 +50,7 @@ from tests.explain.table.words import (
     NO_QUOTA,
     NOT_READY,
     RESERVED,
+    WORDS,
     kueue,
     opened,
     warned,
@@ -290,6 +292,12 @@ GROUPS: dict[str, tuple[Snapshot, str]] = {
         of_group(3, worker(0), worker(1, **OTHER, **ON), worker(2, **OTHER, **ON)),
         "1 of 3 pods exists; train lacks 2. train-1 and train-2 exist, but default-scheduler has placed them, so KAI does not count them",
     ),
+    "two other schedulers have placed pods of the workload": (
+        of_group(
+            3, worker(0), worker(1, **OTHER, **ON), worker(2, **ON, group="", scheduler="volcano")
+        ),
+        "1 of 3 pods exists; train lacks 2. train-1 and train-2 exist, but default-scheduler and volcano have placed them, so KAI does not count them",
+    ),
     "a pod of another owner, of another namespace, and one that has ended use another scheduler": (
         of_group(
             2,
@@ -448,6 +456,15 @@ def test_why_a_workload_has_failed(status: WorkloadStatus, text: str, said: Said
     pods = (*failed, worker(3, group="", phase="Succeeded"))
     answer = named(said, alone(*pods, workload_statuses=(status,)), JOB)
     assert [reason.text for reason in answer.reasons] == [text]
+
+
+def test_a_gang_of_another_scheduler_is_not_split_by_kai() -> None:
+    """Another scheduler may place the rest otherwise."""
+    [state] = [row.hit for row in WORDS if row.id == "GangSplit"]
+    for scheduler, is_told in (("kai-scheduler", True), ("default-scheduler", False)):
+        own = tuple(replace(pod, scheduler=scheduler) for pod in state["pods"])
+        reasons = answer(facts(**{**state, "pods": own})).reasons
+        assert any(reason.id == "GangSplit" for reason in reasons) is is_told
 
 
 def test_an_event_about_the_podgroup_comes_before_one_about_the_set(answered: Asking) -> None:

@@ -151,6 +151,10 @@ CASES: dict[str, tuple[Changes, str]] = {
         {"pods": (*workers(cpu=32), *CPU_HUNGRY)},
         "GPUs are free in 4 racks, but not enough CPU: a pod requests 32 CPUs, and at most 31 CPUs are free on a node with free GPUs",
     ),
+    "others use all CPUs but one": (
+        {"pods": (*workers(cpu=32), *(occupant(n.name, shape=shape(0, cpu=63)) for n in nodes()))},
+        "GPUs are free in 4 racks, but not enough CPU: a pod requests 32 CPUs, and at most 1 CPU is free on a node with free GPUs",
+    ),
     "others use the CPUs, and nodes with more of them have no free GPUs": (
         {
             "pods": (
@@ -204,7 +208,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "no pool is large enough for a gang without one": (
         {"nodes": pooled("h100", "gold")},
-        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
+        'The gang is in no node pool, and each node is in one; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
     ),
     "no pool is large enough for a gang in one": (
         {
@@ -216,11 +220,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "another pool is large enough, and full": (
         {"nodes": pooled("h100"), "pods": (*pods(), *fill(*RACKS))},
-        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 16 in pool "h100"',
+        'The gang is in no node pool, and each node is in one; nodes elsewhere: 16 in pool "h100"',
     ),
     "another pool is large enough, and has no node that pods select": (
         {"nodes": pooled("h100"), "pods": selecting(tier="gold")},
-        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 16 in pool "h100"',
+        'The gang is in no node pool, and each node is in one; nodes elsewhere: 16 in pool "h100"',
     ),
     "two pools are large enough, and the first one by name is meant": (
         {
@@ -229,7 +233,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 for at, n in enumerate(nodes())
             )
         },
-        'The gang is in no node pool, and the 0 nodes without a pool have no room for it; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
+        'The gang is in no node pool, and each node is in one; nodes elsewhere: 8 in pool "gold" and 8 in pool "h100"',
     ),
 }  # fmt: skip
 

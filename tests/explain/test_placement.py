@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 occupant("gpu-01", deleting=NOW - 9),
             )
         },
-        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 1 pod there has ended: it already counts its room as free",
+        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 1 pod there has ended: KAI already counts its room as free",
     ),
     "pods are too large, and all nodes are closed": (
         {"pods": LARGE, "nodes": changed(ALL, unschedulable=True)},
@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "all nodes together are too small": (
         seventeen(),
-        "All nodes together have 128 GPUs, but llm-0 needs 136 GPUs",
+        "All nodes that the pods may use have 128 GPUs, but llm-0 needs 136 GPUs",
     ),
     "nodes take fewer pods than a gang has in a rack": (
         {

@@ -42,6 +42,22 @@ CASES: dict[str, tuple[Object, Object, str, str]] = {
 """
 
 
+@pytest.mark.parametrize(("priority", "is_told"), [("inference", True), ("train", False)])
+def test_a_message_about_a_quota_is_outdated_once_the_gang_is_preemptible(
+    priority: str, is_told: bool
+) -> None:
+    node, group, *others = cluster({}, {}, priority)
+    node["status"]["allocatable"]["cpu"] = "1"
+    said = {"reason": "NonPreemptibleOverQuota", "message": "over quota"}
+    condition = {"type": "UnschedulableOnNodePool", "status": "True", "reasons": [said]}
+    group["status"] = {"schedulingConditions": [condition]}
+    answer = explain(
+        Index(facts_of([node, group, *others], 0.0)), Ref("PodGroup", "default", "one")
+    )
+    assert answer is not None
+    assert any(reason.id == "QueueQuota" for reason in answer.reasons) is is_told
+
+
 @pytest.mark.parametrize(
     ("placed", "texts"),
     [

@@ -141,14 +141,16 @@ def test_queues_that_kai_does_not_use_say_why_and_still_count() -> None:
     gangs.add("lost", 2, queue="nowhere")
     gangs.add("inner", 2, queue="root")
     gangs.add("cut-off", 2, queue="orphan")
-    found = rows_of(gangs, "n1", queues=(*QUEUES, Queue("orphan", "gone")))
+    own = Queue("own", "own")
+    found = rows_of(gangs, "n1", queues=(*QUEUES, Queue("orphan", "gone"), own))
     assert {name: row.unusable for name, row in found.items() if row.unusable} == {
         "nowhere": "does not exist",
         "root": "has child queues, and KAI places workloads only in queues without children",
-        "orphan": "is below gone, which does not exist: KAI ignores it",
+        "orphan": "is below gone, which does not exist, so KAI does not use orphan",
+        "own": "is below itself: KAI hangs, and places nothing at all",
     }
     counts = {name: (row.waiting, row.in_line) for name, row in found.items() if row.unusable}
-    assert counts == {"nowhere": (1, 0), "root": (1, 0), "orphan": (1, 0)}
+    assert counts == {"nowhere": (1, 0), "root": (1, 0), "orphan": (1, 0), "own": (0, 0)}
     assert not found["nowhere"].exists
 
 

@@ -107,8 +107,8 @@ def test_the_reason_of_a_workload_without_pods(answered: Asking) -> None:
     [reason] = answered(facts(**row.hit), train).reasons
     assert (reason.id, reason.text, reason.who) == (row.id, row.text, row.who)
     assert reason.remedy == (
-        "Find out why the Workload's owner creates no pods: check the status of the owner, and"
-        f" the ResourceQuota: kubectl describe resourcequota -n {NAMESPACE}"
+        "Find out why the Workload's owner creates no pods: check the owner's status, and"
+        f" the ResourceQuota (kubectl describe resourcequota -n {NAMESPACE})"
     )
     assert row.id not in {reason.id for reason in answered(facts(**row.miss), train).reasons}
 
@@ -148,7 +148,7 @@ def test_a_deadlock_of_one_compute_domain_hides_no_other_one(answered: Asking) -
         }
     )
     texts = {reason.id: reason.text for reason in answered(snapshot).reasons}
-    assert texts["DomainDeadlock"].startswith("Deadlock: ComputeDomain llm-0-cd ")
+    assert texts["DomainDeadlock"].startswith("ComputeDomain llm-0-cd ")
     assert texts["DomainNotReady"].startswith("ComputeDomain other: 0 of 1 node is ready")
 
 
@@ -189,7 +189,7 @@ def test_nodes_that_only_some_pods_may_use_are_closed_to_some_pods(answered: Ask
         replace(pod, shape=replace(pod.shape, tolerations=(router,) * (position == 0)))
         for position, pod in enumerate(pods())
     )
-    for count, words in ((1, "closed to some of its pods: "), (0, "closed: ")):
+    for count, words in ((1, "closed to some of the gang's pods: "), (0, "closed: ")):
         snapshot = facts(
             nodes=changed(names, taints=(taint,)),
             pods=(*own[:count], *pods()[count:], *fleet.fill("rack-a1", "rack-a2")),

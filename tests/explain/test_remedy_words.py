@@ -260,6 +260,17 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
 ]  # fmt: skip
 
 
+def test_the_owners_of_several_finalizers_are_asked(answered: Asking) -> None:
+    deleted = pcs(deleted_at=NOW - 300, finalizers=("example.com/hold", "example.com/keep"))
+    [reason] = [
+        each for each in answered(facts(sets=(deleted,))).reasons if each.id == "SetBeingDeleted"
+    ]
+    assert reason.remedy == (
+        "Ask the owner of the finalizers example.com/hold and example.com/keep why they are still"
+        " there"
+    )
+
+
 def test_nobody_is_to_wait_for_pods_of_a_set_that_ends(answered: Asking) -> None:
     """As in a namespace that is deleted: Grove makes no other pods."""
     deleted = pcs(deleted_at=NOW - 300, finalizers=("example.com/hold",))
@@ -419,6 +430,7 @@ def test_a_question_ends_with_its_mark_alone(text: str, line: str) -> None:
 
 
 TOLERATED = tolerating("node.kubernetes.io/unschedulable")
+FOR_OTHERS = tuple(replace(each, scheduler="default-scheduler") for each in TOLERATED)
 
 
 @pytest.mark.parametrize(
@@ -442,6 +454,7 @@ TOLERATED = tolerating("node.kubernetes.io/unschedulable")
         (tolerating(""), ("gpu-00",), {}, None, ()),
         (pods(), ("gpu-00",), {}, None, ()),
         (TOLERATED, ("gpu-15",), {}, None, ()),
+        (FOR_OTHERS, ("gpu-00", "gpu-01"), {}, None, ()),
     ],
 )
 def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
@@ -463,7 +476,7 @@ def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
         [("note", remedy)] if remedy else []
     )
     assert [reason.commands for reason in found] == ([commands] if remedy else [])
-    assert told.line[0].next == "next"
+    assert waiting is FOR_OTHERS or told.line[0].next == "next"
 
 
 @pytest.mark.parametrize("labels", [{}, *({label: ""} for label in KAI_CORDONS)])
@@ -655,7 +668,7 @@ def test_a_gang_that_never_fits_is_called_by_its_own_name() -> None:
         for reason in said.reasons
         if reason.id == "NeverFits"
     ]
-    needs = "The largest zone has 32 GPUs, but {} needs 80 GPUs"
+    needs = "The zone with the most room (zone-a) has 32 GPUs, but {} needs 80 GPUs"
     assert texts == [needs.format("llm-0"), needs.format("chat-0")]
 
 

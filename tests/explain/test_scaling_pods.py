@@ -59,6 +59,14 @@ def test_the_newest_words_decide_whether_a_node_comes(answered: Asking) -> None:
     assert ids & {"NodesComing", "NoNodeGroupHelps"} == {"NoNodeGroupHelps"}
 
 
+def test_an_announcement_may_have_only_its_first_time(answered: Asking) -> None:
+    changes = scaling(("TriggeredScaleUp", TRIGGERED, 1))
+    events = tuple(replace(each, time=None, first=NOW - 1800) for each in changes["events"])
+    reasons = answered(facts(**{**changes, "events": events})).reasons
+    [text] = [reason.text for reason in reasons if reason.id == "NodesComing"]
+    assert text.startswith("Nodes were announced 30 minutes ago: ")
+
+
 def test_nobody_is_to_wait_for_a_scaling_pod_that_ends_at_once(answered: Asking) -> None:
     changes = scaling(node="gpu-00", phase="Running")
     others = tuple(pod for pod in changes["pods"] if pod.node != "gpu-00" or pod.scales_for)

@@ -26,7 +26,7 @@ def stale(said: Said, needed: int | None) -> Reason:
     answer = explain(gangs.index(node("n1"), now=NOW), Ref("PodGroup", "ns", "g"))
     assert answer
     said(whole(answer))
-    assert not any(reason.remedy.startswith("Nothing is wrong") for reason in answer.reasons)
+    assert not any(reason.remedy.startswith("Do nothing") for reason in answer.reasons)
     (reason,) = [reason for reason in answer.reasons if reason.id == "GangStale"]
     return reason
 
@@ -35,7 +35,7 @@ def stale(said: Said, needed: int | None) -> Reason:
 def test_a_gang_that_is_below_its_minimum(needed: int | None, said: Said) -> None:
     reason = stale(said, needed)
     assert reason.text.startswith("g has been below its minimum for 20 seconds: KAI evicts its 1 ")
-    assert reason.remedy.startswith("Find out why the other pods are pending. ")
+    assert reason.remedy.startswith("Find out why the other pods do not run. ")
 
 
 def test_a_release_of_kai_that_does_not_know_how_many_subgroups_are_enough(said: Said) -> None:

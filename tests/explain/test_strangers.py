@@ -536,7 +536,7 @@ def test_a_suspended_object_is_resumed_by_what_created_it(told: Told) -> None:
     held = WorkloadStatus(job, suspended="spec.suspend", controller=train)
     [reason] = told(job, workload_statuses=(held,)).reasons
     assert (reason.remedy, reason.who) == (
-        "Find out why TrainJob t is suspended, and resume it",
+        "Resume TrainJob t if it is suspended too. Otherwise, set spec.suspend of JobSet t to false",
         "you",
     )
     assert reason.commands == (f"kubectl describe trainjob t -n {NAMESPACE}",)

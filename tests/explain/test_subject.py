@@ -428,7 +428,7 @@ def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
     assert found is not None
     (reason,) = [one for one in found.reasons if one.id == "ClaimNotInjected"]
     assert (reason.text, reason.who, reason.objects) == (
-        "1 pod requests MNNVL but has no claim, because no webhook answered when it was created",
+        "1 pod requests MNNVL but has no claim: no webhook added one when it was created",
         "platform",
         (units[0].ref,),
     )

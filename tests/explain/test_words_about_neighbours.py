@@ -200,7 +200,7 @@ def test_kai_is_not_restarted_because_of_tainted_devices(answered: Asking) -> No
     for slices, is_suspected in (((), True), ((part,), False)):
         [reason] = answered(facts(**state, slices=slices)).reasons
         assert ("restart KAI's scheduler" in reason.remedy) == is_suspected
-        assert ("According to our checks it fits" in reason.text) == is_suspected
+        assert ("According to our checks, the gang fits" in reason.text) == is_suspected
         assert ("Devices with a taint: gpu-0" in reason.text) != is_suspected
         assert reason.who == ("platform" if is_suspected else "you")
 

@@ -161,7 +161,7 @@ def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
     said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
     assert ("with its minimum only" in note.text) is is_wrong
-    assert note.remedy.startswith("Nothing is wrong with an elastic workload") is not is_wrong
+    assert note.remedy.startswith("Do nothing if the workload is elastic") is not is_wrong
     assert note.severity == "note"
 
 

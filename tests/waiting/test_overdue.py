@@ -160,7 +160,7 @@ def test_what_kai_says_now_is_the_reason_if_no_other_is_known() -> None:
     (blocked,) = overdue_of(pods=waiting).workloads
     assert (blocked.reason, blocked.who) == ("KaiRefuses", "you")
     assert blocked.message.startswith(
-        "KAI says: no luck. According to our checks it fits in zone-a/rack"
+        "KAI says: no luck. According to our checks, the gang fits in zone-a/rack"
     )
 
 

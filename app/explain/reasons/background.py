@@ -6,7 +6,7 @@ from operator import attrgetter
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.placements import Assumption
-from app.explain.reasons.reason import Evidence, Reasons, about, listed
+from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
 from app.explain.state.amounts import requests
 from app.explain.state.index import Index
 from app.facts.kubernetes.pod import Pod
@@ -21,20 +21,22 @@ def background_pods(gang: Gang) -> Reasons:
     if not pods:
         return
     names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
+    it, these = ("it", "this pod") if len(pods) == 1 else ("them", "these pods")
+    run = counted(pods, "background pod runs", "background pods run")
     text = (
-        f"Background pods run where the gang would be placed ({names}). KAI 0.18 and later evict"
-        " them to make room"
+        f"{run} where the gang would be placed ({names}). KAI 0.18 and later evict {it} to make"
+        " room"
     )
-    remedy = "If KAI is older, ask the platform team to stop these pods"
+    remedy = f"If KAI is older, ask the platform team to stop {these}"
     refs = tuple(pod.ref for pod in pods)
     evidence = Evidence(refs[0], f"metadata.labels[{KAI_BACKGROUND}]", "true")
     yield about(evidence, "BackgroundPods", text, remedy, "platform", severity="note", objects=refs)
 
 
 def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
-    """Return the background pods that KAI must evict to place a gang, or () if it need not.
+    """Return the background pods that KAI must evict to place a gang now.
 
-    Also return () if nothing is pending, or if the gang has no place at all.
+    Return () if KAI need not evict any, or does not place the gang now.
     """
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:

@@ -44,7 +44,7 @@ _STUCK = 300.0
 _LONG = 60.0
 """The minimum age, in seconds, of a workload whose age is shown."""
 MOST = 2
-"""The maximum number of workloads or pods that a remedy names."""
+"""The maximum number of workloads, or of terminating pods, that a remedy names."""
 
 
 class Holder(Value):
@@ -71,12 +71,12 @@ class Holder(Value):
 
     @property
     def lasts(self) -> bool:
-        """Does its controller replace pods that end?"""
+        """Is its controller known to replace pods that end?"""
         return self.ref.kind in _LASTING
 
     @property
     def ends(self) -> bool:
-        """Do its pods end when their work is done?"""
+        """Are its pods known to end when their work is done?"""
         return self.ref.kind in _ENDING
 
 
@@ -107,9 +107,10 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    A pod of the same PodCliqueSet, owner or workload does. Pods of a LeaderWorkerSet are recognized
-    by names: the StatefulSet of a group's workers is named after the leader, and the leader's name
-    begins with the name of the leaders' StatefulSet.
+    For a gang of a PodCliqueSet, only pods of this set do. For other gangs, pods of the same owner
+    or workload do. Pods of a LeaderWorkerSet are recognized by names: the StatefulSet of a group's
+    workers is named after the leader, and the leader's name begins with the name of the leaders'
+    StatefulSet.
     """
     if pod.namespace != gang.namespace:
         return False

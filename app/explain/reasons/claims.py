@@ -35,7 +35,7 @@ def uses_claims(gang: Gang) -> bool:
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
     """Yield each claim of a gang's pods with the pod.
 
-    Claims of PodCliques that have no pods yet follow, with the gang instead of a pod.
+    For a PodClique without pods, yield its own claims with the gang.
     """
     for member in gang.members:
         for pod in member.pods:
@@ -145,7 +145,7 @@ def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
 
 def device_class_missing(gang: Gang) -> Reasons:
     """Report that a claim or a template requests a DeviceClass that does not exist."""
-    named = (_classes(gang, claim) for claim, _ in _claims(gang))
+    named = (_classes(gang, claim) for claim, _ in _claims(gang) if not _is_allocated(gang, claim))
     unknown = (
         (name, ref)
         for ref, classes in named
@@ -154,9 +154,7 @@ def device_class_missing(gang: Gang) -> Reasons:
     )
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
-        text = (
-            f"DeviceClass {name} does not exist, so {_claims_of(objects[0])} can never be allocated"
-        )
+        text = f"DeviceClass {name} does not exist, so {_claims_of(objects[0])} cannot be allocated"
         evidence = Evidence(objects[0], "spec.devices.requests[].deviceClassName", name)
         remedy = (
             f"Ask the platform team to install the driver that provides DeviceClass {name}, or"
@@ -172,8 +170,7 @@ def devices_not_offered(gang: Gang) -> Reasons:
     """
     offered = {part.driver for part in gang.facts.slices}
     for claim, _ in _claims(gang):
-        stored = gang.index.claims.get((gang.namespace, claim.claim))
-        if stored and stored.allocated:
+        if _is_allocated(gang, claim):
             continue
         ref, names = _classes(gang, claim)
         for name in dict.fromkeys(names):
@@ -189,6 +186,11 @@ def devices_not_offered(gang: Gang) -> Reasons:
                     " the nodes: it publishes their ResourceSlices"
                 )
                 yield about(evidence, "DeviceClassMissing", text, remedy, "platform")
+
+
+def _is_allocated(gang: Gang, claim: PodClaim) -> bool:
+    stored = gang.index.claims.get((gang.namespace, claim.claim))
+    return stored is not None and stored.allocated
 
 
 def _claims_of(ref: Ref) -> str:
@@ -221,12 +223,12 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
         they = "it was" if len(without) == 1 else "they were"
-        text = f"{ask} no claim, because no webhook answered when {they} created"
+        text = f"{ask} no claim: no webhook added one when {they} created"
         yield _replaceable("ClaimNotInjected", text, refs(without), "platform")
 
 
 def claim_not_injected(gang: Gang) -> Reasons:
-    """Report that a PodClique requests MNNVL but has no claim: no webhook answered for it."""
+    """Report that a PodClique requests MNNVL but has no claim: no webhook added one."""
     pcs = gang.pcs
     if not pcs:
         return
@@ -261,7 +263,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
 
 
 def claim_not_in_pods(gang: Gang) -> Reasons:
-    """Report that pods run without their PodClique's claim, because they are older than it."""
+    """Report that pods with a node lack the claim of their PodClique."""
     for member in gang.members:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
@@ -362,8 +364,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
 def _waits_for_channel(gang: Gang) -> bool:
     """Return whether a pending pod has an unallocated claim for a channel."""
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
-        stored = gang.index.claims.get((gang.namespace, claim.claim))
-        if not stored or not stored.allocated:
+        if not _is_allocated(gang, claim):
             _, classes = _classes(gang, claim)
             if any(name.startswith("compute-domain") for name in classes):
                 return True

@@ -2,8 +2,8 @@
 
 A ComputeDomain may have nodes in several NVLink domains. The driver then runs an IMEX domain in
 each: a daemon connects only to daemons with its clique ID (`UpdateDNSNameMappings` in
-`cmd/compute-domain-daemon`), and a node is ready without those of other cliques. So all pods start,
-but they share memory over NVLink only with pods in their own NVLink domain.
+`cmd/compute-domain-daemon`), and a node does not wait for the daemons of other cliques. So all pods
+start, but they share memory over NVLink only with pods in their own NVLink domain.
 """
 
 import json
@@ -44,7 +44,7 @@ class Standing(Value, dict=True):
     unready: tuple[str, ...]
     """The nodes of these pods that are not ready."""
     ready: frozenset[str]
-    """The nodes that the driver reports as ready, or all of `nodes` if the hosts run IMEX."""
+    """The nodes that the driver reports as ready, or all of `nodes` if it is `host_managed`."""
 
     @property
     def total(self) -> int:
@@ -98,15 +98,14 @@ def domain_deadlock(gang: Gang) -> Reasons:
         gated = known.gated
         starting = known.starting
         text = (
-            f"Deadlock: ComputeDomain {domain.name} requires {counted(domain.number, 'node')}"
-            f" (numNodes), but {len(gated)} of its {counted(known.users, 'pod')}"
-            f" {_have(gated, 'is', 'are')} gated until other pods are ready, and these don't start"
-            " before the domain is ready"
+            f"ComputeDomain {domain.name} requires {counted(domain.number, 'node')} (numNodes), but"
+            f" {len(gated)} of its {counted(known.users, 'pod')} {_have(gated)} scheduling gates,"
+            " and pods with a node don't start before the domain is ready"
         )
         remedy = (
-            f"Delete ComputeDomain {domain.name} and create it again with numNodes:"
-            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), then delete the pods that wait for it."
-            " Waiting does not help."
+            "Find out which controller keeps the gates. If it waits until other pods are ready,"
+            f" delete ComputeDomain {domain.name}, create it again with numNodes:"
+            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and delete the pods that wait for it."
         )
         objects = (domain.ref, *refs(gated), *refs(starting))
         evidence = Evidence(domain.ref, "spec.numNodes", str(domain.number))
@@ -132,8 +131,8 @@ def domain_not_ready(gang: Gang) -> Reasons:
 def _nothing_waits(known: Standing) -> Reason:
     domain = known.domain
     text = (
-        f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. Nothing waits for it:"
-        f" its {counted(known.users, 'pod')} run"
+        f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. No pod waits for it:"
+        f" its {counted(known.users, 'pod runs', 'pods run')}"
         if all(pod.node for pod in known.users)
         else f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. Its pods that have"
         " a node run"
@@ -170,7 +169,7 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
         pods = counted(known.users, "pod uses", "pods use")
         text = (
             f"ComputeDomain {domain.name} requires {counted(domain.number, 'node')} (numNodes),"
-            f" but only {pods} it, so it never becomes ready"
+            f" but only {pods} it, so it cannot become ready"
         )
         more = domain.number - len(known.users)
         remedy = (
@@ -204,10 +203,10 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 
 
 def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
-    """Return why nodes are not ready, the remedy, and who can act.
+    """Return (cause, remedy, who can act) for nodes that are not ready.
 
-    The cause is a text to append, usually about the daemon pods there. It is "" if these pods can't
-    be read.
+    The cause is a text to append, usually about the daemon pods there. It is "" if not all pods
+    were read.
     """
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
@@ -259,9 +258,12 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
             "platform",
         )
     if len(there) == len(nodes) and there:
+        run = "The daemon pod there runs" if len(there) == 1 else "Their daemon pods run"
+        is_ready = "status.status of the ComputeDomain is not Ready"
+        if known.unready:
+            is_ready = f"the driver does not report {_have(there, 'it', 'them')} as ready"
         return (
-            f". {'The daemon pod there runs' if len(there) == 1 else 'Their daemon pods run'}, so"
-            " the status is out of date",
+            f". {run}, but {is_ready}",
             "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
             f" writes the status, and the logs of the daemon pods: {see}",
             "platform",
@@ -322,7 +324,7 @@ def hosts_run_imex(index: Index) -> bool:
 class Spread(Value):
     """The pods of one workload that use a ComputeDomain.
 
-    Workloads may share a ComputeDomain, and each may be in an NVLink domain of its own.
+    Workloads may share a ComputeDomain, and each may be in a different NVLink domain.
     """
 
     users: tuple[Pod, ...]
@@ -419,7 +421,7 @@ def nvlink_will_split(gang: Gang) -> Reasons:
 def _will_split(gang: Gang, domain: ComputeDomain, spread: Spread) -> str:
     """Return why pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
     sizes = _nvlink_sizes(gang.index)
-    # Each of these pods needs the channel of a node of its own.
+    # Each of these pods needs the channel of a different node.
     alone = [pod for pod in spread.users if any(claim.template for claim in pod.claims)]
     if sizes and len(alone) > max(sizes.values()):
         most = counted(max(sizes.values()), "node")
@@ -530,17 +532,15 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
     """Return the reason for a domain that is kept by a finalizer other than Grove's."""
     users = standing(gang.index, domain).users
     use = "uses" if len(users) == 1 else "use"
-    keeps = "keeps" if len(domain.held_by) == 1 else "keep"
-    text = (
-        f"ComputeDomain {domain.name} is being deleted, and finalizer {listed(domain.held_by)}"
-        f" {keeps} it"
-    )
+    keeps = "finalizer {} keeps" if len(domain.held_by) == 1 else "finalizers {} keep"
+    keeps = keeps.format(listed(domain.held_by))
+    text = f"ComputeDomain {domain.name} is being deleted, and {keeps} it"
     if users:
         text += f". {listed(pod.name for pod in users)} still {use} it"
     remedy = (
         "Create a ComputeDomain with another name for new pods, and delete the pods that use this"
-        " one once they are no longer needed. If it stays after that, ask the platform team to read"
-        " the log of NVIDIA's compute-domain controller"
+        " one once they are no longer needed. If the ComputeDomain stays after that, ask the"
+        " platform team to read the log of NVIDIA's compute-domain controller"
     )
     evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
     waits = any(not pod.node for pod in users if pod in gang.pods)

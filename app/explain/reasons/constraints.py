@@ -66,7 +66,7 @@ def _unknown_topology(pcs: SetWithStatus) -> Reasons:
 
 
 def _unavailable(pcs: SetWithStatus) -> Reasons:
-    """Yield the problems that Grove or grove-admission reports in the set's conditions."""
+    """Yield the problems with levels that Grove or grove-admission reports in conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
             text = (
@@ -155,7 +155,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
 
 
 def gang_unconstrained(gang: Gang) -> Reasons:
-    """Report that the scheduler gets weaker constraints than the set has."""
+    """Report that the scheduler gets weaker constraints than the set or the PodGang has."""
     pod_gang = gang.pod_gang
     group = gang.pod_group
     cluster = gang.topology.cluster
@@ -168,15 +168,16 @@ def gang_unconstrained(gang: Gang) -> Reasons:
     if group:
         lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys)))
     if untold:
-        yield _unconstrained(gang.ref, listed(untold), cluster)
+        yield _unconstrained("PodCliqueSet", gang.ref, listed(untold), cluster)
     elif group and lost:
-        yield _unconstrained(group.ref, listed(lost), cluster)
+        yield _unconstrained("PodGang", group.ref, listed(lost), cluster)
 
 
-def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
+def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
+    """Return the reason that an object of the kind `asking` has levels that `ref` lacks."""
     text = (
-        f"The PodCliqueSet requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler"
-        " does not apply that"
+        f"The {asking} requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler does"
+        " not apply that"
     )
     if ref.kind == "PodGroup":
         remedy = (
@@ -291,7 +292,7 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
 
 
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
-    text = f"{needs}, but at most {possible} can exist, so it is never placed"
+    text = f"{needs}, but at most {possible} can exist, so it cannot be placed"
     remedy = f"Set minAvailable to at most {possible}, or replicas to at least {minimum}"
     if not possible:
         remedy = f"Set replicas to at least {minimum}; an autoscaler must not go below that"

@@ -56,10 +56,10 @@ def nothing_made(gang: Gang) -> Reasons:
     if gang.pcs:
         yield from _nothing_of_set(gang, gang.pcs)
     elif gang.ref.kind == "Workload" and not gang.members:
-        text = f"No pod or PodGroup refers to Workload {gang.ref.name}"
+        text = f"No pod belongs to Workload {gang.ref.name}"
         remedy = (
-            "Find out why the Workload's owner creates no pods: check the status of the owner, and"
-            f" the ResourceQuota: kubectl describe resourcequota -n {gang.namespace}"
+            "Find out why the Workload's owner creates no pods: check the owner's status, and the"
+            f" ResourceQuota (kubectl describe resourcequota -n {gang.namespace})"
         )
         evidence = Evidence(gang.ref, "pods", "0")
         yield about(evidence, "NothingMade", text, remedy, "you")
@@ -93,8 +93,8 @@ def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
     )
     remedy = (
         "Ask the platform team to install NVIDIA's DRA driver, or remove the annotation"
-        f" {MNNVL_ENABLED} from the"
-        f" PodCliqueSet{_said(gang, pcs.errors)}"
+        f" {MNNVL_ENABLED} from the PodCliqueSet and its scaling groups"
+        f"{_said(gang, pcs.errors)}"
     )
     evidence = Evidence(pcs.ref, f"metadata.annotations[{MNNVL_ENABLED}]", "true")
     return about(evidence, "NothingMade", text, remedy, "platform")
@@ -116,7 +116,8 @@ def set_being_deleted(gang: Gang) -> Reasons:
         f" {lower_first(_READ_LOG)}"
     )
     if foreign:
-        remedy = f"Ask the owner of the finalizer {listed(foreign)} why it is still there"
+        it = "finalizer {} why it is" if len(foreign) == 1 else "finalizers {} why they are"
+        remedy = f"Ask the owner of the {it.format(listed(foreign))} still there"
     evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
     yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
 

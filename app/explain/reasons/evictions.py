@@ -48,7 +48,7 @@ def gang_stale(gang: Gang) -> Reasons:
     running = sum(1 for pod in pods if pod.node and pod.is_alive)
     lasts = gang.facts.now - group.stale
     below = f"{group.name} has been below its minimum for {ago(lasts)}"
-    what_helps = f"Find out why the other pods are pending. {_OFF}"
+    what_helps = f"Find out why the other pods do not run. {_OFF}"
     if gang.whole.is_satisfied and group.needed is not None:
         below = (
             f"KAI has counted {group.name} as below its minimum for {ago(lasts)}, although its"
@@ -75,7 +75,7 @@ def placement_lost(gang: Gang) -> Reasons:
     text = f"KAI evicted {gang.ref.name}: {{}}"
     remedy = "Fix the other reasons, which keep the gang from being placed again"
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
-    remedy = "Nothing is wrong: KAI places background pods where other workloads leave room"
+    remedy = "Do nothing: KAI places background pods where other workloads leave room"
     yield from lost or _evicted(gang, BACKGROUND, "PlacementLost", text, remedy, "note")
 
 
@@ -86,8 +86,7 @@ def _evicted(
 
     In `text`, KAI's message replaces `{}`.
 
-    Events about the PodGroup come before events about the PodCliqueSet or the Workload. KAI's
-    events are deleted after an hour, or with the PodGroup.
+    Events about the PodGroup come before events about the PodCliqueSet or the Workload.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang

@@ -43,8 +43,8 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
     """Return the command that deletes some pods of a gang, so that they are created again.
 
-    Return () if a pod has no controller, if it belongs to a Job, for which a deleted pod is a
-    failure, or if there are more than _MOST_DELETED pods.
+    Return () if there are no pods, or more than _MOST_DELETED. For gangs without Grove, also return
+    () if a pod has no controller, or belongs to a Job, for which a deleted pod is a failure.
     """
     pods = list(pods)
     if not 0 < len(pods) <= _MOST_DELETED:
@@ -72,7 +72,7 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
-    """Report that pods have Grove's gate, and a PodGang that must come first does not exist."""
+    """Report that pods have Grove's gate, and a needed PodGang or PodGangMap entry is missing."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
@@ -275,7 +275,7 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
         if not group:
             return "PodGroup", pod.workload_group, "spec.schedulingGroup.podGroupName"
-        return _missing_part(index, pod.namespace, group.workload, "", "spec.podGroupTemplateRef")
+        return _missing_part(index, pod.namespace, group.workload, "", "the spec of the PodGroup")
     return _missing_part(index, pod.namespace, pod.workload, pod.workload_part, "spec.workloadRef")
 
 

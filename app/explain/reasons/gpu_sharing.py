@@ -90,7 +90,7 @@ def reservation_evicted(gang: Gang) -> Reasons:
 
 
 def reservation_refused(gang: Gang) -> Reasons:
-    """Report that a kubelet has rejected the newest pod with which KAI reserves a GPU on its node.
+    """Report that a kubelet rejected or evicted the newest pod by which KAI reserves a GPU there.
 
     KAI creates another such pod in its next cycle, because it counts the node's GPUs as free:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/848
@@ -107,8 +107,9 @@ def reservation_refused(gang: Gang) -> Reasons:
             continue  # `reservation_evicted` reports it.
         failure = with_age(one_line(last.failure), last.created, gang.facts.now)
         text = (
-            f"The kubelet of {node.name} rejected the newest pod with which KAI reserves a GPU for"
-            f" sharing, so pods cannot share another GPU of {node.name}. It says: {failure}"
+            f"The kubelet of {node.name} rejected or evicted the newest pod with which KAI reserves"
+            f" a GPU for sharing, so pods cannot share another GPU of {node.name}. It says:"
+            f" {failure}"
         )
         remedy = (
             f"Ask the platform team to cordon {node.name}, and to find which pods or processes use"
@@ -162,8 +163,9 @@ def part_words(obstacle: Obstacle) -> str:
         if best
         else "no shared GPU has room"
     )
-    unlabelled = listed(_without_memory(obstacle))
-    lacks = f"; KAI does not use {unlabelled}, without the label {MEMORY_LABEL}"
+    unlabelled = _without_memory(obstacle)
+    they = "it lacks" if len(unlabelled) == 1 else "they lack"
+    lacks = f"; KAI does not use {listed(unlabelled)}, because {they} the label {MEMORY_LABEL}"
     return (
         f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
         f"{lacks if unlabelled else ''}"
@@ -185,7 +187,7 @@ def labelling_memory(obstacle: Obstacle) -> str:
 
 
 def _without_memory(obstacle: Obstacle) -> list[str]:
-    """Return the names of nodes with a free GPU that lack only the label with the GPU's memory.
+    """Return the names of selected nodes with a free GPU that lack the label of GPU memory.
 
     Return [] if no pod requests GPU memory.
     """

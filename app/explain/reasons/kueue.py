@@ -148,8 +148,7 @@ def kueue_may_evict(gang: Gang) -> Reasons:
         "KueueMayEvict",
         text,
         f"Fix the other reasons first.{of_flavors} If its pods only need longer, ask the platform"
-        " team to raise waitForPodsReady.timeout (30 minutes unless it is set) in Kueue's"
-        " configuration.",
+        " team to raise waitForPodsReady.timeout in Kueue's configuration.",
         "platform",
         objects=(gang.ref,),
         severity="warning" if before else "note",
@@ -302,7 +301,7 @@ def _next_try(workload: KueueWorkload, now: float) -> str:
 def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     """Return the text and the remedy for a Workload without quota.
 
-    If its ClusterQueue is not active, the text includes the reason for that.
+    If Kueue says that its ClusterQueue is not active, the text includes the reason for that.
     """
     now = index.facts.now
     reserved = workload.condition("QuotaReserved")
@@ -389,7 +388,7 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 def _queue_of(index: Index, workload: KueueWorkload) -> str:
     """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`.
 
-    Unknown names are omitted. Flavors are shown only for an admitted Workload.
+    An unknown ClusterQueue is omitted. Flavors are shown only for an admitted Workload.
     """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     behind = workload.cluster_queue or (queue.cluster_queue if queue else "")

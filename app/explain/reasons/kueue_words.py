@@ -48,7 +48,7 @@ class _Row(Value):
     values: re.Pattern[str] | None = None
     """The pattern whose groups are values from the message, or None if `remedy` needs none.
 
-    For a flavor, it matches only names that Kubernetes allows, because people copy commands.
+    It matches only flavors whose names are safe in a shell, because people copy commands.
     """
 
 
@@ -353,13 +353,13 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
     ),
 }
 """The remedy for an inactive ClusterQueue and a command, by the reason of its condition."""
-_CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")
+_OTHER_CAUSE = ("fix the cause that its condition Active gives", "kubectl describe clusterqueue {}")
 
 
 def inactive_help(queue: ClusterQueue) -> Help:
     """Return the remedy for an inactive ClusterQueue."""
     reason = queue.inactive.reason if queue.inactive else ""
-    what, command = _INACTIVE.get(reason, _CHECKS)
+    what, command = _INACTIVE.get(reason, _OTHER_CAUSE)
     return Help(
         f"Ask the platform team to repair ClusterQueue {queue.name}: {what}.",
         "platform",

@@ -74,8 +74,8 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
     """Return the age of the oldest pending pod in seconds.
 
-    If no pending pod has a known age, return the seconds since `asked`, or 0 if `asked` is None.
-    Running pods do not count, because they may be much older.
+    If no pending pod has a known age, return the seconds since `asked`. Return 0 if that is not
+    known either. Running pods do not count, because they may be much older.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -241,7 +241,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest warning about a pod since it got its node, or None.
+    """Return the newest warning about a pod since it was bound to its node, or None.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
     container counts only if the pod has no stalled container. If no warning counts, return the

@@ -77,7 +77,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
 
 
 def _ended(gang: Gang) -> list[Pod]:
-    """Return the finished pods of a PodGroup, sorted by name, or [] for a gang of Grove."""
+    """Return the finished pods of a gang's PodGroup, sorted by name, or [] for a gang of Grove."""
     if gang.is_of_grove or gang.pod_group is None:
         return []
     of_group = gang.index.pods_of_group.get(gang.pod_group.key, ())
@@ -87,13 +87,16 @@ def _ended(gang: Gang) -> list[Pod]:
 def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     """Return `text` with a note that other schedulers place these pods, and the remedy."""
     names = listed(pod.name for pod in pods)
-    schedulers = listed(sorted({pod.scheduler for pod in pods}))
-    has = "has placed" if all(pod.node for pod in pods) else "places"
+    schedulers = sorted({pod.scheduler for pod in pods})
+    has = "has placed" if len(schedulers) == 1 else "have placed"
+    if not all(pod.node for pod in pods):
+        has = "places" if len(schedulers) == 1 else "place"
     one = len(pods) == 1
     exists = "exists" if one else "exist"
     it = "it" if one else "them"
     return (
-        f"{text}. {names} {exists}, but {schedulers} {has} {it}, so KAI does not count {it}",
+        f"{text}. {names} {exists}, but {listed(schedulers)} {has} {it}, so KAI does not count"
+        f" {it}",
         f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and create {it}"
         " again.",
     )
@@ -148,8 +151,8 @@ def group_incomplete(gang: Gang) -> Reasons:
         number, in_steps = _SIZES.get(workload.kind if workload else "", _ANY_SIZE)
         more = f"run {minimum} pods" + (f" ({number} of {workload})" if workload else "")
         remedy = (
-            f"Make the numbers agree: {more}, or create {group} again with minCount: {alive}."
-            f" Waiting does not help.{in_steps}"
+            f"If its controller creates no more pods, make the numbers agree: {more}, or create"
+            f" {group} again with minCount: {alive}.{in_steps}"
         )
         evidence = Evidence(group, "minCount", str(minimum))
         yield about(evidence, "GangIncomplete", text, remedy, "you", objects=refs(pods))
@@ -263,7 +266,7 @@ def _short_of_pods(gang: Gang) -> list[Member]:
     if any(pods_missing(gang)):
         return []  # PodsMissing says when the other pods are created.
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
-        return []  # Grove creates no more pods, for example because the namespace is being deleted.
+        return []  # Grove creates no more pods, because the set is being deleted.
     short = [member for member in gang.members if len(member.pods) < member.minimum]
     possible = [member for member in short if member.minimum <= member.replicas]
     if any(min_above_replicas(gang)):

@@ -1,7 +1,7 @@
 """Report gangs whose queue KAI does not use, and find a queue or a node pool for them.
 
-KAI does not use a queue that is missing, belongs to another node pool, or has child queues. It does
-not use a queue either whose parents are missing, are in another node pool, or form a cycle.
+KAI uses only queues without child queues that are in the gang's node pool. Their parents must exist
+in the same node pool, and must not form a cycle.
 """
 
 import shlex
@@ -40,10 +40,7 @@ class _Help(Value):
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """Report that KAI does not use the gang's queue, or the PodGroup names no queue.
-
-    KAI uses only queues without child queues, whose parents exist, in the gang's node pool.
-    """
+    """Report that KAI does not use the gang's queue, or the PodGroup names none in its pool."""
     group = gang.pod_group
     if not group:
         return
@@ -74,10 +71,7 @@ def queue_missing(gang: Gang) -> Reasons:
 
 
 def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
-    """Yield a reason if KAI Resource Management has assigned a node pool but no queue.
-
-    The project then has no queue in this node pool.
-    """
+    """Yield a reason if KAI Resource Management has assigned a node pool but no queue."""
     if not group.pool or group.pool == NOT_CHOSEN:
         return
     text = (

@@ -142,9 +142,9 @@ def nodes_unfit(gang: Gang) -> Reasons:
 
 
 def _tolerated_cordons(gang: Gang) -> Reasons:
-    """Yield a note if a gang would be placed on cordoned nodes, which its pods tolerate."""
+    """Yield a note if KAI would place a gang on cordoned nodes, because its pods tolerate that."""
     placements = gang.placements
-    if not gang.waiting or not placements.now.fits:
+    if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
         return
     cordoned = [
         node
@@ -227,7 +227,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     selection = selection_words(obstacle, obstacle.short)
     pairs = itertools.product(obstacle.shapes, closed)
     is_open_to_some = any(not unfit_because(shape, node) for shape, (node, _) in pairs)
-    to = " to some of its pods" if is_open_to_some else ""
+    to = " to some of the gang's pods" if is_open_to_some else ""
     text = f"{len(closed)} of {number} of {domain} {verb} closed{to}: {whys}{selection}"
 
     cordoned = [node.name for node, why in closed if why == CORDONED]
@@ -330,7 +330,7 @@ def other_resource(gang: Gang) -> Reasons:
     only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
-    verb = "is" if name == "memory" else "are"
+    verb = "is" if name in ("memory", "ephemeral-storage") or most == 1000 else "are"
     devices = _devices(short)
     if most < asks:
         limit = f"at most {amount(name, most)} {verb} free"
@@ -395,8 +395,8 @@ def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> li
     """Return, for each node, the pods that must end so that `asks` of a resource are free there.
 
     The largest pods of a node are chosen, and the nodes with the fewest such pods come first. Nodes
-    on which pods can't free enough are omitted. `free` has the free amount of the resource on each
-    node. Amounts are in thousandths.
+    with enough free room, and nodes on which pods can't free enough, are omitted. `free` has the
+    free amount of the resource on each node. Amounts are in thousandths.
     """
     found = []
     for node, left in free.items():
@@ -489,7 +489,10 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         f'{count} in pool "{pool}"' if pool else f"{count} without a pool"
         for pool, count in sorted(pools.items())
     )
-    text = f"The gang is in no node pool, and the {number} without a pool have no room for it"
+    have = "has" if own == 1 else "have"
+    text = f"The gang is in no node pool, and the {number} without a pool {have} no room for it"
+    if not own:
+        text = "The gang is in no node pool, and each node is in one"
     fill = ""
     if gang.pool:
         has = f"has {number} and no room for the gang" if own else "has no nodes"

@@ -10,6 +10,8 @@ MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 def gang_split(gang: Gang) -> Reasons:
     """Report that KAI started a part of the gang with its minimum, and its other pods wait."""
+    if not gang.is_of_kai:
+        return
     for member in gang.members:
         rest = member.expected - len(member.placed)
         if not member.placed or not rest or member.minimum >= member.expected:
@@ -31,7 +33,7 @@ def gang_split(gang: Gang) -> Reasons:
                 f" {counted(member.placed, 'runs', 'run')}, and KAI places the other {others}"
                 " where there is room"
             )
-            remedy = f"Nothing is wrong with an elastic workload. {remedy}"
+            remedy = f"Do nothing if the workload is elastic. {remedy}"
         yield about(
             evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)
         )

@@ -35,7 +35,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Reasons:
-    """Report that pods of a part are in several domains of a level that the part requires.
+    """Report that pods of a part are not all known to be in one domain of its required level.
 
     KAI itself may cause this if it places some pods of the part later than the others.
     """
@@ -49,7 +49,10 @@ def required_violated(gang: Gang) -> Reasons:
             continue
         level = gang.topology.name_of(key)
         pods = counted(part.placed, "pod")
-        where = _places(level, domains, unlabelled)
+        own = gang.domains.by(part.told.levels)
+        some_have = any(key in own.nodes[own.positions[name]].labels for name in unlabelled)
+        missing = f"label of {level} or of a broader level" if some_have else f"{level} label"
+        where = _places(level, domains, unlabelled, missing)
         text = f"{part.name} must stay in one {level}, but its {pods} are {where}"
         remedy = f"Delete all pods of {part.name} together"
         commands = deletion_of(gang, part.pods)
@@ -57,7 +60,7 @@ def required_violated(gang: Gang) -> Reasons:
         labelling = list(_labelling(gang, part, key, domains, unlabelled))
         if labelling and (part, key) not in unnamed:
             it, its = ("the node", "its") if len(unlabelled) == 1 else ("the nodes", "their")
-            remedy = f"Label {it} again, because KAI cannot tell which {level} {its} pods are in"
+            remedy = f"Label {it}, because KAI cannot tell which {level} {its} pods are in"
             if not domains:
                 node = "the node" if len(unlabelled) == 1 else "each node (NODE)"
                 remedy = f"{remedy}. VALUE is the domain of {node}"
@@ -120,13 +123,16 @@ def _labelling(
         yield f"kubectl label node {shlex.join([*(['NODE'] if several else names), *labels])}"
 
 
-def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
-    """Return a text with the domains of a level that have pods, and the nodes without its label."""
+def _places(level: str, domains: set[Path], unlabelled: set[str], missing: str) -> str:
+    """Return a text with the domains of a level that have pods, and the unlabelled nodes.
+
+    `missing` describes the label that these nodes lack.
+    """
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
-    has = "has" if len(unlabelled) == 1 else "have"
+    lacks = "lacks" if len(unlabelled) == 1 else "lack"
     nodes = listed(sorted(unlabelled))
-    outside = f"on {nodes}, which {has} no {level} label" if unlabelled else ""
+    outside = f"on {nodes}, which {lacks} the {missing}" if unlabelled else ""
     return ", and ".join(filter(None, (inside, outside)))
 
 
@@ -150,8 +156,8 @@ def node_not_ready(gang: Gang) -> Reasons:
     """Report that pods are on nodes that are not ready."""
     dead = gang.index.dead_nodes
     remedy = (
-        "Ask the platform team to repair or delete the node. Kubernetes deletes its pods after five"
-        " minutes, but they end only when the node is back or deleted"
+        "Ask the platform team to repair or delete the node. Kubernetes usually deletes its pods"
+        " after five minutes, but they end only when the node is back or deleted"
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         node = next((each for each in gang.index.nodes if each.name == evidence.value), None)

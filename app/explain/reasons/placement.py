@@ -1,6 +1,7 @@
 """Report that nodes lack room for a gang, as KAI counts it.
 
-Before a remedy names a specific change, the change is tried in a model of KAI's placement.
+Before a remedy names another level, selector or node pool, this change is tried in a model of KAI's
+placement.
 """
 
 import itertools
@@ -172,7 +173,9 @@ def _room_of(
     has = sum(gpus_of(node.allocatable) for node in usable)
     asks = short.asks("/gpu")
     if asks > has:
-        largest = f"The largest {level} has" if level != "cluster" else "All nodes together have"
+        largest = f"The {level} with the most room ({best.domain}) has"
+        if level == "cluster":
+            largest = "All nodes that the pods may use have"
         largest = f"{largest} {amount('/gpu', has)}"
         return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
@@ -244,10 +247,10 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
 
 
 def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node]) -> Sequence[str]:
-    """Return the two rarest resources that none of `nodes` has together.
+    """Return two resources that none of `nodes` has together, the rarest if there are several.
 
-    If a node has each two of them, return all resources that some of `nodes` lack. `having` has the
-    nodes that have enough of each resource, by the name of the resource.
+    If there are no such two, return all resources that some of `nodes` lack. `having` has the nodes
+    that have enough of each resource, by the name of the resource.
     """
     lacking = [name for name, own in having.items() if len(own) < len(nodes)]
     by_rarity = sorted(lacking, key=lambda name: len(having[name]))
@@ -344,8 +347,8 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
     plugin = _broken_plugin(index)
     if plugin:
         said = state_words(index, plugin)
-        text += f". {plugin.namespace}/{plugin.name}, which makes nodes offer such devices, does"
-        text += f" not run{f': {said}' if said else ''}"
+        text += f". The device plugin {plugin.namespace}/{plugin.name} does not run"
+        text += f": {said}" if said else ""
         remedy = (
             "Ask the platform team to find out why the device plugin does not run: kubectl"
             f" describe pod -n {plugin.namespace} {plugin.name}"
@@ -367,7 +370,7 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
 def no_domain_fits(gang: Gang) -> Reasons:
     """Report that other pods use the room that the gang needs.
 
-    Also report that pods beyond the minimum of the gang have no room anywhere, and that KAI waits
+    Also report that pods beyond the minimum of the gang have no room anywhere, or that KAI waits
     for terminating pods on nodes that it has chosen.
     """
     obstacle = obstacle_of(gang)
@@ -438,7 +441,7 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     where = listed(sorted(chosen))
     pods = counted(ending, "pod there has ended", "pods there have ended")
     whose = "its" if len(ending) == 1 else "their"
-    text = f"KAI chose {where} and waits until {pods}: it already counts {whose} room as free"
+    text = f"KAI chose {where} and waits until {pods}: KAI already counts {whose} room as free"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
     have = "has" if len(ending) == 1 else "have"
@@ -457,7 +460,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
         " next to it, even without other workloads"
     )
     add = "Ask the platform team for more nodes to run the other pods"
-    remedy = f"Nothing is wrong: the gang has its minimum. {add}"
+    remedy = f"Do nothing, because the gang has its minimum. {add}"
     if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
         remedy = add
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
@@ -479,8 +482,10 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
     else:
         text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
 
-    if has >= short.count:
-        where = "the nodes have" if level == "cluster" else f"{best.domain if best else level} has"
+    if has >= short.count and level == "cluster":
+        text = f"The nodes have room for each part of {short.name}, but not for all together"
+    elif has >= short.count:
+        where = f"{best.domain if best else level} has"
         text = f"No {level} has room for all parts of {short.name} together; {where} room for each"
 
     return text + _in_pieces(obstacle)
@@ -638,15 +643,15 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
 
 
 _MOST_PARTS = 20
-"""The number of parts of a gang above which single domains are not tried."""
+"""The maximum number of parts of a demand for which single domains are tried."""
 _MOST_TRIED = 4
-"""The number of domains that are tried, most promising first."""
+"""The maximum number of domains that are tried, most promising first."""
 
 
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
     """Return the domain with the most room in which the gang would fit if other pods there ended.
 
-    Return None if one domain is not enough, if the gang has too many parts to try domains
+    Return None if one domain is not enough, if there are too many parts to try domains
     (`_MOST_PARTS`), or if none of the first `_MOST_TRIED` domains helps.
     """
     short = obstacle.short

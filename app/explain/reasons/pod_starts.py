@@ -67,7 +67,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 
 
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""The reasons of events after which a pod does not start by itself, so they count at once."""
+"""The reasons of events that count at once. Others count if a pod has not started for a minute."""
 
 _STARTS: Advice = (
     (

@@ -168,7 +168,8 @@ def use_words(index: Index, queue: Queue) -> str:
 def losing_against(gang: Gang) -> list[Pod]:
     """Return the placed pods of lower priority in the same queue that KAI may evict for a gang.
 
-    Return [] if the gang would exceed a quota, or if the PriorityClasses are not known.
+    Return [] if the gang has no PodGroup or would exceed a quota, or if the PriorityClasses are not
+    known.
     """
     index = gang.index
     group = gang.pod_group
@@ -429,7 +430,7 @@ def _at_limit(gang: Gang, over: Excess, reason: str, remedy: str, who: Who) -> R
 
 
 def _as_slices(gang: Gang, over: Excess) -> str:
-    """Return a note on how KAI counts the MIG devices of a gang as GPUs, or ""."""
+    """Return a note on how KAI counts the MIG devices of a gang as GPUs, or "" without these."""
     names = {name for shape, _ in gang.demand.shapes for name, _ in shape.requests}
     counts = {name: quantities({name: 1000})[0] for name in sorted(names) if "/mig-" in name}
     if not counts or not counts_as_gpu(over.resource):
@@ -472,12 +473,21 @@ def queue_quota(gang: Gang) -> Reasons:
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}{_as_slices(gang, over)}"
         yield about(evidence, "QueueQuota", text, remedy, "you")
-    elif said and not exceeded and not _is_next(gang):
+    elif said and not exceeded and not _is_next(gang) and not _asks_to_be_preemptible(gang, group):
         numbers = _numbers_said(gang, group, said)
         if numbers:
             yield about(evidence, "QueueQuota", f"{binds} {numbers}", remedy, "you")
         else:
             yield _as_said(group, said, "QueueQuota", remedy)
+
+
+def _asks_to_be_preemptible(gang: Gang, group: KaiPodGroup) -> bool:
+    """Return whether a field or PriorityClass makes a PodGroup preemptible.
+
+    KAI's message that a non-preemptible workload exceeds a quota is then outdated.
+    """
+    is_set = bool(group.preemptibility or group.priority_class)
+    return is_set and group_is_preemptible(gang.index, group)
 
 
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:

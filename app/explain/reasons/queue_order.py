@@ -37,13 +37,13 @@ def after_others(gang: Gang) -> Reasons:
     ahead = listed((other.gang.name for other in before), 2)
     remedy = (
         f"Wait until {ahead} {'has' if len(before) == 1 else 'have'} started and room is free"
-        " again: KAI then places this gang"
+        " again: KAI can then place this gang"
     )
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return the name of the gang of `other`, and KAI's message that it could not bind a pod of it.
+    """Return the name of the gang of `other`, and KAI's message that binding a pod of it failed.
 
     Only pending pods count. Return None if there is no such message.
     """

@@ -42,11 +42,11 @@ class Reason(Value):
     who: Who
     """The party that can act."""
     evidence: tuple[Evidence, ...] = ()
-    """The value that proves the reason, or one value for each missing label."""
+    """The values that prove the reason: one value, or one for each missing label."""
     commands: tuple[str, ...] = ()
     """Shell commands that help. This program never runs them."""
     severity: Severity = "problem"
-    """How serious the finding is. A note never prevents the placement."""
+    """The severity of the finding. A note never prevents the placement."""
     parts: tuple[str, ...] = ()
     """The parts of the gang that the reason is about.
 

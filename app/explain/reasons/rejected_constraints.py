@@ -153,7 +153,7 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 
 def _as_kai_counts(short: Demand) -> str:
-    """Return the room that KAI needs: `3 x 8 GPUs, although the pods request 10 in total`."""
+    """Return a text such as `3 x 8 GPUs, although the pods request 10 in total`."""
     largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
     asked = short.asks("/gpu")
     if asked < largest * short.count:
@@ -188,10 +188,10 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
 
     words = (
         f"Remove the constraint of {_called(obstacle, short)}, and give the pods of each size a"
-        " constraint of their own"
+        " separate constraint"
     )
     yield words, replaced(demand, short, key="", preferred="")
-    words = "Remove all constraints, and give the pods of each size a constraint of their own"
+    words = "Remove all constraints, and give the pods of each size a separate constraint"
     yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
@@ -261,7 +261,7 @@ def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
 
 
 def domains_joined(gang: Gang) -> Reasons:
-    """Report that KAI spreads a part over domains that it treats as one, due to dots in names."""
+    """Report that a part is spread over domains that KAI treats as one, due to dots in names."""
     for topology, of in named_topologies(gang):
         domains = topology.domains
         together = _together(gang) if domains.joined else ()
@@ -286,7 +286,7 @@ def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tupl
 
 
 def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
-    """Yield (required level, names of nodes) for each part: where its pods are or would be placed.
+    """Yield (required level, names of nodes) for the pods of each part: where they are or would be.
 
     The level is "" if the part requires none.
     """

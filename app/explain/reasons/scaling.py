@@ -41,10 +41,11 @@ def nodes_coming(gang: Gang) -> Reasons:
     who: Who = "wait"
     if age > _LATE:
         coming = f"were announced {ago(age)} ago"
-        if now - max(times) < _LATE:
+        last = now - max(times, default=0.0)
+        if last < _LATE:
             coming = (
-                f"have been announced for {ago(age)}, last {ago(now - max(times))} ago, and none"
-                " has taken these pods"
+                f"have been announced for {ago(age)}, last {ago(last)} ago, and none has taken"
+                " these pods"
             )
         remedy = (
             "Ask the platform team whether the nodes have joined, and to read the autoscaler's log"
@@ -91,8 +92,8 @@ def _unanswered(gang: Gang) -> Reasons:
     if first.created is not None and gang.facts.now:
         since = f" for {ago(gang.facts.now - first.created)}"
     text = (
-        f"KAI asks for a node{since} with its scaling pod {first.namespace}/{first.name}, and no"
-        " autoscaler has answered"
+        f"KAI has asked for a node{since} with its scaling pod {first.namespace}/{first.name}, and"
+        " no autoscaler has answered"
     )
     remedy = "Ask the platform team whether a cluster autoscaler runs and reads that pod"
     evidence = Evidence(first.ref, "status.phase", first.phase)

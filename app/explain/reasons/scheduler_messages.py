@@ -1,7 +1,7 @@
 """Report messages of schedulers about pending pods, and schedulers that are silent about them.
 
 Messages and silence of KAI count only if no other rule explains a pending gang. Messages are quoted
-with their age.
+with their age, if it is known.
 """
 
 import re
@@ -79,7 +79,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
 
 
 def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return the newest warning about the group of pods, such as Volcano's PodGroup, or ""."""
+    """Return the newest warning about a group of `pods`, such as Volcano's PodGroup, or ""."""
     for pod in pods:
         group = Ref("PodGroup", pod.namespace, pod.other_group)
         words = words_about(gang.index, group) if pod.other_group else None
@@ -213,7 +213,7 @@ _ADVICE: Advice = (
 
 
 def _has_room(gang: Gang) -> bool:
-    """Return whether nodes have room for each pending pod of a gang, as far as we can tell."""
+    """Return whether nodes are known to have room for each pending pod of a gang by itself."""
     if not gang.index.room_is_known:
         return False
     shapes = {
@@ -398,7 +398,7 @@ def kai_refuses(gang: Gang) -> Reasons:
     seems = ""
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
-        seems = f". According to our checks it fits{f' in {places}' if places else ''}"
+        seems = f". According to our checks, the gang fits{f' in {places}' if places else ''}"
     remedy, who = _advice_on(said, gang.namespace)
     tainted = _tainted_devices(gang, said)
     if tainted:  # Our checks ignore taints of devices.

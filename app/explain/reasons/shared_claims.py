@@ -158,7 +158,7 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Re
 def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
     """Return the names of the pods for which a claim is reserved.
 
-    Pods that have finished or are terminating are omitted.
+    Pods that have finished, are terminating or do not exist are omitted.
     """
     pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
     return sorted(user.name for user, pod in pods if pod and pod.is_alive)

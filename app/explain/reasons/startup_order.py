@@ -2,7 +2,7 @@
 
 A LeaderWorkerSet with startupPolicy LeaderReady creates the StatefulSet of a group's workers only
 once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the
-leader, so it counts as placed.
+leader, so the group counts as placed.
 """
 
 import shlex

@@ -1,8 +1,7 @@
 """Find the reasons that hold for gangs, with a table of rules.
 
-A rule says which facts it needs and to which gangs it applies. The table begins with reasons that
-make others irrelevant. Then come reasons that the owner of the workload can act on, and then
-reasons in the cluster. Reasons are shown in this order.
+A rule says which facts it needs and to which gangs it applies. Within each severity, reasons are
+shown in the order of the table, causes before effects.
 """
 
 import itertools
@@ -132,7 +131,7 @@ def _has_leaders(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """Return whether no pod is pending. Then no pod will replace one that a kubelet rejected."""
+    """Return whether no pod is pending, so that no pending pod replaces a rejected one."""
     return not gang.waiting
 
 
@@ -350,7 +349,7 @@ NOT_HOLDING = {
     "NotAsPreferred",
     "KaiSilent",
 }
-"""The problems that don't keep a gang from starting, at least while KAI's scheduler runs."""
+"""The reasons that don't keep a gang from starting, at least while KAI's scheduler runs."""
 
 
 class Unknown(Value):

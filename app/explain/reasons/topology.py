@@ -132,9 +132,9 @@ def _note(gang: Gang, nodes: list[Node], of: str) -> Reason:
 def _by_missing_keys(
     outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
-    """Return the nodes by (missing label keys, likely value of the last key), the value "" if none.
+    """Return the nodes by their missing label keys and the likely value of the last of these keys.
 
-    Nodes that lack none of the labels `of_levels` are left out.
+    An unknown value is "". Nodes that lack none of the labels `of_levels` are left out.
     """
     lacking = (
         (tuple(key for key in of_levels if key not in node.labels), node) for node in outside
@@ -147,7 +147,7 @@ def _by_missing_keys(
 
 
 def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
-    """Return the reason for a key that no node has: it is misspelt, or nodes are not labelled.
+    """Return the reason for a key that no node has: the key is misspelt, or labels are missing.
 
     There is no command, because each node needs another value.
     """
@@ -367,9 +367,10 @@ def _difference(text: str, evidence: Evidence) -> Reason:
 
 def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
     owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
+    us = "grove-admission" if cluster.kind == "ClusterTopology" else "Grove"
     text = (
-        f"Topology {kai.name} is owned by {owners}, not by {cluster.kind} {cluster.name}, so"
-        " grove-admission does not update it"
+        f"Topology {kai.name} is owned by {owners}, not by {cluster.kind} {cluster.name}, so {us}"
+        " does not update it"
     )
     evidence = Evidence(kai.ref, "metadata.ownerReferences", owners)
     return replace(_difference(text, evidence), severity="warning")

@@ -40,7 +40,7 @@ def claims_of(gang: Gang) -> list[VolumeClaim]:
 def volume_unbound(gang: Gang) -> Reasons:
     """Report that a PersistentVolumeClaim is missing, lost or being deleted, or must be bound.
 
-    A claim may be unbound if its StorageClass waits for the pod (WaitForFirstConsumer).
+    A claim need not be bound if its StorageClass waits for the pod (WaitForFirstConsumer).
     """
     for name, pods in _used_claims(gang):
         trouble = _problem_of(gang, name, pods)

@@ -34,9 +34,9 @@ _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
-    """Return the workloads that the pods of a gang were created for, if all its pods have ended.
+    """Return the workloads for which the pods of a gang's PodGroup were created.
 
-    Return () for a gang with other pods or without a PodGroup.
+    Return () for a gang that has living pods or no PodGroup.
     """
     group = gang.pod_group
     if gang.pods or group is None:
@@ -71,7 +71,7 @@ def workload_failed(gang: Gang) -> Reasons:
 def workload_suspended(gang: Gang) -> Reasons:
     """Report that the workload is suspended, and Kueue has no Workload for it.
 
-    If Kueue has one, or if the gang's pods have a label of Kueue, other reasons apply.
+    Other reasons apply if Kueue has one, or if Kueue manages a pod of the gang.
     """
     status = _status(gang)
     if status is None or not status.suspended or status.ended:
@@ -79,21 +79,24 @@ def workload_suspended(gang: Gang) -> Reasons:
     ref = status.ref
     if gang.index.kueue_of_controller.get(ref) or any(pod.queued for pod in gang.pods):
         return
-    text = f"{ref} is suspended ({status.suspended}: true), so it has no pods"
+    text = f"{ref} is suspended ({status.suspended}: true), so its controller creates no pods"
     remedy = f"Set {status.suspended} to false to start it"
     see = ref
     who: Who = "you"
     owner = status.controller
     if owner:
         see = owner
-        text += f". {owner} created it, and decides whether it is suspended"
-        remedy = f"Find out why {owner} is suspended, and resume it"
+        text += f". {owner} created it, and may suspend it"
+        remedy = (
+            f"Resume {owner} if it is suspended too. Otherwise, set {status.suspended} of {ref} to"
+            " false"
+        )
         if gang.index.kueue_of_controller.get(owner):
             remedy = f"Ask the platform team to read the log of Kueue, which should resume {owner}"
             who = "platform"
     elif status.queued:
         who = "platform"
-        text += ". It has the label of a queue of Kueue, and Kueue has created no Workload for it"
+        text += ". It has a label of Kueue, and Kueue has created no Workload for it"
         remedy = (
             "Ask the platform team whether Kueue runs and manages this kind of workload in"
             f" namespace {ref.namespace}: Kueue starts it once there is quota"

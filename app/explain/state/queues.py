@@ -12,21 +12,21 @@ from app.facts.kai.queue import Queue
 from app.facts.labels import NODE_POOL
 
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""A preemptibility: pods above the minimum may be evicted, and the minimum counts against quota."""
+"""A value of spec.preemptibility: KAI protects the minimum, and may evict the other pods."""
 NOT_PREEMPTIBLE = 100
 """A PodGroup with at least this priority is not preemptible, unless spec.preemptibility is set."""
 DEFAULT_PRIORITY = 50
 """The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
 
 INNER = "has child queues, and KAI places workloads only in queues without children"
-"""Why workloads cannot use a parent queue. Nothing is wrong with the queue itself."""
+"""The text that says why workloads cannot use a parent queue."""
 
 
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
-    """Yield a queue and its parents up to the root. In a cycle, yield each queue once.
+    """Yield a queue and its parents. In a cycle, yield each queue once.
 
-    Yield only queues of the node pool `pool`, by default the queue's own pool: the scheduler of a
-    pool lists only the queues of its pool (`ListQueues` in
+    End before the first queue that does not exist, or is outside the node pool `pool`, by default
+    the queue's own pool: the scheduler of a pool lists only the queues of its pool (`ListQueues` in
     `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
     """
     seen = {""}
@@ -51,11 +51,12 @@ def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
     above = [*chain(index, name)][-1].parent
     parent = index.queues.get(above) if above else None
     if parent and parent.pool == queue.pool:
-        return f"is below {above}, which is below itself: KAI hangs, and places nothing at all"
+        below = "itself" if above == name else f"{above}, which is below itself"
+        return f"is below {below}: KAI hangs, and places nothing at all"
     if parent:
-        return f"is below {above}, which {_has_label(parent)}: KAI ignores both"
+        return f"is below {above}, which {_has_label(parent)}, so KAI does not use {name}"
     if above:
-        return f"is below {above}, which does not exist: KAI ignores it"
+        return f"is below {above}, which does not exist, so KAI does not use {name}"
     if any(other.parent == name and other.pool == queue.pool for other in index.facts.queues):
         return INNER
     return ""

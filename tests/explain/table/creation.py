@@ -39,7 +39,7 @@ OF_WORKLOAD = Row(
     "NothingMade",
     "no pod of a Workload exists",
     {**NOTHING, "sets": (), "workloads": (Workload(NAMESPACE, "train", {"ring": 4}),)},
-    "No pod or PodGroup refers to Workload train",
+    "No pod belongs to Workload train",
     "you",
     {
         "sets": (),
@@ -62,7 +62,7 @@ MADE = (
         "WorkloadSuspended",
         "its JobSet is suspended",
         {"pods": OF_JOB, "workload_statuses": (HELD,)},
-        "JobSet train is suspended (spec.suspend: true), so it has no pods",
+        "JobSet train is suspended (spec.suspend: true), so its controller creates no pods",
         "you",
         {"pods": OF_JOB, "workload_statuses": (replace(HELD, suspended=""),)},
     ),
@@ -70,8 +70,8 @@ MADE = (
         "WorkloadSuspended",
         "its JobSet has the label of a queue of Kueue",
         {"pods": OF_JOB, "workload_statuses": (replace(HELD, queued=True),)},
-        "JobSet train is suspended (spec.suspend: true), so it has no pods. It has the label of a"
-        " queue of Kueue, and Kueue has created no Workload for it",
+        "JobSet train is suspended (spec.suspend: true), so its controller creates no pods. It has a"
+        " label of Kueue, and Kueue has created no Workload for it",
         "platform",
         {
             "pods": OF_JOB,

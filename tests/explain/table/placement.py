@@ -99,7 +99,7 @@ PLACEMENT = (
             "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
             "pods": (pods()[0], *(pod(WORKERS, n) for n in range(5))),
         },
-        "The largest rack has 32 GPUs, but llm-0-pool-0 needs 40 GPUs",
+        "The rack with the most room (zone-a/rack-a1) has 32 GPUs, but llm-0-pool-0 needs 40 GPUs",
         "you",
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=4)),

@@ -255,7 +255,7 @@ STARTING = (
         "KaiRefuses",
         "KAI can't allocate claims, and the devices seem to be free",
         {"pod_groups": (pod_group(said=(Said("Other", NO_CLAIMS, time=NOW - 9),)),)},
-        f"KAI says: {NO_CLAIMS} (9 seconds ago). According to our checks it fits in zone-a/rack-a1",
+        f"KAI says: {NO_CLAIMS} (9 seconds ago). According to our checks, the gang fits in zone-a/rack-a1",
         "platform",
         {
             "pod_groups": (pod_group(said=(Said("Other", NO_CLAIMS, time=NOW - 9),)),),

@@ -153,7 +153,7 @@ QUEUES = (
         "QueueMissing",
         "the queue above is of another node pool",
         {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root"))},
-        "Queue team-llm is below root, which has the label kai.scheduler/node-pool=h100: KAI ignores both; there is no usable queue",
+        "Queue team-llm is below root, which has the label kai.scheduler/node-pool=h100, so KAI does not use team-llm; there is no usable queue",
         "platform",
         {},
     ),

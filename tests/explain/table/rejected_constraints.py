@@ -150,7 +150,7 @@ REFUSED = (
             "nodes": without(RACK, "gpu-02"),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
-        "llm-0-pool-0 must stay in one rack, but its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02, which has no rack label",
+        "llm-0-pool-0 must stay in one rack, but its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02, which lacks the rack label",
         "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),

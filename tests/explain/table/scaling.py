@@ -28,7 +28,7 @@ def said(*events: tuple[str, str, float], source: str = CLUSTER, pod: int = 0) -
 
 
 def scaling(*events: tuple[str, str, float], **changes: Any) -> Changes:
-    """The workers share GPUs, and KAI asks for a node for one of them with a scaling pod."""
+    """The workers share GPUs, and KAI has asked for a node for one of them with a scaling pod."""
     asks = occupant(
         "",
         gpus=1,
@@ -81,7 +81,7 @@ SCALING = (
         "NodesComing",
         "no autoscaler answers KAI's scaling pod",
         scaling(),
-        "KAI asks for a node for 3 minutes with its scaling pod kai-scale-adjust/inference-w, and no autoscaler has answered",
+        "KAI has asked for a node for 3 minutes with its scaling pod kai-scale-adjust/inference-w, and no autoscaler has answered",
         "platform",
         scaling(node="gpu-00"),
         also=("NoDomainFits",),
