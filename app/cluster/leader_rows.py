@@ -320,7 +320,7 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""The rows of statuses. These have their own caches, so that their changes reconcile no PodGang."""
+"""The rows of statuses, which have their own caches, so that their changes reconcile no PodGang."""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The queue names in the object that admission policies get as their parameter."""

@@ -36,7 +36,7 @@ They include Pods, because the leader of a LeaderWorkerSet's group, a Pod, contr
 
 
 MOST_CLAIMS = 32
-"""The maximum number of a Pod's claims that are read to find a rival. Each needs API calls."""
+"""The maximum number of a Pod's claims that are read to find one for the NVLink channel."""
 
 
 class UnitOwners:

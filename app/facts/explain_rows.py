@@ -40,9 +40,9 @@ The facts about large gangs list thousands of pods.
 
 
 MOST_OF_MANY = 16 * 2**20
-"""The maximum JSON size of the facts about the Pods, PodGangs or PodGroups of a namespace.
+"""The maximum JSON size, in bytes, of the facts about Pods, PodGangs or PodGroups of a namespace.
 
-It is in bytes, and applies only to the leader. The first KiB of each object does not count. If a
+It applies only to the leader. The first KiB of each object does not count. If a
 namespace has more, reports about it lack the other objects. For a Pod, the resources that it uses
 on its node are kept nevertheless.
 """

@@ -58,8 +58,8 @@ class CurrentGang(Value):
     def has_needless_annotation(self) -> bool:
         """Whether the PodGang has the annotation MNNVL_ADOPTED although it should not.
 
-        It should not have it if it has no resources, or if it owns none and PodCliqueSets should
-        own them.
+        A PodGang should not have the annotation if it has no resources, or if it owns none and
+        PodCliqueSets should own them.
         """
         return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 

@@ -237,7 +237,7 @@ class WorkloadReconciler:
     ) -> tuple[TopOwners, float | None]:
         """Return the top owners that may opt out, and the seconds until they must be read again.
 
-        They are not read for bound Pods in `settled`, which stay in their PodGroup. The second
+        No top owner is read for bound Pods in `settled`, which stay in their PodGroup. The second
         value is None unless a pending Pod has a controller. Raise ClusterError if a request fails.
         """
         often = max(OWNERS_SECONDS, len(self._caches.pods) / OWNERS_PER_SECOND)

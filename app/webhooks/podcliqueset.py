@@ -1,6 +1,6 @@
 """Validate the size, the topology constraints and the MNNVL annotations of PodCliqueSets.
 
-It also warns about constraints and annotations that cannot take effect, missing queues and likely
+Also warn about constraints and annotations that cannot take effect, missing queues and likely
 mistakes.
 """
 

@@ -1,6 +1,6 @@
 """Validate the names and parents of SubGroups in PodGroups of KAI.
 
-It also warns about missing queues and about levels that KAI ignores or never satisfies.
+Also warn about missing queues and about levels that KAI ignores or never satisfies.
 """
 
 import contextlib

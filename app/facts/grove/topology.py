@@ -108,7 +108,7 @@ def read_cluster_topology(obj: JsonMap) -> ClusterTopology:
 
 
 def levels_of_cluster_topology(obj: JsonMap) -> tuple[Level, ...]:
-    """Return the valid levels of a ClusterTopology, broadest first. Its list may have any order."""
+    """Return the valid levels of a ClusterTopology, broadest first, whatever their stored order."""
     levels = {level.domain: level for level in _levels(obj) if level.domain in DOMAINS}
     return broadest_first(levels.values())
 

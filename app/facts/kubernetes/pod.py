@@ -349,8 +349,8 @@ class Pod(Namespaced):
     scales_for: tuple[str, str] | None = None
     """The namespace and name of the pod with shared GPUs for which KAI created this one, or None.
 
-    This pod makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once the other pod
-    is placed.
+    Such a pod makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once the pod
+    with shared GPUs is placed.
     """
     grace: int = 0
     """The grace period in seconds if the pod is being deleted, otherwise 0."""

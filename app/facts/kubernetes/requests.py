@@ -17,9 +17,9 @@ Requests = tuple[tuple[str, int], ...]
 def pod_requests(spec: JsonMap) -> dict[str, int]:
     """Return the requests of a pod with this `spec` in thousandths, and 1 of the resource `pods`.
 
-    Each is the sum over containers and sidecars, or the largest sum while an init container runs,
-    whichever is larger. Requests of the pod itself (`spec.resources`) replace these sums, and the
-    overhead is added. Limits are used for requests that are not set.
+    Each request is the sum over containers and sidecars, or the largest sum while an init container
+    runs, whichever is larger. Requests of the pod itself (`spec.resources`) replace these sums, and
+    the overhead is added. Limits are used for requests that are not set.
     """
     total: dict[str, int] = {}
     for container in maps_of(spec.get("containers")):

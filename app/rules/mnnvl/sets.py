@@ -339,7 +339,8 @@ def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
 def _without_enabled(template: Template) -> Iterator[str]:
     """Yield warnings about scopes and DeviceClasses that have no effect.
 
-    They apply to no clique for which MNNVL is enabled, and MNNVL_ENABLED is not set in their place.
+    They apply to no clique for which MNNVL is enabled, and the part that has them lacks
+    MNNVL_ENABLED.
     """
     enabled = [clique for clique in template.cliques if clique.enabling]
     counting = {

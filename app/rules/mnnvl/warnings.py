@@ -188,7 +188,7 @@ def _sharing(
 ) -> Iterator[str]:
     """Yield a warning if several `pods` of a clique or unit may be meant for one node.
 
-    Each pod requests `gpus` GPUs, and they stay within one domain of each of `levels`.
+    Each pod requests `gpus` GPUs. The pods stay within one domain of each of `levels`.
     """
     for level in levels:
         if level.key == HOSTNAME_KEY:
@@ -246,7 +246,7 @@ def _several(
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
-    They cannot if none leaves its NVLink domain and no two fit into one. Source:
+    They cannot if each stays within an NVLink domain and no two fit into the same one. Source:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
     """
     copies = [_copies(members) for members in domains.values()]
@@ -325,7 +325,8 @@ def _too_many(
 ) -> Iterator[str]:
     """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free.
 
-    `together` is the number of pods that must start together. Only they must fit if nodes are down.
+    `together` is the number of pods that must start together. While nodes are down, only these pods
+    must fit.
     """
     most = nvlink.size(nodes)
     source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"

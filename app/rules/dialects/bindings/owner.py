@@ -65,11 +65,13 @@ class PodCliqueSetOwns(OwnerRule):
             return orphaned(resource, "")
 
         if self.is_given_back(resource):
-            owner = " and ".join(f'PodGang "{gang.name}"' for gang in resource.owning_gangs)
-            owned = f"owned by {owner}" if owner else "has no owner"
-            message = (
-                f"{owned}: {pcs} should own it, because Grove replaces PodGangs while pods run"
-            )
+            message = f"has no owner: {pcs} should own it, so that they are deleted together"
+            if resource.owning_gangs:
+                owner = " and ".join(f'PodGang "{gang.name}"' for gang in resource.owning_gangs)
+                message = (
+                    f"owned by {owner}: {pcs} should own it, because Grove replaces PodGangs while"
+                    " pods run"
+                )
             return OwnershipProblem(message, CHECK_LEADER, True)
         if not all(_may_yield(owner, resource) for owner in resource.owners):
             message = f"owned by another object, although the pods of {pcs} use it"

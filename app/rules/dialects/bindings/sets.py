@@ -354,8 +354,8 @@ def _shared_domain(
 ) -> Iterator[str]:
     """Yield a warning if KAI never satisfies a required domain without a preferred one.
 
-    That is so if all nodes are in the same domain of a narrower level. It applies only to a
-    constraint without an enclosing one. Source: `d5-one-rack` and `d5-grove` in
+    That is so if all nodes are in the same domain of a narrower level. There is no warning about a
+    constraint with an enclosing one. Source: `d5-one-rack` and `d5-grove` in
     `tests/testdata/kai-decisions`.
     """
     domains = [level.domain for level in levels]

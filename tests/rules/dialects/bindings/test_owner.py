@@ -110,7 +110,7 @@ LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), an
             domain(),
             True,
             OwnershipProblem(
-                'has no owner: PodCliqueSet "train" should own it, because Grove replaces PodGangs while pods run',
+                'has no owner: PodCliqueSet "train" should own it, so that they are deleted together',
                 LEADER,
                 settling=True,
             ),
