@@ -260,7 +260,7 @@ def _require_topology(topology: Topology, name: str) -> None:
     names = {cluster.name for cluster in facts.topologies}
     names |= {kai.name for kai in facts.kai_topologies}
     there = listed(sorted(names), 16) or "none"
-    raise UnusableInput(f"--name {name}: no such topology; there is {there}")
+    raise UnusableInput(f"--name {name}: no such topology; existing topologies: {there}")
 
 
 def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace) -> str:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pacing(Value):
-    """The intervals between checks and between writes. Times are in seconds."""
+    """The limits on how often the leader checks and writes."""
 
     look: float = 5.0
     """The minimum time from the start of one check to the start of the next, in seconds."""
@@ -206,7 +206,7 @@ class Reporter(Struct):
         Try again even after a rejected write, because permissions may be granted at any time.
         """
         if not self._backoffs and not isinstance(error, Conflict):
-            logger.warning("could not report why %s is pending: %s", ref, error.message)
+            logger.warning("could not report whether %s is pending: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
         again = self.clock() + backoff.next(error.retry_after)
         self._next[ref] = max(again, self._next.get(ref, again))

@@ -36,7 +36,7 @@ class InFront(Value, rename=AS_JSON):
     number: int
     """Its position in the queue, from 1."""
     count: int
-    """The number of pending gangs in the queue."""
+    """The number of gangs in the queue that KAI considers in its next cycle."""
     next: Next | None = None
     """The prediction for the next cycle, or None if it was not examined."""
     where: tuple[str, ...] = ()

@@ -411,10 +411,9 @@ class Trial(Board):
     ) -> Callable[[int], tuple[Any, ...] | None]:
         """Return a function that returns the sort key of a node, or None if it takes no such pod.
 
-        Nodes are sorted by score. For pods without GPUs, nodes with shared GPUs come first, and
-        nodes with other GPUs last. Then the fullest node comes first. The last item of a key is the
-        number of pods that the node takes. With `with_coming`, these are only the pods for which
-        room will be freed.
+        Nodes are sorted by score, then by whether KAI prefers or avoids their GPUs for such pods,
+        and then the fullest node comes first. The last item of a key is the number of pods that the
+        node takes. With `with_coming`, these are only the pods for which room will be freed.
         """
         asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
