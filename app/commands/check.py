@@ -49,7 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=operations,
         help="operation to judge (default: CREATE)",
     )
-    parser.add_argument("--old", metavar="FILE", help="documents that an UPDATE replaces")
+    parser.add_argument(
+        "--old", metavar="FILE", help="documents that an UPDATE replaces or a DELETE deletes"
+    )
     parser.add_argument(
         "--user", help="user who sends the request (default: the first of authorizedUsers)"
     )

@@ -136,7 +136,7 @@ class Questions(Struct):
     """The options of each command: they name the cluster, or the file to read instead."""
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
-        """List the workloads that are not placed as requested, or may not be.
+        """List the workloads that are not placed as requested, or whose placement is not known.
 
         Each has its first reason and remedy. `totals` counts all workloads by state, and those with
         a reason by the id of their first reason.

@@ -53,8 +53,8 @@ async def _read(arguments: argparse.Namespace) -> Snapshot:
 
 COMMAND = Command(
     description=(
-        "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what"
-        " happens next to the first of these gangs. Nothing is written. Exit code: 0 KAI can use"
+        "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what KAI"
+        " should do next with the first of them. Nothing is written. Exit code: 0 KAI can use"
         " every queue, 1 KAI can't use a queue, a queue lacks a quota or limit, or a PodGroup"
         " names a missing queue, 2 not everything was readable."
     ),

@@ -8,6 +8,7 @@ the page of an object. The other modules are:
 - settings: the options of the command
 - routes: the paths, and the order of the pages
 - guard: which requests are allowed
+- connections: limits on connections and on the heads of requests
 - page, rendering: the definition of a page, and the templates
 - events: messages that let open tabs fetch their page again
 - listing: the list of workloads, which pages share

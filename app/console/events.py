@@ -33,8 +33,8 @@ class Streams:
     def slow_down(self, seconds: float) -> None:
         """Set the pause after a page that took `seconds` of CPU.
 
-        The pages of one tab may use at most a fifth of a core. Of the last two pages, the faster
-        one counts, because the first page of its kind takes longer.
+        The pause is five times as long as that, but at least PAUSE and at most 10 seconds. Of the
+        last two pages, the faster one counts, because the first page of its kind takes longer.
         """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds

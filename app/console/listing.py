@@ -31,7 +31,7 @@ from app.facts.identity import Ref
 SECONDS = 0.05
 """The CPU seconds for which one request for a page explains workloads of the list."""
 SLICE = 0.2
-"""The CPU seconds of one call of `examine`. A page waits for at most one such call."""
+"""The CPU seconds after which a call of `examine` ends. A page waits for at most one call."""
 NOT_EXAMINED = "not examined yet"
 """The reason in the row of a workload that is not explained yet."""
 

@@ -62,9 +62,9 @@ def drawn(
     """Return the template's values for the map of the domains inside `at`.
 
     The cells are the domains of the deepest level with at most MOST_CELLS domains, grouped by their
-    parents. With `worst`, all cells are in one group, and single nodes are shown only if no other
-    level is below `at`. Domains with the most closed nodes come first, then those with the least
-    room. `room` is the room that was asked for, or None. `gang_nodes` are the names of nodes whose
+    parents. With `worst`, all cells are in one group, sorted by the number of closed nodes, and
+    then by room, least room first. Single nodes are then shown only if no other level is below
+    `at`. `room` is the room that was asked for, or None. `gang_nodes` are the names of nodes whose
     domains are marked. Return None if even the level below `at` has too many domains, or none.
     """
     depth = _depth(topology, at, above_nodes=worst)

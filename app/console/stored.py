@@ -37,7 +37,7 @@ async def read_stored(client: Reader, query: Query) -> Values:
     try:
         obj = await client.get(ObjectRef(resource, ref.name, ref.namespace or None))
     except NotFound:
-        return {"problem": "The object no longer exists."}
+        return {"problem": "The object does not exist."}
     except Rejected:
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return {"problem": f"You have no permission to get {resource}{where}."}

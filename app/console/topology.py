@@ -178,7 +178,7 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
     """Return the room for the pods in the query.
 
     Return None if the query has no valid numbers of pods and GPUs, if it has no valid level, or if
-    nodes or pods can't be read.
+    free capacity is not known.
     """
     index = topology.index
     pods = _number(query, "pods", range(1, MOST_PODS + 1))

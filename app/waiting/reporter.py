@@ -201,9 +201,10 @@ class Reporter(Struct):
         return True
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
-        """Plan another attempt after a failed write, and log the error if it is the first.
+        """Plan another attempt after a failed write, and log the error unless writes fail already.
 
-        Try again even after a rejected write, because permissions may be granted at any time.
+        Try again even after a rejected write, because permissions may be granted at any time. A
+        conflict is not logged.
         """
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("could not report whether %s is pending: %s", ref, error.message)

@@ -196,7 +196,7 @@ class WaitingDuty:
         text = "Gangs that lost their place because KAI evicted pods, by KAI's action."
         for cause, count in self._evictions.counts.items():
             yield counter("waiting_placements_lost_total", text, count, cause=cause)
-        text = "Delays of reports, by the limit of writes, or by a recent or failed write."
+        text = "How often reports were delayed by the limit of writes, or a recent or failed write."
         yield counter("waiting_writes_held_total", text, self._reporter.held_back)
         text = "CPU time of the last check for pending gangs, in seconds."
         yield gauge("waiting_look_seconds", text, self._seconds)

@@ -27,7 +27,7 @@ def test_the_queue_of_a_gang_that_waits(tmp_path: Path, capsys: pytest.CaptureFi
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == "3 queues; 1 pending gang"
     assert "  team-llm  unlimited  unlimited  0     0      24    1" in lines
-    assert "team-llm  1 of 1  inference/llm-0  it does not fit right now" in lines
+    assert "team-llm  1 of 1  inference/llm-0  KAI can't place it right now" in lines
     assert main(["queues", "-o", "json", "--offline", path]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert problems("queues", printed) == []

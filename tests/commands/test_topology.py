@@ -141,7 +141,10 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
             ["=a1"],
             "'=a1' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host",
         ),
-        (["--name", "other"], "--name other: no such topology; existing topologies: grove-topology"),
+        (
+            ["--name", "other"],
+            "--name other: no such topology; existing topologies: grove-topology",
+        ),
         (["rack=rack-z9"], "'rack=rack-z9': no node has example.com/rack=rack-z9"),
     ],
 )

@@ -179,7 +179,7 @@ def test_the_document_has_the_place_in_the_line() -> None:
         ),
         (
             {"pods": fleet.fill("rack-a1")},
-            "position 1 of 3 in queue research; it does not fit right now",
+            "position 1 of 3 in queue research; KAI can't place it right now",
         ),
     ],
 )

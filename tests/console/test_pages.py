@@ -525,7 +525,7 @@ async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
         if pod["spec"].get("nodeName") and pod["metadata"]["namespace"] == "inference"
     ]
     assert rows["team-llm"].used == 1000 * sum(gpus)
-    assert "1 of 1: inference/llm-serve-0 it does not fit right now" in parsed.texts("p")
+    assert "1 of 1: inference/llm-serve-0 KAI can't place it right now" in parsed.texts("p")
     links = [link.attributes.get("href") for link in parsed.all("a")]
     assert "workloads?object=PodGang/inference/llm-serve-0" in links
 
@@ -732,7 +732,7 @@ async def test_an_object_is_shown_with_its_events_and_commands() -> None:
         ),
         ("Event/default/event", "does not name an object of a kind that the console reads", []),
         ("Node/default/gpu-a-01", "does not name an object of a kind that the console reads", []),
-        ("PodGang/inference/gone", "The object no longer exists", ["podgangs.scheduler.grove.io"]),
+        ("PodGang/inference/gone", "The object does not exist", ["podgangs.scheduler.grove.io"]),
         (
             "Queue//team-llm",
             "You have no permission to get queues.scheduling.run.ai.",

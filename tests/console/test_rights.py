@@ -216,7 +216,7 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert "NoDomainFits" in notes
     assert "How many of its pods fit, by domain" not in view.main(STUCK)
     assert view.pages[topology].heading == "You have no permission to list nodes"
-    assert "room is not known: you need permission to list all pods and nodes" in view.main(
+    assert "room is not known, because facts that it depends on could not be read" in view.main(
         topology
     )
     assert "You have no permission to list topologies" in view.main(topology)

@@ -154,5 +154,5 @@ def test_kai_evicts_for_those_that_come_first() -> None:
     answer = told(items_of(54), "w0")
     assert answer.reasons[0].remedy == "Wait: KAI may evict 1 pod of run1, which can be preempted"
     assert [own.words for own in answer.line] == [
-        "position 2 of 3 in queue q0; it does not fit right now, and other gangs are ahead of it"
+        "position 2 of 3 in queue q0; KAI can't place it right now, and other gangs are ahead of it"
     ]

@@ -111,7 +111,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if all is well, 1 if something is not, or 2 if too little was read.
+        """The exit code: 0 if nothing is pending or wrong, otherwise 1, or 2 if facts are missing.
 
         It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
         skipped and no other reason explains why the object is pending.

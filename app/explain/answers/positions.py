@@ -30,7 +30,7 @@ NEXT: dict[Next, str] = {
     "next": "KAI should place it next",
     "after": "gangs ahead of it take its room",
     "held": "it has room, but something else blocks it",
-    "waits": "it does not fit right now",
+    "waits": "KAI can't place it right now",
     "never": "it would not fit in an empty cluster",
 }
 

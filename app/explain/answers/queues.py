@@ -44,7 +44,7 @@ class InFront(Value, rename=AS_JSON):
 
 
 class QueueRow(Value, rename={"in_line": "inLine"}):
-    """A queue of KAI, or the name of a queue that PodGroups name and that does not exist.
+    """A queue of KAI, or a queue that PodGroups name but that does not exist.
 
     Amounts are GPUs in thousandths. All of them are None for a queue that does not exist.
     """

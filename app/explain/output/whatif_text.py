@@ -17,8 +17,8 @@ MOST = 40
 _WORDS: dict[How, str] = {
     "fits": "fits again",
     "restarts": "fits again, but the whole gang restarts",
-    "shrinks": "keeps its minimum, but these pods do not fit anywhere",
-    "breaks": "breaks: its pods do not fit anywhere",
+    "shrinks": "keeps its minimum, but not all of these pods fit",
+    "breaks": "breaks: not all of its pods fit",
     "starts": "would start",
     "held": "would fit",
     "waits": "would stay pending",

@@ -15,7 +15,7 @@ NAME_FIELD = "metadata.name"
 
 CORDONED = "cordoned"
 BY_KAI = "cordoned by KAI Resource Management"
-"""KAI's own cordon. It ends when KAI has moved the node to another pool."""
+"""A cordon that ends when KAI Resource Management has moved the node to another pool."""
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that a pod must tolerate to be placed on a cordoned node. KAI reads it since 0.18.

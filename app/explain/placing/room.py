@@ -1,8 +1,8 @@
 """Count for how many pods of a demand each domain has room.
 
 Every pod is put on a node, because sums of free amounts would count room that no single node has.
-Larger pods come first, each on the fullest node that still takes it, as in schedulers. So the
-counted pods really fit. For rare mixes of sizes, more pods would fit than are counted.
+So the counted pods really fit. If pods differ in size, larger pods come first, each on the fullest
+node that still takes it. For rare mixes of sizes, more pods would fit than are counted.
 """
 
 from collections.abc import Sequence

@@ -82,7 +82,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
             "1 gang must move:",
-            "! inference/llm-0  4 pods  breaks: its pods do not fit anywhere: No rack has room for any of 3 pods of 8 GPUs (NoDomainFits)",
+            "! inference/llm-0  4 pods  breaks: not all of its pods fit: No rack has room for any of 3 pods of 8 GPUs (NoDomainFits)",
         ],
         1,
     ),
