@@ -280,27 +280,29 @@ class MnnvlResourcesReconciler(Struct):
         Return the seconds until the next check, or None if none is needed.
         """
         deleted: list[Object] = []
-        for resource, name in unneeded:
-            current = await self._read(resource, key[0], name)
-            # A PodClique may have arrived while the Pods of a large namespace were listed.
-            if current is None or (resource, name) not in self._unneeded(key):
-                continue
-            if is_reserved(current):
-                return self._later()
-            if await self.units.has_unit(current):
-                return self.collect_after
-            metadata = current["metadata"]
-            # If a pod reserves the claim at this moment, its resourceVersion changes, and the
-            # Conflict leads to another step.
-            await self.writing.client.delete(
-                ObjectRef(resource, name, key[0]),
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
-            )
-            deleted.append(current)
-
-        if deleted:
-            self._report_collected(deleted)
+        try:
+            for resource, name in unneeded:
+                current = await self._read(resource, key[0], name)
+                # A PodClique may have arrived while the Pods of a large namespace were listed.
+                if current is None or (resource, name) not in self._unneeded(key):
+                    continue
+                if is_reserved(current):
+                    return self._later()
+                if await self.units.has_unit(current):
+                    return self.collect_after
+                metadata = current["metadata"]
+                # If a pod reserves the claim at this moment, its resourceVersion changes, and the
+                # Conflict leads to another step.
+                await self.writing.client.delete(
+                    ObjectRef(resource, name, key[0]),
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                )
+                deleted.append(current)
+        finally:
+            # also if the second resource must stay, or can't be deleted
+            if deleted:
+                self._report_collected(deleted)
 
         return None
 

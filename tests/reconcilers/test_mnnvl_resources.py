@@ -304,6 +304,17 @@ async def test_what_nobody_asks_for_is_taken_away_after_a_while() -> None:
     assert "ResourceClaim train-0-mnnvl-claim, ComputeDomain train-0-cd" in event["note"]
 
 
+async def test_a_deletion_is_reported_even_if_the_next_one_fails() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    await world.look()
+    world.client.fail_next("delete", COMPUTE_DOMAIN, Unavailable("down", code=503))
+    with pytest.raises(Unavailable, match="down"):
+        await world.look(later=AFTER)
+    assert await world.happened() == ["MnnvlResourcesCollected"]
+    (event,) = world.client.objects(EVENT)
+    assert event["note"].startswith("deleted ResourceClaim train-0-mnnvl-claim, which")
+
+
 async def test_a_shared_claim_is_taken_away_once_all_podcliques_name_the_template() -> None:
     running = pod("running")
     running["spec"]["resourceClaims"] = [
