@@ -284,8 +284,12 @@ BY_WARNING = (
         "characters long",
         "Create the PodCliqueSet again with shorter names before you upgrade Grove.",
     ),
-    ("neither pack.required nor", "Remove the constraint, or set a domain."),
-    ("is broader than the preferred domain", "Require the preferred domain or a narrower one."),
+    # Grove does not let stored constraints be changed
+    ("neither pack.required nor", "Set a domain when you next create the PodCliqueSet."),
+    (
+        "is broader than the preferred domain",
+        "Require the preferred domain or a narrower one when you next create the PodCliqueSet.",
+    ),
 )
 """The remedies of warnings about allowed objects: (a part of the message, the remedy).
 

@@ -64,6 +64,12 @@ def test_a_finding_as_text() -> None:
             "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow you to add one later.",
         ),
         (
+            "PodCliqueSet",
+            0,
+            ["a has neither pack.required nor pack.preferred, so it keeps no pods together"],
+            "Set a domain when you next create the PodCliqueSet.",
+        ),
+        (
             "PodGroup",
             0,
             [
