@@ -40,9 +40,9 @@ class Standing(Value, dict=True):
     users: tuple[Pod, ...]
     """The pods that use it, sorted by namespace and name."""
     nodes: tuple[str, ...]
-    """The nodes of these pods."""
+    """The nodes of `users`."""
     unready: tuple[str, ...]
-    """The nodes of these pods that are not ready."""
+    """The nodes of `users` that do not count as ready."""
     ready: frozenset[str]
     """The nodes that the driver reports as ready, or all of `nodes` if it is `host_managed`."""
 
@@ -205,8 +205,7 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     """Return (cause, remedy, who can act) for nodes that are not ready.
 
-    The cause is a text to append, usually about the daemon pods there. It is "" if not all pods
-    were read.
+    The cause is a text to append, usually about the daemon pods there, or "" if it is not known.
     """
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
@@ -398,7 +397,7 @@ def nvlink_split(gang: Gang) -> Reasons:
 
 
 def nvlink_will_split(gang: Gang) -> Reasons:
-    """Report that pods of a ComputeDomain would be placed in several NVLink domains."""
+    """Report that pods of a ComputeDomain can't or won't be placed in one NVLink domain."""
     for domain in compute_domains_of(gang):
         for spread in _spreads(gang, domain):
             text = _will_split(gang, domain, spread) if len(spread.inside) < 2 else ""
@@ -481,7 +480,7 @@ def _together(index: Index, spread: Spread) -> str:
 
 
 def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return the nodes by NVLink domain. Nodes without a label of one are left out."""
+    """Return the nodes `names` by NVLink domain. Nodes without its label are left out."""
     labels = _nvlink_of_nodes(index)
     return by_key((labels[name], name) for name in names if name in labels)
 
@@ -492,7 +491,7 @@ def _nvlink_sizes(index: Index) -> Mapping[str, int]:
 
 
 def _nvlink_of_nodes(index: Index) -> Mapping[str, str]:
-    """Return the NVLink domain of each node that has a label of one, by node name."""
+    """Return the NVLink domain of each node with its label, by node name."""
 
     def look() -> Mapping[str, str]:
         nodes = ((node.name, node.labels.get(NVLINK_DOMAIN)) for node in index.nodes)

@@ -1,8 +1,9 @@
 """Report gangs that KAI evicts, for other gangs or because they stay below their minimum.
 
-Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
-since when the gang is below its minimum, even if it evicts nothing. The default grace period is an
-argument of the scheduler, which users can't read. From KAI 0.17 on, a PodGroup may set its own.
+Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. An annotation of the PodGroup
+has the time since which the gang is below its minimum, even if KAI evicts nothing. The default
+grace period is an argument of the scheduler, which users can't read. From KAI 0.17 on, a PodGroup
+may set its own grace period.
 """
 
 from itertools import chain

@@ -223,8 +223,8 @@ def pod_group_missing(gang: Gang) -> Reasons:
 def opt_out_without_effect(gang: Gang) -> Reasons:
     """Report that pods opt out of the Workload API, but an annotation keeps KAI from grouping them.
 
-    Our leader removes the annotation within a second. Pods in an existing PodGroup are not
-    reported, because they need the annotation.
+    Our leader normally removes the annotation. Pods in an existing PodGroup are not reported,
+    because they need the annotation.
     """
     skipped = [
         pod

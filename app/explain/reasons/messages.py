@@ -104,7 +104,7 @@ def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""The reasons of KAI events that report a failure. Other events report placements and evictions."""
+"""The reasons of KAI events that report a failure."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:

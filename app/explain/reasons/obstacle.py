@@ -180,7 +180,7 @@ def _decide(gang: Gang) -> Obstacle:
 
 
 def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
-    """Yield the barriers of a gang that would not fit even without other pods and closed nodes.
+    """Yield the barriers of a gang that would not fit even in an empty cluster with open nodes.
 
     The `known` barriers are not repeated.
     """
