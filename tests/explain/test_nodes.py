@@ -15,7 +15,7 @@ from app.facts.kai.queue import Queue
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.selectors import Requirement, Taint
-from app.facts.labels import NODE_POOL
+from app.facts.labels import MIG_ENABLED, MIG_STRATEGY, NODE_POOL
 from tests.explain.fleet import (
     HOST,
     NOW,
@@ -123,6 +123,18 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pods": (*pods(), *HELD),
         },
         "3 of 4 nodes of zone-a/rack-a1 are closed: 1 cordoned, 1 not ready and 1 tainted broken",
+    ),
+    "two nodes are cordoned, and one has only MIG devices": (
+        {
+            "nodes": tuple(
+                replace(n, labels={**n.labels, MIG_ENABLED: "true", MIG_STRATEGY: "mixed"})
+                if n.name == "gpu-03"
+                else n
+                for n in changed(("gpu-00", "gpu-01"), unschedulable=True)
+            ),
+            "pods": (*pods(), *HELD),
+        },
+        "2 of 4 nodes of zone-a/rack-a1 are closed: 2 cordoned",
     ),
     "the only node that is needed is closed": (
         {

@@ -188,11 +188,19 @@ def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
     """Yield the domains that would have room if all nodes were open, with their closed nodes.
 
-    Each node comes with the cause. Domains without closed nodes are skipped.
+    Each node comes with the cause. Nodes that cannot be opened to the pods, because of the kind of
+    their GPUs, are left out. Domains without closed nodes are skipped.
     """
+    nodes = obstacle.placements.domains.nodes
+    fit = obstacle.placements.fit(OPENED)
+    fits = [fit[shape] for shape in obstacle.shapes]
     for domain in _opened(obstacle):
-        nodes = obstacle.placements.domains.nodes_at(domain.nodes)
-        closed = [(node, why) for node in nodes if (why := closed_because(obstacle.shapes, node))]
+        closed = [
+            (nodes[position], why)
+            for position in domain.nodes
+            if (why := closed_because(obstacle.shapes, nodes[position]))
+            if any(opened[position] for opened in fits)
+        ]
         if closed:
             yield domain, closed
 
