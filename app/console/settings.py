@@ -19,10 +19,10 @@ class ConsoleSettings(Value):
     context_name: str
     """The name of the context that is used."""
     namespaces: Sequence[str] = ()
-    """The namespaces to read one by one if the user may not list objects in all namespaces.
+    """The namespaces to read if the user may not list a kind in all namespaces at once.
 
-    If it is empty, the console reads all namespaces one by one, or only `own_namespace` if the user
-    may not list namespaces.
+    If there are none, the console reads each namespace, or only `own_namespace` if the user may not
+    list namespaces.
     """
     own_namespace: str = ""
     """The namespace of the context, or `default` if the context names none."""

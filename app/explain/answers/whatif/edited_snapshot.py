@@ -169,7 +169,7 @@ def _node(facts: Snapshot, name: str, topology: Topology | None = None) -> Node:
 
 
 def _meant(name: str, topology: Topology | None) -> str:
-    """Return a hint for a name that no node has, which begins with punctuation, or ""."""
+    """Return the end of the message about a name that no node has: a hint, or ""."""
     if name.lower() in ("node", "nodes"):
         return ": write only the names of nodes"
     like = value_of_level(topology, name) if topology else ""
