@@ -36,6 +36,7 @@ from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
 from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
+_INSTALL = "Install NVIDIA's DRA driver with support for ComputeDomains."
 _SHOWN = 5
 _MOST_CHECKS = 20
 """The maximum number of problems of one kind with claims that are shown."""
@@ -53,9 +54,12 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     }
     ours = Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true")
     lacking: list[tuple[str, str]] = []
+    waits = False
     deletions: list[Deletion] = []
     async for obj in each(client, ours, optional=True):
-        lacking.append((unallocatable(awaited_classes(obj), classes), _name(obj)))
+        awaited = awaited_classes(obj)
+        waits = waits or bool(awaited)
+        lacking.append((unallocatable(awaited, classes), _name(obj)))
         deletions += filter(None, [read_deletion(obj)])
     waiting = by_key(lacking)
     checks = _check_mode(configuration, classes)
@@ -63,6 +67,9 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     units = [_name(obj) async for obj in each(client, of_units, optional=True)]
     if units and unallocatable([CHANNEL_CLASS], classes):
         checks.append(_without_driver(units))
+    if not classes and (waits or units):
+        message = "no DeviceClass exists, so no claim for MNNVL can be allocated"
+        checks.append(warning(message, _INSTALL))
     checks += _few([_never_allocated(*item) for item in sorted(waiting.items()) if item[0]])
     checks = checks or [ok("no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, deletions)
@@ -180,7 +187,7 @@ def _without_driver(domains: list[str]) -> Check:
         "Pods of these ComputeDomains can never be placed, because DeviceClass"
         f' "{CHANNEL_CLASS}" does not exist: {listed(sorted(domains), _SHOWN)}'
     )
-    return problem(message, "Install NVIDIA's DRA driver with support for ComputeDomains.")
+    return problem(message, _INSTALL)
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:

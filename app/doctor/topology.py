@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.cluster.view import dialect_of
 from app.doctor.report import Check, Checks, ok, problem, warning
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import Level, read_cluster_topology_binding
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.kube.api import Client, Object, ObjectRef, Selection, each, find, list_all
@@ -89,8 +89,8 @@ async def _binding(
 ) -> Checks:
     """Return the checks of the managed ClusterTopologyBinding, called `name`.
 
-    `configured` has the configured levels, or is None if topology support is disabled. The KAI
-    Topology and most conditions of a binding are not checked, because Grove writes them.
+    `configured` has the configured levels, or is None if topology support is disabled. Most
+    conditions of a binding are not checked, because Grove writes them.
     """
     if configured is None:
         message = (
@@ -107,7 +107,39 @@ async def _binding(
 
     current = dialect.read_levels(stored)
 
-    return [_compared(f"{title}: {_listed(current)}", current, configured)]
+    return [
+        _compared(f"{title}: {_listed(current)}", current, configured),
+        *await _kai_of_binding(client, stored),
+    ]
+
+
+async def _kai_of_binding(client: Client, stored: Object) -> Checks:
+    """Check that KAI has the Topology of the binding `stored`, with its levels.
+
+    Grove creates this Topology, unless the binding names one that administrators manage. Return []
+    if the cluster does not serve KAI Topologies.
+    """
+    if client.served_version(KAI_TOPOLOGY) is None:
+        return []  # the checks of the APIs report this
+
+    binding = read_cluster_topology_binding(stored)
+    title = f"KAI Topology {binding.kai}"
+    kai = await find(client, ObjectRef(KAI_TOPOLOGY, binding.kai))
+    if kai is not None and level_labels(kai) == binding.keys:
+        return [ok(f"{title} has the same levels as the ClusterTopologyBinding")]
+
+    remedy = (
+        f"Give {title} the levels of the ClusterTopologyBinding, or correct"
+        " spec.schedulerTopologyBindings."
+        if binding.external
+        else "Check that Grove's operator runs, with topologyAwareScheduling.enabled: true and with"
+        " KAI among its schedulers: it creates this Topology. Then read its log."
+    )
+    if kai is None:
+        message = f"{title} does not exist, so KAI places no gang by the levels"
+    else:
+        message = f"the levels of {title} differ from the ClusterTopologyBinding's"
+    return [warning(message, remedy)]
 
 
 def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:

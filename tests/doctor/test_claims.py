@@ -18,6 +18,7 @@ Object = dict[str, Any]
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = "compute-domain-default-channel.nvidia.com"
 FINE = [("ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
+NO_CLASS = [("warning", "no DeviceClass exists, so no claim for MNNVL can be allocated")]
 NEVER = (
     f'these ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
 )
@@ -48,6 +49,8 @@ def claim(name: str, *, ours: bool = True, allocated: bool = False) -> Object:
     ("mode", "objects", "messages"),
     [
         pytest.param("shared", [], FINE, id="shared before a driver is installed"),
+        pytest.param("auto", [claim("a"), claim("b")], NO_CLASS, id="claims without any driver"),
+        pytest.param("auto", [claim("old", allocated=True)], FINE, id="a driver was removed"),
         pytest.param(
             "shared", [device_class(DESIGN)], FINE, id="shared with the class of the design"
         ),
@@ -160,7 +163,7 @@ async def test_without_grove_no_claim_is_lost() -> None:
     ("classes", "messages"),
     [
         pytest.param([DRIVER], FINE, id="the class of the driver"),
-        pytest.param([], FINE, id="no driver yet"),
+        pytest.param([], NO_CLASS, id="no driver yet"),
         pytest.param(
             [DESIGN],
             [

@@ -216,6 +216,58 @@ async def test_a_grove_with_bindings(
     assert [(check.status, check.message) for check in checks] == [expected]
 
 
+EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "own"}]
+
+
+@pytest.mark.parametrize(
+    ("stored", "external", "expected"),
+    [
+        pytest.param(
+            [kai()],
+            [],
+            ("ok", "KAI Topology grove-topology has the same levels as the ClusterTopologyBinding"),
+            id="same levels",
+        ),
+        pytest.param(
+            [],
+            [],
+            (
+                "warning",
+                "KAI Topology grove-topology does not exist, so KAI places no gang by the levels",
+            ),
+            id="Grove has not created it",
+        ),
+        pytest.param(
+            [kai()],
+            EXTERNAL,
+            ("warning", "KAI Topology own does not exist, so KAI places no gang by the levels"),
+            id="of an administrator, missing",
+        ),
+        pytest.param(
+            [kai(key="k/zone")],
+            [],
+            (
+                "warning",
+                "the levels of KAI Topology grove-topology differ from the ClusterTopologyBinding's",
+            ),
+            id="other levels",
+        ),
+    ],
+)
+async def test_the_kai_topology_of_a_binding(
+    stored: list[Object], external: list[Object], expected: tuple[str, str]
+) -> None:
+    bound = binding(("rack", "k/rack"))
+    bound["spec"]["schedulerTopologyBindings"] = external
+    served = {CLUSTER_TOPOLOGY_BINDING: "v1alpha1", KAI_TOPOLOGY: "v1alpha1"}
+    checks = await check_topology(
+        MemoryClient([bound, *stored], served=served), NAME, enabled=True, levels=LEVELS
+    )
+    assert [(check.status, check.message) for check in checks[1:]] == [expected]
+    remedy = "correct spec.schedulerTopologyBindings" if external else "Grove's operator"
+    assert all(remedy in check.remedy for check in checks[1:] if check.status != "ok")
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 async def test_a_topology_that_was_managed_under_another_name_is_reported(enabled: bool) -> None:
     former = topology()
