@@ -37,6 +37,7 @@ TOKEN_REQUEST = {
     "kind": "TokenRequest",
     "spec": {"expirationSeconds": 3600},
 }
+NODE = "this-machine"
 PERIOD = 0.2
 
 
@@ -261,7 +262,8 @@ class Pods:
 
     async def _create(self, name: str, template: Object, address: str) -> None:
         metadata = {**template["metadata"], "name": name}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        spec = {**template["spec"], "nodeName": NODE}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         await self.kubernetes.write("POST", f"{CORE}/pods", pod)
         status = {"phase": "Running", "podIP": address}
         await self.kubernetes.write("PATCH", f"{CORE}/pods/{name}/status", {"status": status})

@@ -313,6 +313,8 @@ async def test_todays_dialect(
     replay: Replay,
     kind: str,
 ) -> None:
+    if not api.collects_garbage:
+        pytest.skip("needs a garbage collector, which deletes the KAI Topology")
     await clients.admin.delete(ObjectRef(CRD, str(CLUSTER_TOPOLOGY)))
     await eventually(lambda: is_gone(clients.admin, CRD, str(CLUSTER_TOPOLOGY)))
     await api.apply([_namespace(), *todays_crds()])
