@@ -32,7 +32,7 @@ from tests.explain.table.recorded import Asking
 from tests.explain.table.row import Changes, changed, event, without
 from tests.explain.table.words import HELPER, warned
 
-PART = "llm-0-pool-0 must stay in one rack, but its 3 pods are"
+PART = "replica llm-0-pool-0 must stay in one rack, but its 3 pods are"
 ON_THREE = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}
 
 

@@ -293,7 +293,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
     [
         pytest.param(
             {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-            "Delete all pods of llm-0-pool-0 together: KAI keeps pods in one rack only for pods that start together",
+            "Delete all pods of replica llm-0-pool-0 together: KAI keeps pods in one rack only for pods that start together",
             id="placed at different times",
         ),
         pytest.param(
@@ -301,7 +301,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
                 "nodes": dotted("zone-a.a", "1"),
                 "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-12"),
             },
-            "Ask the platform team to rename the domains so that their names have no dots, then delete all pods of llm-0-pool-0 together",
+            "Ask the platform team to rename the domains so that their names have no dots, then delete all pods of replica llm-0-pool-0 together",
             id="KAI takes both racks for one",
         ),
         pytest.param(

@@ -53,8 +53,9 @@ def required_violated(gang: Gang) -> Reasons:
         some_have = any(key in own.nodes[own.positions[name]].labels for name in unlabelled)
         missing = f"label of {level} or of a broader level" if some_have else f"{level} label"
         where = _places(level, domains, unlabelled, missing)
-        text = f"{part.name} must stay in one {level}, but its {pods} are {where}"
-        remedy = f"Delete all pods of {part.name} together"
+        title = _title(gang, part)
+        text = f"{title} must stay in one {level}, but its {pods} are {where}"
+        remedy = f"Delete all pods of {title} together"
         commands = deletion_of(gang, part.pods)
         who: Who = "you"
         labelling = list(_labelling(gang, part, key, domains, unlabelled))
@@ -67,15 +68,13 @@ def required_violated(gang: Gang) -> Reasons:
             commands = tuple(labelling)
             who = "platform"
         elif (part, key) in unnamed:
-            remedy = (
-                f"Name the topology in the PodGroup, then delete all pods of {part.name} together"
-            )
+            remedy = f"Name the topology in the PodGroup, then delete all pods of {title} together"
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
         ):
             remedy = (
                 "Ask the platform team to rename the domains so that their names have no dots, then"
-                f" delete all pods of {part.name} together"
+                f" delete all pods of {title} together"
             )
         else:
             keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
@@ -90,6 +89,16 @@ def required_violated(gang: Gang) -> Reasons:
             parts=(part.name,),
             commands=commands,
         )
+
+
+def _title(gang: Gang, part: Unit | Member) -> str:
+    """Return the name of a part, and for a replica of a scaling group also this word.
+
+    Grove names the PodGang of replica 1 like the first replica in the base PodGang: both are
+    called `llm-0-prefill-0`.
+    """
+    is_replica = isinstance(part, Unit) and part.name != gang.whole.name
+    return f"replica {part.name}" if is_replica and gang.ref.kind == "PodGang" else part.name
 
 
 def _labelling(
@@ -238,9 +247,10 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
         level = gang.topology.name_of(part.told.preferred)
         pods = counted(part.placed, "pod")
-        text = f"{pods} of {part.name} are in {counted(used, level)}; {len(again)} would be enough"
+        title = _title(gang, part)
+        text = f"{pods} of {title} are in {counted(used, level)}; {len(again)} would be enough"
         evidence = Evidence(gang.ref, "preferred", part.told.preferred)
-        remedy = f"Delete all pods of {part.name} together, if closer packing is worth a restart"
+        remedy = f"Delete all pods of {title} together, if closer packing is worth a restart"
         yield about(
             evidence,
             "NotAsPreferred",

@@ -429,7 +429,7 @@ PLACEMENT = (
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
         },
-        "3 pods of llm-0-pool-0 are in 2 racks; 1 would be enough",
+        "3 pods of replica llm-0-pool-0 are in 2 racks; 1 would be enough",
         "you",
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
