@@ -10,6 +10,7 @@ from app.explain.output.text import reason_lines, tree_lines
 from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.grove.topology import ClusterTopology
 from app.facts.grove.unit_member import CLAIM
 from app.facts.identity import Place, Ref
 from app.facts.kai.queue import Queue
@@ -238,6 +239,12 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ),
     (
         "GangIncomplete",
+        "two finalizers keep a pod",
+        ending(finalizers=("example.com/a", "example.com/b")),
+        f"Ask the owner of the finalizers example.com/a and example.com/b to remove them from {LAST}",
+    ),
+    (
+        "GangIncomplete",
         "a pod can't end, because its node is dead",
         {**ending(), "nodes": dead("gpu-03")},
         f"Ask the platform team to repair gpu-03, or to delete the node if it is gone for good: Kubernetes then deletes {LAST}",
@@ -258,6 +265,17 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ("QueueLimit", "a limit is not set", {"queues": queues(limit=0, unset=("limit",))},
      "Set quota and limit of gpu in queue team-llm to -1 (unlimited)"),
 ]  # fmt: skip
+
+
+def test_no_level_is_proposed_if_the_topology_has_none(answered: Asking) -> None:
+    topology = ClusterTopology("ClusterTopology", "grove-topology", "uid-ct")
+    reason, *others = answered(facts(topologies=(topology,))).reasons
+    assert {each.id for each in others} == {"LevelUnknown"}
+    assert (reason.text, reason.remedy) == (
+        '"zone" is not a level of ClusterTopology grove-topology, which has no levels',
+        "Remove spec.template.topologyConstraint.packDomain, or ask the platform team to define"
+        " levels",
+    )
 
 
 def test_the_owners_of_several_finalizers_are_asked(answered: Asking) -> None:

@@ -78,6 +78,11 @@ def remedy(said: Said) -> Remedy:
             " terminating for 10 minutes",
         ),
         (
+            {"deleting": NOW - 600, "finalizers": ("example.com/keep", "example.com/save")},
+            "Ask the owner of the finalizers example.com/keep and example.com/save to remove them"
+            " from research/sweep-0, terminating for 10 minutes",
+        ),
+        (
             {"deleting": NOW - 600},
             "Ask the platform team why research/sweep-0 does not end: terminating for 10 minutes"
             " (kubectl describe pod -n research sweep-0)",
@@ -91,7 +96,14 @@ def remedy(said: Said) -> Remedy:
             "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 minutes)",
         ),
     ],
-    ids=["it runs", "a finalizer keeps it", "it does not end", "in its grace period", "late"],
+    ids=[
+        "it runs",
+        "a finalizer keeps it",
+        "two finalizers keep it",
+        "it does not end",
+        "in its grace period",
+        "late",
+    ],
 )
 def test_the_remedy_depends_on_whether_the_pod_ends(
     changes: dict[str, Any], says: str, remedy: Remedy

@@ -16,7 +16,16 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import is_about_a_domain, kubelet_words, state_words
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    counted,
+    finalizers_of,
+    listed,
+)
 from app.explain.state.index import Index
 from app.explain.state.snapshot import key_of
 from app.facts.identity import Key, Ref
@@ -531,9 +540,9 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
     """Return the reason for a domain that is kept by a finalizer other than Grove's."""
     users = standing(gang.index, domain).users
     use = "uses" if len(users) == 1 else "use"
-    keeps = "finalizer {} keeps" if len(domain.held_by) == 1 else "finalizers {} keep"
-    keeps = keeps.format(listed(domain.held_by))
-    text = f"ComputeDomain {domain.name} is being deleted, and {keeps} it"
+    keep = "keeps" if len(domain.held_by) == 1 else "keep"
+    held_by = finalizers_of(domain.held_by)
+    text = f"ComputeDomain {domain.name} is being deleted, and {held_by} {keep} it"
     if users:
         text += f". {listed(pod.name for pod in users)} still {use} it"
     remedy = (

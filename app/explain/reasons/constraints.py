@@ -38,16 +38,19 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
         yield from _unknown_topology(pcs)
         return
 
-    known = listed((level.domain for level in cluster.levels), 16) or "none"
+    known = "which has no levels"
+    if cluster.levels:
+        names = listed((level.domain for level in cluster.levels), 16)
+        known = f"whose {are(cluster.levels, 'level')} {names}"
     for field, domain, _ in (part for _, asked in pcs.constraints for part in asked.constraints):
         if cluster.key_of(domain) is None:
-            text = (
-                f'"{domain}" is not a level of {cluster.kind} {cluster.name}, whose'
-                f" {are(cluster.levels, 'level')} {known}"
-            )
+            text = f'"{domain}" is not a level of {cluster.kind} {cluster.name}, {known}'
             evidence = Evidence(pcs.ref, field, domain)
             this = "this level" if len(cluster.levels) == 1 else "one of these levels"
-            yield about(evidence, "LevelUnknown", text, f"Use {this} in {field}", "you")
+            remedy = f"Use {this} in {field}"
+            if not cluster.levels:
+                remedy = f"Remove {field}, or ask the platform team to define levels"
+            yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
 def _unknown_topology(pcs: SetWithStatus) -> Reasons:

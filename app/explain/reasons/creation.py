@@ -10,6 +10,7 @@ from app.explain.reasons.reason import (
     about,
     ago,
     counted,
+    finalizers_of,
     listed,
     lower_first,
     with_age,
@@ -107,8 +108,7 @@ def set_being_deleted(gang: Gang) -> Reasons:
         return
 
     since = ago(gang.facts.now - pcs.deleted_at)
-    noun = "finalizer" if len(pcs.finalizers) == 1 else "finalizers"
-    held_by = f", blocked by {noun} {listed(pcs.finalizers)}" if pcs.finalizers else ""
+    held_by = f", blocked by {finalizers_of(pcs.finalizers)}" if pcs.finalizers else ""
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
     remedy = (
@@ -116,8 +116,8 @@ def set_being_deleted(gang: Gang) -> Reasons:
         f" {lower_first(_READ_LOG)}"
     )
     if foreign:
-        it = "finalizer {} why it is" if len(foreign) == 1 else "finalizers {} why they are"
-        remedy = f"Ask the owner of the {it.format(listed(foreign))} still there"
+        it_is = "it is" if len(foreign) == 1 else "they are"
+        remedy = f"Ask the owner of the {finalizers_of(foreign)} why {it_is} still there"
     evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
     yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
 

@@ -18,6 +18,7 @@ from app.explain.reasons.reason import (
     about,
     ago,
     counted,
+    finalizers_of,
     listed,
     to_describe,
 )
@@ -245,7 +246,8 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:
-        return f"Ask the owner of the finalizer {listed(held_by)} to remove it from {names}"
+        them = "it" if len(held_by) == 1 else "them"
+        return f"Ask the owner of the {finalizers_of(held_by)} to remove {them} from {names}"
     dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
     if dead:
         return (

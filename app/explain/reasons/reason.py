@@ -146,6 +146,11 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
     return " and ".join(filter(None, (first, *shown[-1:])))
 
 
+def finalizers_of(names: Sequence[str]) -> str:
+    """Return finalizers in words, such as `finalizer a` or `finalizers a and b`."""
+    return f"{'finalizer' if len(names) == 1 else 'finalizers'} {listed(names)}"
+
+
 def lower_first(sentence: str) -> str:
     """Return a sentence with a lowercase first letter, so that it can follow another one."""
     return f"{sentence[:1].lower()}{sentence[1:]}"

@@ -17,6 +17,7 @@ from app.explain.reasons.reason import (
     about,
     ago,
     counted,
+    finalizers_of,
     listed,
 )
 from app.explain.state.index import Index
@@ -177,11 +178,14 @@ def claim_held(gang: Gang) -> Reasons:
                     " stays, ask the platform team to read the log of kube-controller-manager"
                 )
             elif pod.deleting is not None:
-                finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
+                finalizers = f" ({finalizers_of(pod.finalizers)})" if pod.finalizers else ""
                 state = f"terminating for {ago(gang.facts.now - (pod.deleted or 0.0))}{finalizers}"
                 remedy = f"Find out why pod {consumer.name} does not terminate"
                 if pod.finalizers:
-                    remedy = f"Ask the owner of the finalizer {listed(pod.finalizers)} to remove it"
+                    them = "it" if len(pod.finalizers) == 1 else "them"
+                    remedy = (
+                        f"Ask the owner of the {finalizers_of(pod.finalizers)} to remove {them}"
+                    )
                 see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
                 commands = (see,)
             else:

@@ -341,13 +341,14 @@ def topology_differs(gang: Gang) -> Reasons:
     levels = listed(level.domain for level in cluster.levels_for_kai)
     keys = tuple(level.key for level in cluster.levels_for_kai)
     if not kai:
-        text = f"KAI has no Topology {cluster.kai}, so it cannot place gangs by {levels}"
-        yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
+        if keys:  # Without levels, KAI needs no Topology.
+            text = f"KAI has no Topology {cluster.kai}, so it cannot place gangs by {levels}"
+            yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
     elif kai.keys != keys:
         named = "level" if len(kai.keys) == 1 else "levels"
         text = (
             f"KAI's Topology has the {named} {listed(kai.keys)}, but the {cluster.kind} has"
-            f" {listed(keys)}"
+            f" {listed(keys) or 'none'}"
         )
         yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))
     elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
