@@ -151,7 +151,8 @@ async def test_pods_that_wait_lose_the_mark_of_workloads(api: ApiServer) -> None
 
 async def test_a_set_is_made_again_with_another_level(api: ApiServer, tmp_path: Path) -> None:
     def asked(level: str) -> Object:
-        clique = {"name": "main", "spec": {"roleName": "main", "replicas": 1, "podSpec": {}}}
+        pods = {"containers": [{"name": "main", "image": "registry.example/main:1"}]}
+        clique = {"name": "main", "spec": {"roleName": "main", "replicas": 1, "podSpec": pods}}
         template = {"cliques": [clique], "topologyConstraint": {"packDomain": level}}
         return {
             "apiVersion": "grove.io/v1alpha1",
