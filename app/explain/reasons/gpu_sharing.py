@@ -90,7 +90,7 @@ def reservation_evicted(gang: Gang) -> Reasons:
 
 
 def reservation_refused(gang: Gang) -> Reasons:
-    """Report that a kubelet rejected or evicted the newest pod by which KAI reserves a GPU there.
+    """Report that a kubelet rejected or evicted KAI's newest reservation pod on its node.
 
     KAI creates another such pod in its next cycle, because it counts the node's GPUs as free:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/848
