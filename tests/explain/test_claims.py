@@ -91,6 +91,17 @@ CASES: dict[str, tuple[Changes, str]] = {
         },
         "ResourceClaimTemplate llm-0-template does not exist",
     ),
+    "a claim that Kubernetes created for a pod has been deleted": (
+        {"pods": claiming(TEMPLATED), "claim_templates": TEMPLATES},
+        "ResourceClaim llm-0-made does not exist",
+    ),
+    "a user's template is of a ComputeDomain in another namespace": (
+        {
+            "pods": claiming(PodClaim("channel", "", "llm-0-template")),
+            "compute_domains": (replace(DOMAIN, namespace="research"),),
+        },
+        "ResourceClaimTemplate llm-0-template does not exist in namespace inference. ComputeDomain research/llm-0-cd is in another namespace, and only pods there can use its template",
+    ),
     "Kubernetes can't create a claim of one pod": (
         {
             "pods": (*pods()[:3], NEW[3]),
@@ -310,6 +321,13 @@ NONE: dict[str, tuple[Changes, str]] = {
         },
         "ClaimMissing",
     ),
+    "a template that was deleted after the claims were created from it": (
+        {
+            "pods": claiming(TEMPLATED),
+            "claims": (ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,)),),
+        },
+        "ClaimMissing",
+    ),
     "a claim that is bound": (claimed(BOUND, StorageClass("fast")), "VolumeUnbound"),
     "a claim without a class that waits, and nothing is said of it": (
         claimed(VolumeClaim(NAMESPACE, "data", storage_class="late"), LATE),
@@ -330,3 +348,25 @@ def test_claims_of_a_template_are_named_not_the_template() -> None:
         "DeviceClass no-such-class does not exist, so claims of ResourceClaimTemplate"
         " llm-0-template cannot be allocated"
     ]
+
+
+REPLACED = {"pods": claiming(TEMPLATED), "claim_templates": TEMPLATES}
+ELSEWHERE = {
+    "pods": claiming(PodClaim("channel", "", "llm-0-template")),
+    "compute_domains": (replace(DOMAIN, namespace="research"),),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "who"),
+    [
+        (REPLACED, "Wait a minute: Kubernetes creates it again", "platform"),
+        (ELSEWHERE, f"Create the ComputeDomain in namespace {NAMESPACE} too", "you"),
+    ],
+)
+def test_nobody_is_told_to_write_an_object_that_a_controller_writes(
+    changes: Changes, start: str, who: str
+) -> None:
+    (missing,) = (known for known in answer(facts(**changes)).reasons if known.id == "ClaimMissing")
+    assert missing.remedy.startswith(start)
+    assert missing.who == who

@@ -58,10 +58,26 @@ def claim_missing(gang: Gang) -> Reasons:
     owners = {pod.place.unit: pod.unit_owner for pod in gang.pods if pod.unit_owner}
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
-        evidence = Evidence(objects[0], f"spec.resourceClaims[].{field}", name)
+        evidence = Evidence(objects[0], field, name)
         text = f"{kind} {name} does not exist"
         who: Who = "platform"
         remedy = _creator_remedy(gang, name, owners, ours)
+        elsewhere = "" if remedy else _namespace_of_domain(gang.index, name)
+        if elsewhere:
+            text += (
+                f" in namespace {gang.namespace}. ComputeDomain {elsewhere} is in another"
+                " namespace, and only pods there can use its template"
+            )
+            who = "you"
+            remedy = (
+                f"Create the ComputeDomain in namespace {gang.namespace} too: NVIDIA's controller"
+                " creates its template there"
+            )
+        if field == _GENERATED:
+            remedy = (
+                "Wait a minute: Kubernetes creates it again from its ResourceClaimTemplate. If it"
+                " does not, ask the platform team to read the log of kube-controller-manager"
+            )
         if not remedy:
             who = "you"
             remedy = f"Create {kind} {name}, or correct the name in the pod templates"
@@ -134,13 +150,28 @@ def _creator_remedy(gang: Gang, name: str, owners: Mapping[str, Ref], ours: Coll
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
     """Return (kind, name, field) of a missing claim or template, or None if nothing is missing.
 
-    `field` is the field of the pod that names it.
+    `field` is the field of the pod that names it. A template is needed only until Kubernetes has
+    created the claim of a pod from it, and again if that claim has been deleted.
     """
+    if claim.claim and (gang.namespace, claim.claim) in gang.index.claims:
+        return None
     if claim.template and (gang.namespace, claim.template) not in gang.index.claim_templates:
-        return "ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"
-    if claim.claim and (gang.namespace, claim.claim) not in gang.index.claims:
-        return "ResourceClaim", claim.claim, "resourceClaimName"
+        field = "spec.resourceClaims[].resourceClaimTemplateName"
+        return "ResourceClaimTemplate", claim.template, field
+    if claim.claim:
+        named = "spec.resourceClaims[].resourceClaimName"
+        return "ResourceClaim", claim.claim, _GENERATED if claim.template else named
     return None
+
+
+_GENERATED = "status.resourceClaimStatuses[].resourceClaimName"
+"""The field of a pod that names a claim from a template."""
+
+
+def _namespace_of_domain(index: Index, template: str) -> str:
+    """Return NAMESPACE/NAME of a ComputeDomain with a template of this name, or "" if none has."""
+    found = (domain for domain in index.facts.compute_domains if domain.template == template)
+    return next((f"{domain.namespace}/{domain.name}" for domain in found), "")
 
 
 def device_class_missing(gang: Gang) -> Reasons:
