@@ -1,5 +1,7 @@
 """What helps against each of Kueue's messages, in the words that its code writes."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -14,10 +16,12 @@ from app.facts.kubernetes.kueue import (
     KueueQueue,
     KueueWorkload,
 )
+from app.facts.kubernetes.pod import ONLY_A_POD
+from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import KAI_SCHEDULER
-from tests.explain.fleet import NAMESPACE, NOW, WORKERS, answer, facts, gang, nodes, placed
+from tests.explain.fleet import HOST, NAMESPACE, NOW, WORKERS, answer, facts, gang, nodes, placed
 from tests.explain.table.recorded import Asking
-from tests.explain.table.words import ADMITTED, LATE, NOT_READY, RESERVED, kueue, opened
+from tests.explain.table.words import ADMITTED, LATE, NO_QUOTA, NOT_READY, RESERVED, kueue, opened
 from tests.said import Said
 
 WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
@@ -74,8 +78,24 @@ CASES = [
     ),
     (
         'topology "default" allows to fit only 3 out of 4 pod(s). Total nodes: 9',
-        "Wait until one domain of Kueue's Topology default has room",
+        "Wait until Kueue's Topology default has room for all pods",
         "you",
+    ),
+    (
+        'topology "default" doesn\'t allow to fit any of 4 pod(s). Total nodes: 9',
+        "Wait until a domain of Kueue's Topology default has room for one pod, request less",
+        "wait",
+    ),
+    (
+        'topology "default" doesn\'t allow to fit any of 2 slice(s)',
+        "Wait until a domain of Kueue's Topology default has room for one slice",
+        "wait",
+    ),
+    (
+        SHORT + "no topology domains at level: a.b/block, and more",
+        "none that is ready and not cordoned has the labels of all levels of Kueue's Topology, down"
+        " to a.b/block",
+        "platform",
     ),
     ("no requested topology level: a.b/rack", "instead of a.b/rack", "you"),
     (
@@ -94,7 +114,7 @@ CASES = [
     ("of another release (NoMatchingFlavor)", "with the flavors of ClusterQueue team-a", "you"),
     ("of another release (WaitingForQuota)", "Wait until workloads", "wait"),
     ("of another release (WaitingForPreemptedWorkloads)", "Wait: Kueue stops", "wait"),
-    ("of another release (TopologyPlacementFailed)", "Wait until one domain", "you"),
+    ("of another release (TopologyPlacementFailed)", "Wait until Kueue's Topology", "you"),
     ("of another release (Misconfigured)", "to fix the problem that Kueue reports", "platform"),
     ("of another release (Suspended)", "to start the Workload's queue again", "platform"),
     ("of another release (PendingEvaluation)", "Wait a minute", "wait"),
@@ -235,6 +255,87 @@ def test_what_is_deactivated_is_activated_after_its_cause_is_gone(
     assert remedy in helps.remedy
     assert helps.commands[0].endswith("""-p '{"spec":{"active":true}}'""")
     said([words, helps.remedy], helps.commands)
+
+
+def test_what_a_check_says_when_it_rejects_is_quoted(said: Said) -> None:
+    evicted = KueueCondition("Evicted", True, "Deactivated", "Checks were rejected", NOW - 60)
+    checks = (KueueCheck("prov", "Rejected", "no quota\nin the cloud"), KueueCheck("x", "Rejected"))
+    rejected = replace(WORKLOAD, active=False, conditions=(evicted,), checks=checks)
+    told = state_of(Index(facts()), rejected)
+    assert told is not None
+    words, helps = told
+    assert words.endswith("were rejected (60 seconds ago). AdmissionCheck prov: no quota in the cloud")
+    assert helps.remedy.startswith("Fix the cause of the AdmissionCheck's rejection")
+    said([words, helps.remedy], helps.commands)
+
+
+def held(**state: Any) -> list[Reason]:
+    return [known for known in answer(facts(**state)).reasons if known.id == "KueueHolds"]
+
+
+@pytest.mark.parametrize("conditions", [(RESERVED,), (RESERVED, LATE)])
+def test_a_workload_that_runs_in_another_cluster_is_not_missed_here(
+    conditions: tuple[KueueCondition, ...],
+) -> None:
+    (known,) = held(**kueue(*conditions, cluster="worker-1"))
+    assert known.text.startswith("MultiKueue has sent the workload to cluster worker-1")
+    assert known.who == "you"
+    (known,) = held(**kueue(NO_QUOTA, cluster="worker-1"))
+    assert "worker-1" not in known.text
+
+
+@pytest.mark.parametrize(
+    ("size", "phase", "words", "remedy"),
+    [
+        pytest.param(6, "Pending", "all 6 pods of the pod group g exist", "Create 2 more pods"),
+        pytest.param(4, "Pending", "has no Workload for them", "Check the label"),
+        pytest.param(4, "Failed", "and 3 do", "Create 1 more pod with"),
+    ],
+)
+def test_kueue_waits_for_all_pods_of_a_pod_group(
+    size: int, phase: str, words: str, remedy: str
+) -> None:
+    pods = [replace(pod, kueue_group=("g", size)) for pod in kueue()["pods"]]
+    (known,) = held(pods=(*pods[:3], replace(pods[3], phase=phase)))
+    assert words in known.text
+    assert known.remedy.startswith(remedy)
+
+
+CHOSEN = replace(ONLY_A_POD, selector=(Requirement(HOST, "In", ("gpu-99",)),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "chosen"),
+    [
+        ({"levels": (HOST,)}, True),
+        ({"levels": ()}, False),
+        ({"levels": (HOST,), "conditions": (RESERVED,)}, False),
+    ],
+)
+def test_a_node_that_kueue_chose_is_not_corrected_in_the_template(
+    changes: dict[str, Any], chosen: bool
+) -> None:
+    state = opened(RESERVED, LATE, **changes)
+    state["pods"] = tuple(
+        replace(pod, shape=CHOSEN, unscheduled="didn't match Pod's node affinity/selector")
+        for pod in state["pods"]
+    )
+    reasons = answer(facts(**state)).reasons
+    found = [r for r in reasons if r.id in ("NoNodeMatches", "SchedulerRefuses")]
+    assert len(found) == 2
+    for known in found:
+        assert known.remedy.startswith(f"Wait a minute: Kueue chose {HOST}=gpu-99") is chosen
+        assert any('"active": true' in command for command in known.commands) is chosen
+
+
+def test_a_node_that_exists_or_was_not_read_is_not_called_gone() -> None:
+    state = opened(RESERVED, LATE, levels=(HOST,))
+    there = replace(CHOSEN, selector=(Requirement(HOST, "In", ("gpu-00",)),))
+    words = "didn't match Pod's node affinity/selector"
+    for shape, unseen in ((there, {}), (CHOSEN, {"nodes": "forbidden"})):
+        pods = tuple(replace(pod, shape=shape, unscheduled=words) for pod in state["pods"])
+        reasons = answer(facts(**state | {"pods": pods, "unseen": unseen})).reasons
+        assert not any("Kueue chose" in known.remedy for known in reasons)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ The states that Kueue's controllers write were read in kubernetes-sigs/kueue at 
 `scheduler/scheduler.go` (quota) and `controller/admissionchecks`.
 """
 
+import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,7 +21,9 @@ from app.explain.reasons.kueue_words import Help, help_for, inactive_help
 from app.explain.reasons.messages import one_line
 from app.explain.reasons.reason import (
     Evidence,
+    Reason,
     Reasons,
+    Who,
     about,
     ago,
     clock,
@@ -59,18 +63,12 @@ def kueue_holds(gang: Gang) -> Reasons:
     workload = _workload_of(gang)
     if workload is None:
         if held:
-            gate = next(gate for gate in held[0].gates if gate.startswith(OF_KUEUE))
-            yield about(
-                Evidence(held[0].ref, "spec.schedulingGates", gate),
-                "KueueHolds",
-                f"Kueue holds {counted(held, 'pod')}, but has no Workload for {_it(held)}",
-                "Check the label kueue.x-k8s.io/queue-name, which must name a LocalQueue in this"
-                " namespace, and ask the platform team to read the log of Kueue's controller.",
-                "platform",
-                objects=refs(held),
-            )
+            yield _without_workload(gang.index, held)
         return
 
+    if workload.cluster and workload.holds("QuotaReserved"):
+        yield _in_other_cluster(gang, workload)
+        return
     told = state_of(gang.index, workload, held)
     if told is None:
         if not gang.pods:
@@ -89,6 +87,99 @@ def kueue_holds(gang: Gang) -> Reasons:
         helps.who,
         objects=refs(held) or (gang.ref,),
         commands=(*helps.commands, see),
+    )
+
+
+def _without_workload(index: Index, held: Sequence[Pod]) -> Reason:
+    """Return the reason for pods that have a gate of Kueue and no Workload."""
+    first = held[0]
+    text = f"Kueue holds {counted(held, 'pod')}, but has no Workload for {_it(held)}"
+    remedy = (
+        "Check the label kueue.x-k8s.io/queue-name, which must name a LocalQueue in this"
+        " namespace, and ask the platform team to read the log of Kueue's controller."
+    )
+    who: Who = "platform"
+    if first.kueue_group is not None:
+        name, size = first.kueue_group
+        exist = _number_of_group(index, first.namespace, name)
+        if exist < size:
+            text += (
+                f": it creates one once all {size} pods of the pod group {name} exist"
+                f" (annotation kueue.x-k8s.io/pod-group-total-count), and {exist}"
+                f" {'does' if exist == 1 else 'do'}"
+            )
+            remedy = (
+                f"Create {counted(size - exist, 'more pod')} with the label"
+                f" kueue.x-k8s.io/pod-group-name: {name}, or create the pods again with the right"
+                " number in the annotation."
+            )
+            who = "you"
+    gate = next(gate for gate in first.gates if gate.startswith(OF_KUEUE))
+    evidence = Evidence(first.ref, "spec.schedulingGates", gate)
+    return about(evidence, "KueueHolds", text, remedy, who, objects=refs(held))
+
+
+def _number_of_group(index: Index, namespace: str, name: str) -> int:
+    """Return the number of pods of a pod group of Kueue that have not failed or been deleted."""
+
+    def look() -> Mapping[tuple[str, str], int]:
+        return Counter(
+            (pod.namespace, pod.kueue_group[0])
+            for pod in index.facts.pods
+            if pod.kueue_group and pod.deleting is None and pod.phase != "Failed"
+        )
+
+    return index.remembered("pods in pod groups of Kueue", look, ["pods"]).get((namespace, name), 0)
+
+
+def _in_other_cluster(gang: Gang, workload: KueueWorkload) -> Reason:
+    """Return the reason for a workload whose pods MultiKueue starts in another cluster."""
+    return about(
+        Evidence(workload.ref, "status.clusterName", workload.cluster),
+        "KueueHolds",
+        f"MultiKueue has sent the workload to cluster {workload.cluster}, so its pods start there"
+        " and not here",
+        f"Explain it in that cluster: run the command again with --context for {workload.cluster}",
+        "you",
+        objects=(gang.ref,),
+    )
+
+
+def selector_of_kueue(gang: Gang) -> Help | None:
+    """Return the remedy if Kueue has chosen a node or domain for pending pods, and it is gone.
+
+    Kueue adds the choice to the nodeSelector of the pods (topology-aware scheduling), so correcting
+    the pod template does not help.
+    """
+    workload = _workload_of(gang)
+    if "nodes" in gang.facts.unseen.keys() | gang.facts.skipped:
+        return None
+    if workload is None or not workload.holds("Admitted"):
+        return None
+    chosen = {
+        (item.key, item.values[0])
+        for pod in gang.waiting
+        for item in pod.shape.selector
+        if item.key in workload.levels
+    }
+    gone = sorted(
+        f"{key}={value}"
+        for key, value in chosen
+        if not any(node.labels.get(key) == value for node in gang.index.nodes)
+    )
+    if not gone:
+        return None
+    named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
+    patches = (json.dumps({"spec": {"active": active}}) for active in (False, True))
+    return Help(
+        f"Wait a minute: Kueue chose {listed(gone)} for these pods, which no node has any more, and"
+        " some releases choose again by themselves. If it does not, let Kueue start the whole"
+        " workload again: set spec.active of its Workload to false, and to true once its pods are"
+        " gone",
+        "you",
+        tuple(
+            f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches
+        ),
     )
 
 
@@ -221,7 +312,12 @@ def _not_active(
     cause = ""
     if evicted and evicted.holds:
         words += f": {_said(evicted, now)}"
+        rejected = [check for check in workload.checks if check.state == "Rejected"]
+        said = listed(f"{c.name}: {one_line(c.message)}" for c in rejected if c.message)
+        words += f". AdmissionCheck {said}" if said else ""
         cause = evicted.reason.removeprefix(_DEACTIVATED).removeprefix("DueTo")
+    if any(check.state == "Rejected" for check in workload.checks):
+        cause = "AdmissionCheck"
     first = {
         "AdmissionCheck": "Fix the cause of the AdmissionCheck's rejection, then set",
         "RequeuingLimitExceeded": "Find out why its pods were not ready in time, then set",

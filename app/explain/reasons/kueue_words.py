@@ -189,9 +189,25 @@ _OF_FLAVORS = (
         values=re.compile(r"requested topology level(?: for slices)?: (?P<level>\S+)"),
     ),
     _Row(
+        "no topology domains at level",
+        "Ask the platform team to check the nodes of the flavor: none that is ready and not"
+        " cordoned has the labels of all levels of Kueue's Topology, down to {level}.",
+        "platform",
+        values=re.compile(r"no topology domains at level: (?P<level>[^\s,;]+)"),
+    ),
+    _Row(
+        "doesn't allow to fit any",
+        "Wait until a domain of Kueue's Topology {topology} has room for one {unit}, request less"
+        " per pod, or ask the platform team to change what excludes the nodes, according to the"
+        " message.",
+        "wait",
+        values=re.compile(r'topology "(?P<topology>[^"]+)" doesn\'t .* of \d+ (?P<unit>\w+)'),
+    ),
+    _Row(
         'topology "',
-        "Wait until one domain of Kueue's Topology {topology} has room for all pods, or name a"
-        " broader level in the annotation kueue.x-k8s.io/podset-required-topology.",
+        "Wait until Kueue's Topology {topology} has room for all pods. If the annotation"
+        " kueue.x-k8s.io/podset-required-topology names a level, all pods must be in one domain of"
+        " it: name a broader level if they may be farther apart.",
         "you",
         values=re.compile(r'topology "(?P<topology>[^"]+)"'),
     ),
@@ -258,8 +274,9 @@ _OF_REASONS = (
     ),
     _Row(
         "(TopologyPlacementFailed)",
-        "Wait until one domain of Kueue's Topology has room for all pods, or name a broader"
-        " level in the annotation kueue.x-k8s.io/podset-required-topology.",
+        "Wait until Kueue's Topology has room for all pods. If the annotation"
+        " kueue.x-k8s.io/podset-required-topology names a level, name a broader one if the pods may"
+        " be farther apart.",
         "you",
     ),
     _Row(
@@ -281,6 +298,7 @@ _UNNAMED: Mapping[str, str] = {
     "topology": "NAME",
     "level": "this one",
     "gate": "the gate",
+    "unit": "pod",
 }
 """The words in a remedy for a value that the message lacks."""
 _OTHERWISE = (

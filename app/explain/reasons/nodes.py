@@ -47,6 +47,7 @@ from app.explain.reasons.reason import (
     listed,
     plain,
 )
+from app.explain.reasons.kueue import selector_of_kueue
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
@@ -70,9 +71,11 @@ def no_node_matches(gang: Gang) -> Reasons:
 
     number = counted(obstacle.nodes, "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
-    remedy = _selecting(obstacle, shape)
     evidence = Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape))
-    yield about(evidence, "NoNodeMatches", text, remedy, "you")
+    helps = selector_of_kueue(gang)
+    remedy = helps.remedy if helps else _selecting(obstacle, shape)
+    commands = helps.commands if helps else ()
+    yield about(evidence, "NoNodeMatches", text, remedy, "you", commands=commands)
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:

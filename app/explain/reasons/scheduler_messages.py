@@ -14,6 +14,7 @@ from app.explain.placing.demand import Demand, where
 from app.explain.placing.fitness import is_selected
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.kueue import selector_of_kueue
 from app.explain.reasons.messages import (
     Advice,
     advice_for,
@@ -63,7 +64,10 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
         )
         cordons: tuple[str, ...] = ()
-        if _UNCORDON in remedy:
+        helps = selector_of_kueue(gang) if _SELECT[0] in remedy else None
+        if helps:
+            remedy, cordons = helps.remedy, helps.commands
+        elif _UNCORDON in remedy:
             remedy, cordons = _uncordon_advice(gang, remedy)
         see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
         commands = cordons if remedy else see

@@ -5,13 +5,23 @@ https://github.com/kubernetes-sigs/kueue/tree/ff69552/apis/kueue/v1beta2: `workl
 `localqueue_types.go` and `clusterqueue_types.go`. v1beta1 has the same names except `spec.cohort`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.base.value import Value
 from app.facts.identity import ClusterScoped, Namespaced, Ref, read_key, read_name
 from app.objects.owners import controller_of, owners_of
-from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, text_at
+from app.objects.shape import (
+    JsonMap,
+    int_of,
+    integer_in,
+    map_at,
+    map_of,
+    maps_at,
+    text_at,
+    texts_at,
+)
 from app.objects.time import seconds_since_1970
 
 OF_KUEUE = "kueue.x-k8s.io/"
@@ -81,6 +91,10 @@ class KueueWorkload(Namespaced):
     uid: str = ""
     controller: Ref | None = None
     """The controller of the Workload, for which Kueue created it, or None."""
+    cluster: str = ""
+    """The cluster to which MultiKueue has sent the Workload, or ""."""
+    levels: tuple[str, ...] = ()
+    """The node labels by which Kueue has chosen nodes or domains for the pods (TAS), or ()."""
 
     @property
     def is_pending(self) -> bool:
@@ -115,6 +129,20 @@ class ClusterQueue(ClusterScoped):
     """The condition that says why the queue is not active, or None."""
 
 
+_GROUP = f"{OF_KUEUE}pod-group-name"
+_GROUP_SIZE = f"{OF_KUEUE}pod-group-total-count"
+
+
+def pod_group_of_kueue(labels: JsonMap, annotations: JsonMap) -> tuple[str, int] | None:
+    """Return the name and the size of a Pod's pod group, or None if Kueue knows no such group.
+
+    Kueue creates the Workload of a group once all of its Pods exist.
+    """
+    name = text_at(labels, _GROUP)
+    size = integer_in(text_at(annotations, _GROUP_SIZE))
+    return (name, size) if name and size else None
+
+
 def is_of_kueue(labels: JsonMap, gates: Iterable[str] = (), finalizers: Iterable[str] = ()) -> bool:
     """Return whether a Pod or a workload has a label, gate or finalizer of Kueue."""
     if not _POD_LABELS.isdisjoint(labels):
@@ -128,7 +156,10 @@ def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
     status = map_at(obj, "status")
     requeue = map_at(status, "requeueState")
     admission = map_at(status, "admission")
-    assigned = [map_at(each, "flavors") for each in maps_at(admission, "podSetAssignments")]
+    pod_sets = maps_at(admission, "podSetAssignments")
+    assigned = [map_at(each, "flavors") for each in pod_sets]
+    levels = (texts_at(map_at(each, "topologyAssignment"), "levels") for each in pod_sets)
+    checks = tuple(map(_check, maps_at(status, "admissionChecks")))
     evictions = maps_at(map_at(status, "schedulingStats"), "evictions")
     namespace, name = read_key(obj)
     controller = controller_of(obj)
@@ -143,11 +174,26 @@ def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
         requeues=int_of(requeue.get("count")),
         again=seconds_since_1970(requeue.get("requeueAt")),
         flavors=_flavors(assigned),
-        checks=tuple(map(_check, maps_at(status, "admissionChecks"))),
+        checks=checks,
         uid=text_at(map_at(obj, "metadata"), "uid"),
         evictions=sum(int_of(eviction.get("count")) for eviction in evictions),
         controller=Ref(controller.kind, namespace, controller.name) if controller else None,
+        cluster=text_at(status, "clusterName") or _cluster_of(checks),
+        levels=tuple(dict.fromkeys(key for keys in levels for key in keys)),
     )
+
+
+_ON_CLUSTER = re.compile(r'The workload got reservation on "([^"]{1,253})"')
+"""MultiKueue's message about its AdmissionCheck, before Workloads had `status.clusterName`.
+
+Source: `pkg/controller/admissionchecks/multikueue/workload.go`.
+"""
+
+
+def _cluster_of(checks: Iterable[KueueCheck]) -> str:
+    """Return the cluster that the message of an AdmissionCheck names, or ""."""
+    found = (_ON_CLUSTER.match(check.message) for check in checks)
+    return next((match[1] for match in found if match), "")
 
 
 def _flavors(assigned: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from app.facts.kubernetes.gpu_sharing import (
     read_part,
 )
 from app.facts.kubernetes.gpus import GPU, gpus_of_pod
-from app.facts.kubernetes.kueue import is_of_kueue
+from app.facts.kubernetes.kueue import is_of_kueue, pod_group_of_kueue
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
     Term,
@@ -334,6 +334,8 @@ class Pod(Namespaced):
     """The workloads that the pod was created for, outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
     """Whether a gate, label or finalizer shows that Kueue decides when the pod is placed."""
+    kueue_group: tuple[str, int] | None = None
+    """The name and the size of the pod group that Kueue admits as a whole, or None."""
     stalled: tuple[Stalled, ...] = ()
     """The containers that wait because of a problem.
 
@@ -412,6 +414,7 @@ def read_pod(obj: JsonMap) -> Pod:
     # a Pod that opts out is in no Workload, whatever its spec says
     reference = {} if opts_out else map_of(spec.get("workloadRef"))
     group = {} if opts_out else map_of(spec.get("schedulingGroup"))
+    queued = is_of_kueue(labels, gates, finalizers)
     asks_by_itself = annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels
 
     return Pod(
@@ -450,7 +453,8 @@ def read_pod(obj: JsonMap) -> Pod:
         reserves=labels.get("app") == KAI_RESERVATION,
         background=labels.get(KAI_BACKGROUND) == "true" and bool(annotations.get(POD_GROUP_NAME)),
         made_for=_made_for(namespace, labels, owner),
-        queued=is_of_kueue(labels, gates, finalizers),
+        queued=queued,
+        kueue_group=pod_group_of_kueue(labels, annotations) if queued else None,
         stalled=_stalled(spec, status, waiting) if waiting or phase == "Pending" else (),
         failure=_failure(status) if phase == "Failed" else "",
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),

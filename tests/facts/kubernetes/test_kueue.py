@@ -63,6 +63,40 @@ def test_flavors_checks_and_evictions_are_read() -> None:
     assert read.evictions == 3
 
 
+@pytest.mark.parametrize(
+    ("status", "cluster"),
+    [
+        ({}, ""),
+        ({"clusterName": "worker-1"}, "worker-1"),
+        ({"nominatedClusterNames": ["worker-1"]}, ""),
+        (
+            {"admissionChecks": [{}, {"message": 'The workload got reservation on "worker-2"'}]},
+            "worker-2",
+        ),
+    ],
+)
+def test_the_cluster_that_multikueue_chose_is_read(status: Any, cluster: str) -> None:
+    assert read_kueue_workload(workload(**status)).cluster == cluster
+
+
+def test_the_levels_by_which_nodes_were_chosen_are_read() -> None:
+    chosen = {"topologyAssignment": {"levels": ["a/block", "kubernetes.io/hostname"]}}
+    admission = {"podSetAssignments": [chosen, {"flavors": {}}, chosen]}
+    read = read_kueue_workload(workload(admission=admission))
+    assert read.levels == ("a/block", "kubernetes.io/hostname")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "group"),
+    [("g", "4", ("g", 4)), ("g", None, None), ("", "4", None), ("g", "x", None), ("g", 4, None)],
+)
+def test_pods_of_a_pod_group_know_its_size(name: str, size: Any, group: Any) -> None:
+    labels = {"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/managed": "true"}
+    annotations = {"kueue.x-k8s.io/pod-group-total-count": size}
+    pod = read_pod({"metadata": {"labels": labels, "annotations": annotations}})
+    assert pod.kueue_group == group
+
+
 @pytest.mark.parametrize("field", ["cohort", "cohortName"])
 def test_queues_of_both_versions_are_read(field: str) -> None:
     inactive = {"type": "Active", "status": "False", "reason": "Stopped", "message": "is stopped"}
