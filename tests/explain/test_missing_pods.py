@@ -142,7 +142,30 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one pod has Grove's gate although nothing is missing": (
         {"pods": (replace(pods()[0], gates=GATE), *pods()[1:])},
+        "1 pod has had Grove's scheduling gate for 14 minutes although its conditions are met",
+    ),
+    "a new pod has Grove's gate although nothing is missing": (
+        {"pods": (replace(pods()[0], gates=GATE, created=NOW - 180), *pods()[1:])},
         "1 pod still has Grove's scheduling gate although its conditions are met",
+    ),
+    "pods have Grove's gate, and nobody knows since when": (
+        {"pods": tuple(replace(each, gates=GATE, created=None) for each in pods())},
+        "4 pods still have Grove's scheduling gate although its conditions are met",
+    ),
+    "pods have Grove's gate, and the PodGang is new": (
+        {"pods": pods(gates=GATE), "gangs": (gang(created=NOW - 60),)},
+        "4 pods still have Grove's scheduling gate although its conditions are met",
+    ),
+    "pods have Grove's gate, and their base gang may have been scheduled just now": (
+        scaled(3),
+        "4 pods still have Grove's scheduling gate although its conditions are met",
+    ),
+    "new pods are not in the PodGang": (
+        {
+            "gangs": (gang(parts=(GangPart(ROUTER, 1), GangPart(WORKERS, 3))),),
+            "pods": pods(gates=GATE, created=NOW - 60),
+        },
+        "Grove has not added 4 pods of llm-0 to the gang yet",
     ),
     "one pod has another gate": (
         {"pods": (replace(pods()[0], gates=("x.y/b", *GATE, *KUEUE_GATE)), *pods()[1:])},

@@ -1,7 +1,7 @@
 """Report pods that KAI cannot consider: they have gates, no PodGroup or another scheduler."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from app.base.groups import by_key
@@ -9,7 +9,16 @@ from app.explain.gangs.assembly import gang_of
 from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+)
 from app.explain.state.index import Index
 from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
@@ -20,13 +29,10 @@ from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
 GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"
 """KAI's own gate, from a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
-_WAIT = (
-    "Wait up to three minutes, until Grove checks again. If it takes longer, ask the platform"
-    " team for the log of Grove's operator"
-)
-"""The remedy if Grove has to act.
+_CHECKED_WITHIN = 180.0
+"""The seconds within which Grove checks the gates of pods again.
 
-Three minutes are enough even for pods that are added to a replica of a scaling group:
+It may need all of them for pods that are added to a replica of a scaling group:
 https://github.com/ai-dynamo/grove/issues/847.
 """
 _MOST_DELETED = 50
@@ -65,10 +71,42 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
     """Report that pods have Grove's gate, and the PodGang does not refer to them."""
     _, pods = _gated(gang)
     if pods:
-        text = f"Grove has not added {counted(pods, 'pod')} of {gang.ref.name} to the gang yet"
+        age = _since_gated(gang, pods)
+        of_gang = f"{counted(pods, 'pod')} of {gang.ref.name} to the gang"
+        text = f"Grove has not added {of_gang}{f' for {ago(age)}' if age else ' yet'}"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = Evidence(gang.ref, "spec.podgroups[].podReferences", without)
-        yield about(evidence, "GateNotInGang", text, _WAIT, "wait", objects=refs(pods))
+        yield _of_operator(evidence, "GateNotInGang", text, pods, is_late=age > 0)
+
+
+def _since_gated(gang: Gang, pods: Iterable[Pod]) -> float:
+    """Return for how many seconds gated pods and their PodGang have existed.
+
+    Return 0 as long as Grove's operator may simply not have checked them yet, and if the times are
+    not known.
+    """
+    times = [pod.created for pod in pods]
+    times.append(gang.pod_gang.created if gang.pod_gang else None)
+    known = [time for time in times if time is not None]
+    age = gang.facts.now - max(known) if len(known) == len(times) else 0.0
+    return age if age > _CHECKED_WITHIN else 0.0
+
+
+def _of_operator(
+    evidence: Evidence, id: str, text: str, pods: Iterable[Pod], *, is_late: bool
+) -> Reason:
+    """Return the reason for gated pods for which Grove's operator must act."""
+    if not is_late:
+        remedy = (
+            "Wait up to three minutes, until Grove checks again. If it takes longer, ask the"
+            " platform team for the log of Grove's operator"
+        )
+        return about(evidence, id, text, remedy, "wait", objects=refs(pods))
+    remedy = (
+        "Ask the platform team whether Grove's operator runs, and to read its log: it checks these"
+        " pods every three minutes"
+    )
+    return about(evidence, id, text, remedy, "platform", objects=refs(pods))
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
@@ -146,12 +184,15 @@ def gate_opens(gang: Gang) -> Reasons:
     if others or not gated or any(gate_base_gang(gang)) or any(gate_base_missing(gang)):
         return
 
-    text = (
-        f"{counted(gated, 'pod')} still {'has' if len(gated) == 1 else 'have'} Grove's scheduling"
-        " gate although its conditions are met"
-    )
+    # The base gangs may have been scheduled just now.
+    age = 0.0 if bases_of(gang).gangs else _since_gated(gang, gated)
+    has = "has" if len(gated) == 1 else "have"
+    state = f"{has} had Grove's scheduling gate for {ago(age)}"
+    if not age:
+        state = f"still {has} Grove's scheduling gate"
+    text = f"{counted(gated, 'pod')} {state} although its conditions are met"
     evidence = Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE)
-    yield about(evidence, "GateOpens", text, _WAIT, "wait", objects=refs(gated))
+    yield _of_operator(evidence, "GateOpens", text, gated, is_late=age > 0)
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:

@@ -298,8 +298,8 @@ RULES: tuple[Rule, ...] = (
     Rule(placed_pods.required_violated, ("pods", "nodes", *TOPOLOGY)),
     Rule(placed_pods.node_gone, ("pods", "nodes"), together=True),
     Rule(placed_pods.node_not_ready, ("pods", "nodes"), together=True),
-    Rule(pod_starts.not_started, ("pods", "nodes"), together=True),
     Rule(pod_starts.container_crashes, ("pods",), together=True),
+    Rule(pod_starts.not_started, ("pods", "nodes"), together=True),
     Rule(placed_pods.binding_failed, ("pods", "events"), Gang.may_wait),
     Rule(
         scheduler_messages.scheduler_silent,

@@ -23,7 +23,7 @@ from tests.explain.table.row import GATE, Row, alone, epochs, event, scaled
 OF_TRAIN = pods(group="", workload="train-a", workload_part="workers")
 
 EMPTY_ANCHOR = (MapEntry("018"), MapEntry("019", ("018",)))
-OPEN = "4 pods still have Grove's scheduling gate although its conditions are met"
+OPEN = "4 pods have had Grove's scheduling gate for 14 minutes although its conditions are met"
 
 NOT_REFERRING = gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3)))
 
@@ -65,9 +65,17 @@ GATES = (
             "gangs": (NOT_REFERRING,),
             "pods": pods(gates=GATE),
         },
+        "Grove has not added 3 pods of llm-0 to the gang for 14 minutes",
+        "platform",
+        {"pods": pods(gates=GATE)},
+    ),
+    Row(
+        "GateNotInGang",
+        "the gang does not refer to two gated pods, which are new",
+        {"gangs": (NOT_REFERRING,), "pods": pods(gates=GATE, created=NOW - 60)},
         "Grove has not added 3 pods of llm-0 to the gang yet",
         "wait",
-        {"pods": pods(gates=GATE)},
+        {"pods": pods(gates=GATE, created=NOW - 60)},
     ),
     Row(
         "GateBaseGang",
@@ -159,6 +167,14 @@ GATES = (
         "the gang refers to all gated pods, and waits for no other gang",
         {"pods": pods(gates=GATE)},
         OPEN,
+        "platform",
+        {"gangs": (NOT_REFERRING,), "pods": pods(gates=GATE)},
+    ),
+    Row(
+        "GateOpens",
+        "the gang refers to all gated pods, which are new",
+        {"pods": pods(gates=GATE, created=NOW - 60)},
+        "4 pods still have Grove's scheduling gate although its conditions are met",
         "wait",
         {"gangs": (NOT_REFERRING,), "pods": pods(gates=GATE)},
     ),
