@@ -13,6 +13,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import NAMESPACE, NOW
 from tests.explain.test_read import Cluster
 from tests.said import Said
@@ -219,3 +220,43 @@ def test_pods_in_the_moment_after_kueue_admits_a_job_are_not_missed() -> None:
     answer = explain(suspended(reserved, condition("Admitted", True, "", 5)), of("Job/sweep"))
     assert answer
     assert answer.reasons == ()
+
+
+CONDITION = Ref("Deployment", SPACE, "api")
+
+
+@pytest.mark.parametrize(
+    ("pods", "start"),
+    [
+        ((), "Deployment inference/api has no pods."),
+        (
+            (Pod(SPACE, "api-1", node="n", phase="Running", made_for=(CONDITION,)),),
+            "Not all pods of Deployment inference/api could be created.",
+        ),
+    ],
+)
+def test_a_condition_tells_what_the_events_of_an_hour_ago_did(
+    pods: tuple[Pod, ...], start: str
+) -> None:
+    status = WorkloadStatus(CONDITION, refused=QUOTA, refused_since=NOW - 7200)
+    answer = explain(Index(Snapshot(pods=pods, workload_statuses=(status,), now=NOW)), CONDITION)
+    assert answer
+    [reason] = [known for known in answer.reasons if known.id == "PodsNotCreated"]
+    assert reason.text.startswith(start.replace("inference/", ""))
+    assert f"its controller says: {QUOTA} (2 hours ago)" in reason.text
+    assert "kubectl describe resourcequota -n inference" in reason.remedy
+
+
+def test_a_newer_event_counts_more_than_a_condition() -> None:
+    status = WorkloadStatus(CONDITION, refused="an old message", refused_since=NOW - 7200)
+    facts = Snapshot(events=(refused(CONDITION),), workload_statuses=(status,), now=NOW)
+    answer = explain(Index(facts), CONDITION)
+    assert answer
+    assert [known.text.count("an old message") for known in answer.reasons] == [0]
+
+
+def test_a_condition_of_a_workload_that_has_ended_explains_nothing() -> None:
+    status = WorkloadStatus(CONDITION, ended="Failed", refused=QUOTA)
+    answer = explain(Index(Snapshot(workload_statuses=(status,), now=NOW)), CONDITION)
+    assert answer
+    assert "PodsNotCreated" not in {known.id for known in answer.reasons}

@@ -8,11 +8,13 @@ from app.explain.reasons.messages import (
     Words,
     advice_for,
     makers_of,
+    one_line,
     words_about,
     words_of,
 )
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, to_describe
 from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
+from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.labels import KAI_SCHEDULER
@@ -153,20 +155,47 @@ def pods_not_created(gang: Gang) -> Reasons:
     """Report that the controller of a workload says that it can't create pods."""
     event = next(_refusals(gang), None)
     if event is None:
+        yield from _refused_by_condition(gang)
         return
     words = words_of(event, "its controller")
-    said = f"About {event.about}, {words.quoted(gang.facts.now)}{_about_group(gang, words)}"
+    yield _not_created(gang, event.about, words, f"event {event.reason}", event.message)
+
+
+def _refused_by_condition(gang: Gang) -> Reasons:
+    """Report that a condition of the workload says that pods can't be created.
+
+    Events are gone after an hour, but the condition stays until the controller succeeds.
+    """
+    if _lacks_required(gang):
+        return
+    workloads = dict.fromkeys((gang.ref, *(ref for pod in gang.pods for ref in pod.made_for)))
+    for ref in workloads:
+        status = status_of(gang.index, ref)
+        if status and status.refused and not status.ended:
+            words = Words("its controller", one_line(status.refused), status.refused_since)
+            field = "status.conditions[ReplicaFailure]"
+            yield _not_created(gang, ref, words, field, status.refused)
+            return
+
+
+def _not_created(gang: Gang, maker: Ref, words: Words, field: str, message: str) -> Reason:
+    """Return the reason for pods that a controller can't create.
+
+    `words` are about the object `maker`, and come from its `field` or from an event, with
+    `message`.
+    """
+    said = f"About {maker}, {words.quoted(gang.facts.now)}{_about_group(gang, words)}"
     of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
-    meaning, remedy, who = advice_on(event.about, words, of_kai=of_kai)
+    meaning, remedy, who = advice_on(maker, words, of_kai=of_kai)
     text = f"{gang.ref} has no pods. {said}{meaning}"
     if gang.pods:
         workload = next((pod.made_for[0] for pod in gang.pods if pod.made_for), gang.ref)
         text = f"Not all pods of {workload} could be created. {said}{meaning}"
-    evidence = Evidence(event.about, f"event {event.reason}", event.message)
+    evidence = Evidence(maker, field, message)
     objects = (gang.ref,)
     # Other reasons say why the leader has no node.
     follows = waits_for_leader(words) and not of_kai and any(not pod.node for pod in gang.pods)
-    yield about(
+    return about(
         evidence,
         "PodsNotCreated",
         text,
@@ -186,6 +215,11 @@ def _about_group(gang: Gang, words: Words) -> str:
     return f". About {group}, {said.quoted(gang.facts.now)}" if said else ""
 
 
+def _lacks_required(gang: Gang) -> bool:
+    """Return whether only some of the required pods exist, which GangIncomplete reports."""
+    return any(len(member.pods) < member.minimum for member in gang.members)
+
+
 def _refusals(gang: Gang) -> Iterator[Event]:
     """Yield the messages of controllers that explain missing pods of a gang, newest first.
 
@@ -196,7 +230,7 @@ def _refusals(gang: Gang) -> Iterator[Event]:
     if not gang.pods:
         yield from warnings_about(gang.index, gang.ref)
         return
-    if any(len(member.pods) < member.minimum for member in gang.members):
+    if _lacks_required(gang):
         return
     uids = set(makers_of(gang, gang.pods))
     workloads = {ref for pod in gang.pods for ref in pod.made_for}

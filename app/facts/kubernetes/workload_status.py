@@ -1,5 +1,7 @@
 """Read from a workload whether it has ended or is suspended."""
 
+from types import MappingProxyType
+
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
 from app.facts.kinds import LEADER_WORKER_SET
@@ -16,10 +18,23 @@ _REVISION = "deployment.kubernetes.io/revision"
 """The annotation of a Deployment that has created a ReplicaSet."""
 _LEADER_CREATED = "LeaderCreated"
 """The default of the startupPolicy."""
-_ENDS = (FAILED, "Complete", "Completed", "Succeeded")
-"""The conditions with which Jobs, JobSets and Kubeflow's jobs end."""
+_NOTHING: JsonMap = MappingProxyType({})
+_ENDS = {
+    **{name: name for name in (FAILED, "Complete", "Completed", "Succeeded")},
+    "FailureTarget": FAILED,
+    "SuccessCriteriaMet": "Complete",
+}
+"""The condition that is equivalent to each with which Jobs, JobSets and Kubeflow's jobs end.
+
+A Job has FailureTarget or SuccessCriteriaMet until its last pods are gone. It creates no more pods
+then.
+"""
+_REPLICA_FAILURE = "ReplicaFailure"
+"""The condition of Deployments and RayClusters that can't create pods."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
 """The condition that is equivalent to each `status.jobStatus` of a RayJob that has ended."""
+_FAILED_RAY = {FAILED, "ValidationFailed"}
+"""The values of `status.jobDeploymentStatus` of a RayJob that has failed."""
 
 
 class WorkloadStatus(Value):
@@ -50,6 +65,10 @@ class WorkloadStatus(Value):
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     replicas: int | None = None
     """The number of replicas that the spec asks for, or None for kinds without replicas."""
+    refused: str = ""
+    """The message of a condition that says why pods can't be created, or ""."""
+    refused_since: float | None = None
+    """The time since which that condition holds, in seconds since 1970, or None if not known."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -76,36 +95,36 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     replicas = int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None
 
     status = map_at(obj, "status")
-    for condition in maps_at(status, "conditions"):
-        if condition.get("type") in _ENDS and condition.get("status") == "True":
-            return WorkloadStatus(
-                ref,
-                text_at(condition, "type"),
-                text_at(condition, "reason"),
-                text_at(condition, "message"),
-                seconds_since_1970(condition.get("lastTransitionTime")),
-                suspended,
-                queued,
-                controller,
-                startup,
-                group,
-                replicas,
-            )
-    ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
-    if text_at(status, "jobDeploymentStatus") == FAILED:
-        ended = FAILED
+    conditions = [item for item in maps_at(status, "conditions") if item.get("status") == "True"]
+    ended, end, time = "", _NOTHING, None
+    for condition in conditions:
+        name = text_at(condition, "type")
+        if name in _ENDS:
+            ended, end = _ENDS[name], condition
+            time = seconds_since_1970(condition.get("lastTransitionTime"))
+            break
+    else:
+        ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
+        if text_at(status, "jobDeploymentStatus") in _FAILED_RAY:
+            ended = FAILED
+        if ended:
+            end, time = status, seconds_since_1970(status.get("endTime"))
+    refusals = (item for item in conditions if item.get("type") == _REPLICA_FAILURE)
+    refusal = next(refusals, _NOTHING)
     return WorkloadStatus(
         ref,
         ended,
-        text_at(status, "reason") if ended else "",
-        text_at(status, "message") if ended else "",
-        seconds_since_1970(status.get("endTime")) if ended else None,
+        text_at(end, "reason"),
+        text_at(end, "message"),
+        time,
         suspended,
         queued,
         controller,
         startup,
         group,
         replicas,
+        text_at(refusal, "message"),
+        seconds_since_1970(refusal.get("lastTransitionTime")),
     )
 
 

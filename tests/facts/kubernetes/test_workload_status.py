@@ -33,6 +33,21 @@ def test_a_workload_ends_with_a_condition(type: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("type", "ended"), [("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")]
+)
+def test_a_job_ends_before_its_last_pods_are_gone(type: str, ended: str) -> None:
+    known = status_of(status={"conditions": [condition(type), condition(ended)]})
+    assert known == WorkloadStatus(JOB, ended, "Because", "of this", 60.0)
+
+
+def test_a_condition_says_why_pods_can_not_be_created() -> None:
+    known = status_of(status={"conditions": [condition("ReplicaFailure")]})
+    assert (known.ended, known.refused, known.refused_since) == ("", "of this", 60.0)
+    over = status_of(status={"conditions": [condition("ReplicaFailure", "False")]})
+    assert over == WorkloadStatus(JOB)
+
+
 def test_a_workload_that_runs_has_not_ended() -> None:
     conditions = [condition("Failed", "False"), condition("Suspended")]
     assert status_of(status={"conditions": conditions}) == WorkloadStatus(JOB)
@@ -46,6 +61,7 @@ def test_a_workload_that_runs_has_not_ended() -> None:
         ({"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}, "Complete"),
         ({"jobStatus": "RUNNING", "jobDeploymentStatus": "Failed"}, "Failed"),
         ({"jobStatus": "RUNNING", "jobDeploymentStatus": "Running"}, ""),
+        ({"jobDeploymentStatus": "ValidationFailed"}, "Failed"),
     ],
 )
 def test_a_ray_job_ends_with_its_status(status: dict[str, str], ended: str) -> None:
