@@ -24,11 +24,11 @@ from app.facts.kinds import (
     RAY_CLUSTER,
 )
 from app.facts.kubernetes.node import GPUS
-from app.facts.labels import GPU_COUNT, MNNVL_ENABLED, NVLINK_DOMAIN
+from app.facts.labels import GPU_COUNT, MNNVL_ENABLED, MNNVL_SCOPE, NVLINK_DOMAIN
 from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object
-from app.objects.fields import FieldError, FieldPath, Findings, forbidden
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden, required
 from app.objects.resource import JOB, Resource
 from app.objects.shape import annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import CliqueFacts, Injection, inject
@@ -219,7 +219,9 @@ async def judge_templates(
         at = template.path
         findings += (replace(found, field=f"{at}.{found.field}") for found in injection.findings)
         warnings += injection.warnings
-        if injection.plan is not None:
+        if _lacks_subgroups(workload, injection):
+            findings.append(_NO_SUBGROUPS)
+        elif injection.plan is not None:
             domain = desired_resource(injection.plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
             effects[injection.plan.compute_domain] = Effect("create", domain)
 
@@ -228,6 +230,20 @@ async def judge_templates(
         return judged(findings, warnings)
     told = [*warnings, *effects]
     return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
+
+
+_NO_SUBGROUPS = required(
+    FieldPath("spec.leaderWorkerTemplate.subGroupPolicy"),
+    "without it, the Pods have no subgroups, which their scope needs: set it, or choose another"
+    f" {MNNVL_SCOPE}",
+)
+
+
+def _lacks_subgroups(workload: Object, injection: Injection) -> bool:
+    """Return whether the Pods of a LeaderWorkerSet would lack the label that their scope needs."""
+    if injection.plan is None or injection.plan.scope != "subgroup":
+        return False
+    return not map_at(workload, "spec", "leaderWorkerTemplate", "subGroupPolicy")
 
 
 def _mistakes(template: PodTemplate, names: Comparisons) -> Iterator[str]:

@@ -11,6 +11,7 @@ ENABLED = '{grove.io/mnnvl-enabled: "true"}'
 GPUS = "spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 4}}}]}"
 TEMPLATE = f"{{metadata: {{annotations: {ENABLED}}}, {GPUS}}}"
 PLAIN = f"{{{GPUS}}}"
+SUBGROUPS = TEMPLATE.replace("}}", ", grove.io/mnnvl-scope: subgroup}}", 1)
 
 
 def nodes(*groups: tuple[int, str]) -> str:
@@ -444,6 +445,27 @@ CASES: list[Any] = [
         0,
         ["3 units like", "issue 892"],
         [],
+    ),
+    (
+        "subgroups that the LeaderWorkerSet does not have",
+        [lws(4, worker=SUBGROUPS)],
+        1,
+        ["REFUSED", "spec.leaderWorkerTemplate.subGroupPolicy: Required value: without it"],
+        ["would create"],
+    ),
+    (
+        "subgroups that the LeaderWorkerSet has",
+        [lws(4, worker=f"{SUBGROUPS}, subGroupPolicy: {{subGroupSize: 2}}")],
+        0,
+        ["would create ComputeDomain ml/lwssub-w-0-0-cd"],
+        ["REFUSED"],
+    ),
+    (
+        "a template without GPUs and without a name",
+        [lws(worker=TEMPLATE.replace("nvidia.com/gpu", "cpu"))],
+        0,
+        ['warning: the Pod has the annotation grove.io/mnnvl-enabled: "true", but no container'],
+        ["would create"],
     ),
     # PodGroups that are made by hand
     (

@@ -171,8 +171,10 @@ def _without_gpus(carrier: Carrier) -> list[str]:
     if not carrier.annotations.enables:
         return []
     kind = POD_CLIQUE.kind if carrier.named is None else POD.kind
+    # A Pod gets its name later if its controller only writes a prefix (generateName).
+    it = f'{kind} "{carrier.name}"' if carrier.name else f"the {kind}"
     return [
-        f'{kind} "{carrier.name}" has the annotation {MNNVL_ENABLED}: "true", but no container'
+        f'{it} has the annotation {MNNVL_ENABLED}: "true", but no container'
         " requests nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
         " was created"
     ]

@@ -162,3 +162,6 @@ def test_a_pod_without_gpus_gets_a_warning(said: Said) -> None:
     (warning,) = injected(obj).warnings
     assert warning.startswith('Pod "job" has the annotation grove.io/mnnvl-enabled: "true", but no')
     said([warning])
+    del obj["metadata"]["name"]
+    (warning,) = injected(obj).warnings
+    assert warning.startswith("the Pod has the annotation")
