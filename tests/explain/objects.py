@@ -606,6 +606,7 @@ def device_class(fact: DeviceClass) -> Object:
     of_type = "gpu" if fact.gpus else "channel"
     expression = f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{of_type}'"
     spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if driver else {}
+    spec |= {"extendedResourceName": fact.extended} if fact.extended else {}
     return made("resource.k8s.io/v1", "DeviceClass", "", fact.name, spec=spec)
 
 

@@ -264,7 +264,9 @@ def test_what_a_check_says_when_it_rejects_is_quoted(said: Said) -> None:
     told = state_of(Index(facts()), rejected)
     assert told is not None
     words, helps = told
-    assert words.endswith("were rejected (60 seconds ago). AdmissionCheck prov: no quota in the cloud")
+    assert words.endswith(
+        "were rejected (60 seconds ago). AdmissionCheck prov: no quota in the cloud"
+    )
     assert helps.remedy.startswith("Fix the cause of the AdmissionCheck's rejection")
     said([words, helps.remedy], helps.commands)
 

@@ -154,8 +154,9 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
 
 
 def _with_claims(index: Index, user: Pod | PodClique) -> Shape:
+    shape = _without_names(index, user.shape)
     if not user.claims:
-        return user.shape
+        return shape
     asked: Counter[str] = Counter()
     for claim in user.claims:
         stored = index.claims.get((user.namespace, claim.claim))
@@ -168,10 +169,25 @@ def _with_claims(index: Index, user: Pod | PodClique) -> Shape:
             asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
 
     if not asked:
-        return user.shape
+        return shape
 
-    requests = asked + Counter(dict(user.shape.requests))
-    return replace(user.shape, requests=tuple(sorted(requests.items())))
+    requests = asked + Counter(dict(shape.requests))
+    return replace(shape, requests=tuple(sorted(requests.items())))
+
+
+def _without_names(index: Index, shape: Shape) -> Shape:
+    """Return a shape that requests GPUs of DRA drivers like a claim if it requests them by name.
+
+    Requests for other devices of DeviceClasses are left out, because their number is not known.
+    """
+    named = [name for name, _ in shape.requests if name in index.claimed]
+    if not named:
+        return shape
+    requests: Counter[str] = Counter()
+    for name, ask in shape.requests:
+        requests[index.claimed.get(name, name)] += ask
+    del requests[""]
+    return replace(shape, requests=tuple(sorted(requests.items())))
 
 
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:

@@ -177,9 +177,7 @@ def selector_of_kueue(gang: Gang) -> Help | None:
         " workload again: set spec.active of its Workload to false, and to true once its pods are"
         " gone",
         "you",
-        tuple(
-            f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches
-        ),
+        tuple(f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches),
     )
 
 

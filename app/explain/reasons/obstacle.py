@@ -105,7 +105,8 @@ class Obstacle(Value, dict=True):
         nodes = self.placements.domains.nodes
         for position in positions:
             for pod in index.pods_on.get(nodes[position].name, ()):
-                uses = {*dict(pod.shape.requests), *((GPU,) if pod.shape.part else ())}
+                uses = {index.claimed.get(name, name) for name, _ in pod.shape.requests}
+                uses |= {GPU} if pod.shape.part else set()
                 uses |= _allocated_to(index, pod)
                 if not pod.reserves and (not devices or devices & uses):
                     yield pod

@@ -354,6 +354,15 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
             f" describe pod -n {plugin.namespace} {plugin.name}"
         )
         return text, remedy, "platform"
+    by_claim = sorted({part.driver for part in index.slices if part.gpus})
+    if name == _GPU and by_claim:
+        text += f"; the GPUs of driver {by_claim[0]} are only for ResourceClaims"
+        remedy = (
+            "Request GPUs with a ResourceClaim instead, or ask the platform team to set"
+            f" extendedResourceName: {name} in the DeviceClass of these GPUs (Kubernetes 1.36)"
+        )
+        return text, remedy, "you"
+
     if not labelled and not any(map(is_device, offered)):
         remedy = (
             f"Ask the platform team for nodes that offer {name}. If such nodes should exist, check"

@@ -10,7 +10,14 @@ from operator import attrgetter
 from typing import TypeVar, cast
 
 from app.explain.state import amounts
-from app.explain.state.amounts import ByNode, counts_as_gpu, current, taken_gpus, with_gpus
+from app.explain.state.amounts import (
+    ByNode,
+    counts_as_gpu,
+    current,
+    gpu_resource_of,
+    taken_gpus,
+    with_gpus,
+)
 from app.explain.state.background import with_background
 from app.explain.state.domains import Domains
 from app.explain.state.gpu_sharing import Shares, shares_of
@@ -130,6 +137,20 @@ class Index(Belongings):
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         self.offered = {name for has in kinds.values() for name, amount in has.items() if amount}
         """The names of the resources that at least one node has."""
+
+    @cached_property
+    def claimed(self) -> Mapping[str, str]:
+        """The resources that pods request by name and that DRA allocates, because no node has them.
+
+        The value is the resource that counts the GPUs of the DeviceClass, or "" for a class of
+        other devices, whose number is not known.
+        """
+        return {
+            resource: gpu_resource_of(known.gpus) if known.gpus else ""
+            for known in self.facts.device_classes
+            for resource in (known.extended, f"{_OF_CLASS}{known.name}")
+            if resource and resource not in self.offered
+        }
 
     @property
     def room_is_known(self) -> bool:
@@ -368,6 +389,11 @@ _OF_NODES = frozenset({"nodes", "slices"})
 """The fields from which nodes and their allocatable resources are read."""
 _OF_USAGE = frozenset({"pods", "claims"})
 """The fields from which the usage of nodes is computed."""
+_OF_CLASS = "deviceclass.resource.kubernetes.io/"
+"""The start of the resource by which pods can request the devices of any DeviceClass.
+
+Since Kubernetes 1.36: https://github.com/kubernetes/enhancements/issues/5004.
+"""
 _NOTHING: Amounts = {}
 _NO_POOL = "\0"
 """Stands for all node pools without nodes, of which tenants can name any number."""

@@ -180,6 +180,8 @@ class DeviceClass(ClusterScoped):
     """The driver whose GPUs the class selects, or "" for other devices and parts of GPUs."""
     driver: str = ""
     """The driver whose devices the class selects, or "" if no selector compares the driver."""
+    extended: str = ""
+    """The resource, such as nvidia.com/gpu, by which pods request these devices too, or ""."""
 
 
 def read_device_class(obj: JsonMap) -> DeviceClass:
@@ -194,7 +196,8 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
     of_type = _TYPE.search(expressions)
     is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
     name = driver[1] if driver is not None else ""
-    return DeviceClass(read_name(obj), name if is_gpu else "", name)
+    extended = text_at(map_at(obj, "spec"), "extendedResourceName")
+    return DeviceClass(read_name(obj), name if is_gpu else "", name, extended)
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:
