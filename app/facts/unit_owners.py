@@ -34,6 +34,7 @@ SET_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 SET_SIZE = "leaderworkerset.sigs.k8s.io/size"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+EXCLUSIVE_GROUPS = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 RAY_GROUP = "ray.io/group"
 SLICE = "disaggregatedset.x-k8s.io/slice"
@@ -160,7 +161,7 @@ _LABELLED = (
             ),
         ),
         _has_group,
-        "leaderworkerset.sigs.k8s.io/exclusive-topology",
+        EXCLUSIVE_GROUPS,
     ),
     OwnerKind(
         "JobSet",

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.explain.reasons.claims import CHANNEL_DRIVER
 from app.facts.grove.unit_member import CLAIM as OURS
 from app.facts.identity import Ref
-from app.facts.kubernetes.claim import ClaimTemplate, Consumer, DeviceClass, ResourceClaim
+from app.facts.kubernetes.claim import (
+    ClaimTemplate,
+    Consumer,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
@@ -36,6 +43,7 @@ from tests.explain.fleet import (
 from tests.explain.table.claims import REFUSES, STORED, written
 from tests.explain.table.recorded import Asking
 from tests.explain.table.row import (
+    ALL_WANT,
     CHANNEL,
     CLAIM,
     ONE_NODE,
@@ -79,6 +87,14 @@ TEMPLATES = channels()["claim_templates"]
 NEW = tuple(replace(pod, claims=(PodClaim("mnnvl", "", "llm-0-template"),)) for pod in pods())
 TAKEN = channels("gpu-12", "gpu-13")
 RUNS = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+
+
+def with_channels(*, but: tuple[str, ...]) -> tuple[ResourceSlice, ...]:
+    """ResourceSlices of the driver of channels for all nodes but some."""
+    names = (node.name for node in nodes() if node.name not in but)
+    return tuple(ResourceSlice(CHANNEL_DRIVER, name, 1, name, ()) for name in names)
+
+
 CASES: dict[str, tuple[Changes, str]] = {
     "NVIDIA's controller has not created the template of a ComputeDomain": (
         {"pods": claiming(TEMPLATED), "compute_domains": (DOMAIN,)},
@@ -160,6 +176,14 @@ CASES: dict[str, tuple[Changes, str]] = {
         },
         "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
     ),
+    "one of the nodes that the gang needs has no channel": (
+        {**ALL_WANT, "slices": with_channels(but=("gpu-12", "gpu-13"))},
+        "gpu-13 has no ResourceSlice of driver compute-domain.nvidia.com, so no NVLink channel can be allocated there, and the gang does not fit on the nodes that have one",
+    ),
+    "others have the channels of the nodes that have one": (
+        {**TAKEN, "pods": ALL_WANT["pods"], "slices": with_channels(but=("gpu-00",))},
+        "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
+    ),
     "claims of GPUs by another name, without the label of a queue": (
         {
             "pods": claiming(MINE),
@@ -174,6 +198,13 @@ CASES: dict[str, tuple[Changes, str]] = {
             nodes=((Requirement("metadata.name", "In", ("gpu-00", "gpu-01")),),),
         ),
         "ResourceClaim shared is bound to gpu-00 and gpu-01, so 3 pending pods must go there, but the gang does not fit there",
+    ),
+    "a claim of a user's that is bound to a closed node": (
+        {
+            **used("scratch", nodes=ONE_NODE),
+            "nodes": changed(("gpu-00",), unschedulable=True),
+        },
+        "ResourceClaim shared is bound to gpu-00 (cordoned), so 3 pending pods must go there, but the gang does not fit there",
     ),
     "our claim is bound to a node that is gone, and two pods have it, and one has ended": (
         used(OURS, user("b"), user("a"), user("c", phase="Failed"), nodes=GONE),
@@ -297,6 +328,14 @@ NONE: dict[str, tuple[Changes, str]] = {
             "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS, **REFUSES))),
         },
         "ClaimNotInjected",
+    ),
+    "nodes without a channel that the gang does not need": (
+        {**ALL_WANT, "slices": with_channels(but=("gpu-00", "gpu-01"))},
+        "ChannelTaken",
+    ),
+    "some of the pods need no channel, and may be placed where there is none": (
+        {**channels(), "slices": with_channels(but=("gpu-12", "gpu-13"))},
+        "ChannelTaken",
     ),
     "claims of pods that have a channel already": (
         {

@@ -49,7 +49,16 @@ from tests.explain.table.placement import tolerating
 from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.recorded import Asking
 from tests.explain.table.rejected_constraints import IGNORED, dotted
-from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
+from tests.explain.table.row import (
+    CHANNEL,
+    TEMPLATED,
+    Changes,
+    changed,
+    channels,
+    claiming,
+    queues,
+    using,
+)
 from tests.explain.table.words import UNBOUND, warned
 
 pytestmark = pytest.mark.untraced
@@ -216,7 +225,19 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "Delete batch-gpu-99-0 and then the claim: the new claim is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete batch-gpu-99-0: other nodes can then take the claim. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of the user's is, and no pod there has it",
+        bound_claim("gpu-99"),
+        "Delete the claim and create it again: the new claim is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of the user's is bound to a closed node",
+        {**bound_claim("gpu-00"), "nodes": changed(("gpu-00",), unschedulable=True)},
+        "Use a ResourceClaimTemplate, which creates a claim for each pod. Or ask the platform team to open gpu-00",
     ),
     (
         "VolumeUnbound",

@@ -14,6 +14,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONS
 from tests.explain.fleet import (
     GANG_REF,
+    HOST,
     NOW,
     answer,
     facts,
@@ -273,3 +274,27 @@ def test_nodes_that_are_cordoned_are_named_in_a_command(answered: Asking) -> Non
     state = refused(*unplaced(9, 9, 9, 9), nodes=changed(("gpu-00", "gpu-03"), unschedulable=True))
     [reason] = answered(facts(**state), GANG_REF).reasons
     assert reason.commands == ("kubectl uncordon gpu-00 gpu-03",)
+
+
+ALONE = "0/16 nodes are available: 16 node(s) didn't match pod affinity rules."
+ADDED = "Correct the annotation exclusive-topology, or ask the platform team to label nodes with"
+
+
+@pytest.mark.parametrize(
+    ("level", "unseen", "start"),
+    [
+        pytest.param("example.com/hall", {}, f"{ADDED} example.com/hall", id="no node has it"),
+        pytest.param(HOST, {}, "Correct podAffinity", id="nodes have it"),
+        pytest.param("", {}, "Correct podAffinity", id="the affinity is the user's"),
+        pytest.param(
+            "example.com/hall", {"nodes": "forbidden"}, "Correct podAffinity", id="nodes not read"
+        ),
+    ],
+)
+def test_an_affinity_that_a_controller_adds_is_not_in_the_template(
+    level: str, unseen: dict[str, str], start: str
+) -> None:
+    leaders = tuple(replace(pod, exclusive=level) for pod in unplaced(9, 9, 9, 9, rest=ALONE))
+    reasons = answer(facts(**refused(*leaders), unseen=unseen)).reasons
+    [known] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert known.remedy.startswith(start)

@@ -334,13 +334,21 @@ def _has_our_claim(holder: Pod | PodClique) -> bool:
 
 
 def channel_taken(gang: Gang) -> Reasons:
-    """Report that other claims hold the NVLink channels of the nodes that the gang needs."""
+    """Report that other claims hold the NVLink channels of the nodes that the gang needs.
+
+    Also report that these nodes have no channels, because NVIDIA's driver does not run there.
+    """
     placements = gang.placements
     if not placements.now.fits or not _waits_for_channel(gang):
         return
 
     takers = _channel_takers(gang.index)
-    if not takers or placements.under(only_on(gang, lambda node: node.name not in takers)).fits:
+    without = _without_channel(gang)
+    closed = takers.keys() | without
+    if not closed or placements.under(only_on(gang, lambda node: node.name not in closed)).fits:
+        return
+    if without and not placements.under(only_on(gang, lambda node: node.name not in without)).fits:
+        yield _no_channels(without & placements.now.nodes)
         return
 
     number = counted(gang.index.nodes, "node")
@@ -351,6 +359,36 @@ def channel_taken(gang: Gang) -> Reasons:
     evidence = Evidence(claim.ref, "status.allocation.devices", name)
     remedy = _freeing(gang, takers)
     yield about(evidence, "ChannelTaken", text, remedy, "you", objects=objects)
+
+
+def _without_channel(gang: Gang) -> frozenset[str]:
+    """Return the nodes without a ResourceSlice of the driver of channels, if other nodes have one.
+
+    If no node has one, DeviceClassMissing reports that. Also return no nodes if only some of the
+    pending pods need a channel: the other pods may be placed on these nodes.
+    """
+    having = {part.node for part in gang.index.slices if part.driver == CHANNEL_DRIVER}
+    names = {node.name for node in gang.index.nodes}
+    if not having & names or not all(_wants_channel(gang, pod) for pod in gang.waiting):
+        return frozenset()
+    return frozenset(names - having)
+
+
+def _no_channels(without: Collection[str]) -> Reason:
+    """Return the reason for a gang that would be placed on these nodes, which have no channels."""
+    names = sorted(without)
+    has, there = ("has", "it") if len(names) == 1 else ("have", "them")
+    text = (
+        f"{listed(names)} {has} no ResourceSlice of driver {CHANNEL_DRIVER}, so no NVLink channel"
+        " can be allocated there, and the gang does not fit on the nodes that have one"
+    )
+    remedy = (
+        f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER} runs on {there}:"
+        " kubectl get pods -A -o wide | grep dra"
+    )
+    objects = tuple(Ref("Node", "", name) for name in names)
+    evidence = Evidence(objects[0], "ResourceSlices", "0")
+    return about(evidence, "ChannelTaken", text, remedy, "platform", objects=objects)
 
 
 def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
@@ -378,6 +416,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     """
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
+    others |= _without_channel(gang)
     if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
         return "Run only one pod with an NVLink channel per node"
     users = [
@@ -394,7 +433,12 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
 
 def _waits_for_channel(gang: Gang) -> bool:
     """Return whether a pending pod has an unallocated claim for a channel."""
-    for claim in (claim for pod in gang.waiting for claim in pod.claims):
+    return any(_wants_channel(gang, pod) for pod in gang.waiting)
+
+
+def _wants_channel(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod has an unallocated claim for a channel."""
+    for claim in pod.claims:
         if not _is_allocated(gang, claim):
             _, classes = _classes(gang, claim)
             if any(name.startswith("compute-domain") for name in classes):

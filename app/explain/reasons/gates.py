@@ -1,7 +1,7 @@
 """Report pods that KAI cannot consider: they have gates, no PodGroup or another scheduler."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from app.base.groups import by_key

@@ -25,6 +25,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.reasons.blocking_workloads import freeing_remedies, together
+from app.explain.reasons.kueue import selector_of_kueue
 from app.explain.reasons.missing_queue import NOT_CHOSEN, into_pool, queue_missing
 from app.explain.reasons.obstacle import (
     Barrier,
@@ -47,7 +48,6 @@ from app.explain.reasons.reason import (
     listed,
     plain,
 )
-from app.explain.reasons.kueue import selector_of_kueue
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain

@@ -63,6 +63,9 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         remedy, who = _advice_on(
             text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
         )
+        level = _missing_level(gang, [pod for _, pod in each]) if _AFFINITY[0] in remedy else ""
+        if level:
+            remedy = remedy.replace(_AFFINITY[0], _without_level(level))
         cordons: tuple[str, ...] = ()
         helps = selector_of_kueue(gang) if _SELECT[0] in remedy else None
         if helps:
@@ -107,6 +110,28 @@ def _tainted_devices(gang: Gang, said: str) -> str:
     return f". Devices with a taint: {listed(found)}" if found else ""
 
 
+def _missing_level(gang: Gang, pods: Iterable[Pod]) -> str:
+    """Return the label of the domains that each get one group of pods, if no node has this label.
+
+    Return "" otherwise, and if nodes were not read. The controller of LeaderWorkerSets or JobSets
+    adds the affinity to the first pod of each group.
+    """
+    if "nodes" in gang.facts.unseen.keys() | gang.facts.skipped:
+        return ""
+    levels = {pod.exclusive for pod in pods} - {""}
+    missing = (
+        key for key in sorted(levels) if not any(key in node.labels for node in gang.index.nodes)
+    )
+    return next(missing, "")
+
+
+def _without_level(level: str) -> str:
+    return (
+        f"Correct the annotation exclusive-topology, or ask the platform team to label nodes with"
+        f" {level}: no node has this label, by which each group gets a domain of its own."
+    )
+
+
 LESS = "Request less"
 """The start of the remedy for messages about resources, which don't say who uses them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
@@ -124,6 +149,11 @@ _SELECT: tuple[str, Who] = (
     " label nodes.",
     "you",
 )
+_AFFINITY: tuple[str, Who] = (
+    "Correct podAffinity in the pod template: the pods that it names are on nodes that cannot take"
+    " this pod.",
+    "you",
+)
 _ADVICE: Advice = (
     (
         ("existing pods anti-affinity",),
@@ -131,12 +161,7 @@ _ADVICE: Advice = (
         " pods, or ask the platform team for nodes in another domain.",
         "you",
     ),
-    (
-        ("pod affinity rules",),
-        "Correct podAffinity in the pod template: the pods that it names are on nodes that cannot"
-        " take this pod.",
-        "you",
-    ),
+    (("pod affinity rules",), *_AFFINITY),
     (
         ("anti-affinity",),
         "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"

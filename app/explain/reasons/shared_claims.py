@@ -8,6 +8,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.obstacle import closed_because
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -79,7 +80,10 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
         if gang.placements.under(only_on(gang, partial(matches_any, claim.nodes))).fits:
             continue
-        where = listed(node.name for node in allowed) or "a node that is gone"
+        shapes = [pod.shape for pod in pods]
+        closed = {node.name: closed_because(shapes, node) for node in allowed}
+        words = (f"{name} ({why})" if why else name for name, why in closed.items())
+        where = listed(words) or "a node that is gone"
         number = counted(pods, "pending pod")
         text = (
             f"ResourceClaim {claim.name} is bound to {where}, so {number} must go there, but the"
@@ -89,6 +93,8 @@ def claim_elsewhere(gang: Gang) -> Reasons:
             text = f"ResourceClaim {claim.name} is bound to {where}, so {number} cannot be placed"
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
+        if closed and all(closed.values()):
+            remedy += f". Or ask the platform team to open {listed(closed)}"
         commands = () if allowed else tuple(_deleting(gang, claim))
         yield about(evidence, "ClaimElsewhere", text, remedy, who, commands=commands)
 
@@ -118,8 +124,14 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
         return f"Use {each}", "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
+    if users and not is_ours:
+        # Kubernetes deallocates a claim once it is reserved for no pod.
+        return f"Delete {listed(users)}: other nodes can then take the claim. Or use {each}", "you"
     pods = f"{listed(users)} and then the claim" if users else "the claim"
-    return f"Delete {pods}: the new claim is bound to other nodes. Or use {each}", "you"
+    again = "the new claim is bound to other nodes"
+    if not is_ours:
+        pods += " and create it again"
+    return f"Delete {pods}: {again}. Or use {each}", "you"
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:

@@ -51,7 +51,13 @@ from app.facts.labels import (
     SKIP_PODGROUPER,
     SUBGROUP,
 )
-from app.facts.unit_owners import SET_SIZE, SET_WORKER, read_owner
+from app.facts.unit_owners import (
+    EXCLUSIVE_GROUPS,
+    EXCLUSIVE_JOBS,
+    SET_SIZE,
+    SET_WORKER,
+    read_owner,
+)
 from app.facts.workload_of_pod import names_of_workloads
 from app.objects.conditions import condition_of
 from app.objects.names import MAX_LABEL, MAX_SUBDOMAIN, is_subdomain
@@ -359,6 +365,8 @@ class Pod(Namespaced):
 
     leads: Leader | None = None
     """The group of a LeaderWorkerSet that the pod leads, or None."""
+    exclusive: str = ""
+    """The node label whose domains its LeaderWorkerSet or JobSet gives to one group each, or ""."""
 
     @property
     def is_helper(self) -> bool:
@@ -461,6 +469,7 @@ def read_pod(obj: JsonMap) -> Pod:
         scales_for=_scales_for(namespace, labels),
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
         leads=_leads(obj, labels, annotations),
+        exclusive=text_at(annotations, EXCLUSIVE_GROUPS) or text_at(annotations, EXCLUSIVE_JOBS),
     )
 
 

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from app.explain.reasons.claims import CHANNEL_DRIVER
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.unit_member import Unclaimed
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceSlice
@@ -21,6 +22,7 @@ from tests.explain.fleet import (
     pods,
 )
 from tests.explain.table.row import (
+    ALL_WANT,
     CHANNEL,
     CLAIM,
     ONE_NODE,
@@ -318,6 +320,14 @@ CLAIMS = (
         "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
         "you",
         channels("gpu-12"),
+    ),
+    Row(
+        "ChannelTaken",
+        "NVIDIA's driver runs on no node of the only free rack",
+        {**ALL_WANT, "slices": (ResourceSlice(CHANNEL_DRIVER, "gpu-00", 1, "gpu-00", ()),)},
+        "gpu-13, gpu-14 and gpu-15 have no ResourceSlice of driver compute-domain.nvidia.com, so no NVLink channel can be allocated there, and the gang does not fit on the nodes that have one",
+        "platform",
+        ALL_WANT,
     ),
     Row(
         "DomainDeleted",

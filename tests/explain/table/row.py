@@ -193,6 +193,16 @@ def channels(*taken: str, own: bool = False) -> Changes:
     }
 
 
+ALL_WANT: Changes = {
+    **channels(),
+    "pods": (
+        *(replace(pod, claims=(PodClaim("mnnvl", "", "llm-0-template"),)) for pod in pods()),
+        *fill("rack-a1", "rack-a2", "rack-b1"),
+    ),
+}
+"""All pods of the gang want a channel."""
+
+
 def domain(*ready: str, number: int = 0, held_by: tuple[str, ...] = ()) -> Changes:
     running = tuple(
         replace(p, waiting=("ContainerCreating",), claims=(TEMPLATED,))

@@ -243,3 +243,15 @@ def test_the_pod_for_which_a_scaling_pod_requests_a_node_is_kept(
 def test_a_workload_has_its_uid_because_events_are_about_it() -> None:
     obj = {"metadata": {"namespace": "t", "name": "train", "uid": "uid-train"}, "spec": {}}
     assert read_workload(obj) == Workload("t", "train", uid="uid-train")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "level"),
+    [
+        ({}, ""),
+        ({"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}, "rack"),
+        ({"alpha.jobset.sigs.k8s.io/exclusive-topology": "block"}, "block"),
+    ],
+)
+def test_the_level_that_groups_have_to_themselves_is_kept(annotations: Any, level: str) -> None:
+    assert read_pod({"metadata": {"annotations": annotations}}).exclusive == level
