@@ -77,6 +77,9 @@ KINDS: Mapping[str, str] = {
 }
 """Kinds by the names that users may write: singular, plural, and kubectl's short name."""
 
+_MADE: Mapping[str, str] = {"trainjob": "jobset", "dynamographdeployment": "podcliqueset"}
+"""The kind of the workload with the same name that the controller of another kind creates."""
+
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 
 
@@ -103,6 +106,9 @@ def reference(text: str, namespace: str) -> Ref:
         raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
         others = "name one of its Pods, or omit the name to list all pending workloads"
+        made = _MADE.get(kind.partition(".")[0].lower().removesuffix("s"))
+        if made:
+            others = f"its controller creates {made}/{name}, which can be explained"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 

@@ -129,6 +129,14 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "'daemonset/web' can't be explained: name one of its Pods, or omit the name to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
         ),
         (
+            "trainjobs.trainer.kubeflow.org/bert",
+            "'trainjobs.trainer.kubeflow.org/bert' can't be explained: its controller creates jobset/bert, which can be explained. KIND is one of ",
+        ),
+        (
+            "DynamoGraphDeployment/chat",
+            "'DynamoGraphDeployment/chat' can't be explained: its controller creates podcliqueset/chat, which can be explained. KIND is one of ",
+        ),
+        (
             "pods/",
             "'pods/' has no name: give KIND/NAME, KIND NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain",
         ),
