@@ -105,6 +105,14 @@ CASES: dict[str, tuple[Changes, str]] = {
         },
         "ComputeDomain llm-0-cd: 4 of 4 nodes are ready. Their daemon pods run, but status.status of the ComputeDomain is not Ready",
     ),
+    "the node of a daemon pod that runs is not ready": (
+        daemons(
+            daemon("gpu-02"),
+            daemon("gpu-03"),
+            nodes=tuple(replace(n, ready=n.name != "gpu-03") for n in LABELLED),
+        ),
+        f"{TWO_OF_FOUR}. gpu-03 is not a ready node, so nothing is known about the daemon pods there",
+    ),
     "one daemon pod crashes, and the other one runs": (
         daemons(
             daemon("gpu-03", stalled=(CRASHES,), waiting=("CrashLoopBackOff",)), daemon("gpu-02")

@@ -9,6 +9,7 @@ from app.explain.reasons.kueue import state_of
 from app.explain.reasons.kueue_words import help_for, inactive_help
 from app.explain.reasons.reason import Reason
 from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.kueue import (
     ClusterQueue,
     KueueCheck,
@@ -301,6 +302,23 @@ def test_kueue_waits_for_all_pods_of_a_pod_group(
     (known,) = held(pods=(*pods[:3], replace(pods[3], phase=phase)))
     assert words in known.text
     assert known.remedy.startswith(remedy)
+
+
+def test_the_controller_of_a_pod_group_creates_its_pods() -> None:
+    maker = Ref("LeaderWorkerSet", NAMESPACE, "vllm")
+    pods = [replace(pod, kueue_group=("g", 6), made_for=(maker,)) for pod in kueue()["pods"]]
+    (known,) = held(pods=tuple(pods))
+    assert known.remedy == (
+        "Find out why LeaderWorkerSet vllm creates no more pods: kubectl describe leaderworkerset"
+        f" vllm -n {NAMESPACE}."
+    )
+
+
+def test_the_workload_of_a_pod_group_has_its_name() -> None:
+    pods = [replace(pod, kueue_group=("g", 6)) for pod in kueue()["pods"]]
+    workload = replace(WORKLOAD, name="g", conditions=(NO_QUOTA,))
+    (known,) = held(pods=tuple(pods), kueue_workloads=(workload,))
+    assert "has waited for quota for 10 minutes" in known.text
 
 
 CHOSEN = replace(ONLY_A_POD, selector=(Requirement(HOST, "In", ("gpu-99",)),))

@@ -231,7 +231,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "a claim of the user's is, and no pod there has it",
         bound_claim("gpu-99"),
-        "Delete the claim and create it again: the new claim is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete the claim: the new claim is bound to other nodes once you have created it. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",

@@ -356,6 +356,14 @@ def test_a_pod_whose_podgang_was_deleted_is_not_placed_as_asked() -> None:
     assert [reason.id for reason in explained.reasons] == ["PodGangMissing"]
 
 
+def test_pods_that_are_being_deleted_may_outlive_their_podgang() -> None:
+    pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02", deleting=NOW)
+    explained = answer(
+        facts(gangs=(), cliques=(), pods=pods_of_set), Ref("PodCliqueSet", NAMESPACE, SET)
+    )
+    assert "PodGangMissing" not in {reason.id for reason in explained.reasons}
+
+
 def test_without_nodes_nothing_is_said_to_be_as_asked() -> None:
     pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
     known = facts(pods=pods_of_set, skipped=frozenset({"room", "nodes"}))

@@ -13,10 +13,12 @@ from app.explain.state.index import Index
 from app.explain.state.read import facts_of, read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
+from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import WorkloadStatus
+from app.facts.labels import KAI_SCHEDULER
 from tests.explain.fleet import NAMESPACE, NOW
 from tests.explain.table.recorded import Asking, whole
 from tests.explain.test_read import Cluster
@@ -79,6 +81,28 @@ def test_a_job_that_has_completed_is_said_to_have(answer: Asking) -> None:
     without = answer(workload_statuses=(done,))
     assert without.headline == "train has completed (10 minutes ago)"
     assert (without.state, without.exit_code) == ("well", 0)
+
+
+@pytest.mark.parametrize("ended", ["Succeeded", ""])
+def test_a_workload_that_has_ended_misses_no_pods(ended: str) -> None:
+    """The workers of an MPIJob may still run when its launcher has completed."""
+    ref = Ref("MPIJob", NAMESPACE, "mpi")
+    own = {"group": "pg", "scheduler": KAI_SCHEDULER, "node": "n"}
+    pods = tuple(
+        replace(pod(name, phase, **own), made_for=(ref,))
+        for name, phase in (("launcher", "Succeeded"), ("worker", "Running"))
+    )
+    state = Snapshot(
+        pods=pods,
+        pod_groups=(KaiPodGroup(NAMESPACE, "pg", minimum=2),),
+        workload_statuses=(WorkloadStatus(ref, ended),),
+        nodes=(Node("n"),),
+        now=NOW,
+    )
+    told = explain(Index(state), ref)
+    assert told
+    wrong = {"GangIncomplete", "NeverFits", "NoDomainFits"}
+    assert wrong.isdisjoint(reason.id for reason in told.reasons) is bool(ended)
 
 
 @pytest.mark.parametrize(

@@ -325,8 +325,20 @@ class Gang(Value, dict=True):
 
     @property
     def waits(self) -> bool:
-        """Are some of its pods missing or not placed?"""
-        return len(self.placed) < self.whole.expected
+        """Are some of its pods missing or not placed?
+
+        A workload that has ended misses no pods.
+        """
+        if len(self.placed) >= self.whole.expected:
+            return False
+        return bool(self.waiting) or not self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Has the workload that its first pod was created for ended, by its own status?"""
+        statuses = self.index.workload_statuses
+        known = (statuses.get(ref) for pod in self.pods[:1] for ref in pod.made_for)
+        return any(status.ended for status in known if status)
 
     def may_wait(self) -> bool:
         """Return whether the gang has members, and some of its pods may be missing or not placed.

@@ -383,8 +383,8 @@ def _no_channels(without: Collection[str]) -> Reason:
         " can be allocated there, and the gang does not fit on the nodes that have one"
     )
     remedy = (
-        f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER} runs on {there}:"
-        " kubectl get pods -A -o wide | grep dra"
+        f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER} runs on {there}: it"
+        " publishes the ResourceSlices"
     )
     objects = tuple(Ref("Node", "", name) for name in names)
     evidence = Evidence(objects[0], "ResourceSlices", "0")

@@ -236,6 +236,16 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
             "platform",
         )
 
+    dead = [name for name in nodes if name in index.dead_nodes]
+    if dead and "nodes" not in index.facts.unseen:
+        is_not = "is not a ready node" if len(dead) == 1 else "are not ready nodes"
+        return (
+            f". {listed(dead)} {is_not}, so nothing is known about the daemon pods there",
+            f"Ask the platform team to repair {listed(dead)}, or to delete the node if it is gone"
+            " for good. Its pods must then be created again on another node.",
+            "platform",
+        )
+
     see = f"kubectl get pods -A -o wide -l {DAEMON_OF}={domain.uid}"
     if {ROOM, "pods"} & (index.facts.unseen.keys() | index.facts.skipped):
         remedy = f"Ask the platform team for the state of the daemon pods on these nodes: {see}"

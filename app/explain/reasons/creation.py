@@ -17,7 +17,6 @@ from app.explain.reasons.reason import (
 )
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError, StatusCondition
-from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
@@ -123,13 +122,17 @@ def set_being_deleted(gang: Gang) -> Reasons:
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:
-    """Report that pods name a missing PodGang, or that the set has PodCliques but no PodGang."""
+    """Report that pods name a missing PodGang, or that the set has PodCliques but no PodGang.
+
+    Pods that are being deleted may outlive their PodGang, such as after a scale-in.
+    """
     pcs = gang.pcs
     if not pcs:
         return
     index = gang.index
     key = pcs.key
-    named = {pod.place.podgang for pod in index.pods_of_set.get(key, ())} - {""}
+    alive = [pod for pod in index.pods_of_set.get(key, ()) if pod.is_alive]
+    named = {pod.place.podgang for pod in alive} - {""}
     missing = sorted(name for name in named if (pcs.namespace, name) not in index.gangs)
     for name in missing:
         yield _missing(gang, pcs, name)
@@ -156,9 +159,8 @@ def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
 
 
 def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
-    pods: list[Pod] = [
-        pod for pod in gang.index.pods_of_set.get(pcs.key, ()) if pod.place.podgang == name
-    ]
+    of_set = gang.index.pods_of_set.get(pcs.key, ())
+    pods = [pod for pod in of_set if pod.is_alive and pod.place.podgang == name]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"
     state = counted(waiting, "is pending", "are pending") if waiting else "none is pending"

@@ -114,6 +114,10 @@ def _without_workload(index: Index, held: Sequence[Pod]) -> Reason:
                 " number in the annotation."
             )
             who = "you"
+            maker = next(iter((*first.made_for, first.controller)), None)
+            if maker:
+                see = to_describe(maker)
+                remedy = f"Find out why {maker} creates no more pods{f': {see}' if see else ''}."
     gate = next(gate for gate in first.gates if gate.startswith(OF_KUEUE))
     evidence = Evidence(first.ref, "spec.schedulingGates", gate)
     return about(evidence, "KueueHolds", text, remedy, who, objects=refs(held))
@@ -271,8 +275,11 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
     for uid in dict.fromkeys([*uids, *(uid for pod in pods for uid in (pod.uid, pod.owner))]):
         yield from index.kueue_of_owner.get((gang.namespace, uid), ())
 
-    if own := index.kueue_workloads.get(gang.ref.key):
-        yield own
+    # The Workload of a pod group has its name.
+    groups = dict.fromkeys(pod.kueue_group[0] for pod in pods if pod.kueue_group)
+    for key in (gang.ref.key, *((gang.namespace, name) for name in groups)):
+        if own := index.kueue_workloads.get(key):
+            yield own
     owners = dict.fromkeys(
         owner.name for pod in pods for owner in (*pod.made_for, pod.controller) if owner
     )

@@ -36,7 +36,7 @@ from app.facts.labels import KAI_SCHEDULER
 def gang_incomplete(gang: Gang) -> Reasons:
     """Report that fewer pods than the minimum exist, and none of them has Grove's gate."""
     short = _short_of_pods(gang)
-    if not short or gang.whole.is_satisfied or gang.whole.is_ready:
+    if not short or not gang.waits or gang.whole.is_satisfied or gang.whole.is_ready:
         return
 
     needed = sum(member.minimum for member in gang.members)

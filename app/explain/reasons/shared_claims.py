@@ -130,7 +130,7 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
     pods = f"{listed(users)} and then the claim" if users else "the claim"
     again = "the new claim is bound to other nodes"
     if not is_ours:
-        pods += " and create it again"
+        again += " once you have created it"
     return f"Delete {pods}: {again}. Or use {each}", "you"
 
 

@@ -349,6 +349,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     ),
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
     (r"delete (?:.+ and then )?the claim: the new claim", _new_claim),
+    (r"delete .+: other nodes can then take the claim", _new_claim),
     (r"ask for a higher limit on queue", _raise_limit),
     (r"^request at most", _smaller),
     (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*ends?$", _queue_empties),
