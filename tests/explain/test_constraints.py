@@ -68,21 +68,21 @@ BOTH = (
 CASES: dict[str, tuple[Changes, str]] = {
     "a scaling group of the set can never reach its minimum": (
         {"sets": (pcs(groups=(replace(pcs().groups[0], replicas=2, minimum=3),)),)},
-        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it cannot be placed",
+        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it is never placed",
     ),
     "the minimums of the PodCliques explain that of the PodGroup": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=4),),
         },
-        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it cannot be placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
     ),
     "the minimum of the PodGroup is above those of the PodCliques": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=5),),
         },
-        "The gang needs 5 pods, but at most 3 can exist, so it cannot be placed",
+        "The gang needs 5 pods, but at most 3 can exist, so it is never placed",
     ),
     "the PodGang lacks what the set prefers": (
         {

@@ -295,7 +295,7 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
 
 
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
-    text = f"{needs}, but at most {possible} can exist, so it cannot be placed"
+    text = f"{needs}, but at most {possible} can exist, so it is never placed"
     remedy = f"Set minAvailable to at most {possible}, or replicas to at least {minimum}"
     if not possible:
         remedy = f"Set replicas to at least {minimum}; an autoscaler must not go below that"
