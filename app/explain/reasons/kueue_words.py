@@ -201,7 +201,9 @@ _OF_FLAVORS = (
         " per pod, or ask the platform team to change what excludes the nodes, according to the"
         " message.",
         "wait",
-        values=re.compile(r'topology "(?P<topology>[^"]+)" doesn\'t allow to fit any of \d+ (?P<unit>\w+)'),
+        values=re.compile(
+            r'topology "(?P<topology>[^"]+)" doesn.t allow to fit any of \d+ (?P<unit>\w+)'
+        ),
     ),
     _Row(
         'topology "',
