@@ -60,6 +60,12 @@ _VITAL = {
 }
 """The consequence if a resource (group, plural) in kube-system cannot be written."""
 
+_NODE_LEASES = "kube-node-lease"
+"""The namespace of nodes' Leases, which kubelets renew every ten seconds as heartbeats."""
+
+_HEARTBEATS = {("coordination.k8s.io", "leases"): "all nodes become NotReady"}
+"""The consequence if a resource (group, plural) in kube-node-lease cannot be written."""
+
 _CLUSTER_WIDE = {
     ("", "nodes"): "nodes cannot join",
     ("certificates.k8s.io", "certificatesigningrequests"): "nodes cannot join",
@@ -97,8 +103,8 @@ async def check_outages(client: Client, ours: str) -> Checks:
     """Return the problems of other products' webhooks that are down and block workloads.
 
     A webhook blocks workloads if objects of any resource in _NEEDED cannot be created during its
-    outage. `ours` is the name of our webhook configurations. Raise ClusterError if something cannot
-    be read.
+    outage, or if kubelets cannot renew the Leases of their nodes. `ours` is the name of our webhook
+    configurations. Raise ClusterError if something cannot be read.
     """
     fatal = [
         StoredWebhook(f"{resource.kind} {item['metadata']['name']}", is_mutating, content)
@@ -110,12 +116,22 @@ async def check_outages(client: Client, ours: str) -> Checks:
     fatal = [
         webhook
         for webhook in fatal
-        if webhook.is_fatal and any(webhook.sees(needed, "CREATE") for needed in _NEEDED)
+        if webhook.is_fatal
+        and (any(webhook.sees(needed, "CREATE") for needed in _NEEDED) or _sees_heartbeats(webhook))
     ]
     called = {webhook.target.service for webhook in fatal if webhook.target.service is not None}
     surroundings = await read_services(client, called)
     faults = check_targets(fatal, surroundings)
     return [check for check in faults if check.status == "problem"]
+
+
+def _sees_heartbeats(webhook: StoredWebhook) -> bool:
+    """Return whether API servers call `webhook` when a kubelet renews the Lease of its node.
+
+    Namespaces are not read: the namespace counts as having no label except its name.
+    """
+    is_selected = _is_selected(webhook, _NODE_LEASES, Surroundings({}, {}, {}))
+    return is_selected and bool(_stopped(webhook, _HEARTBEATS, "Namespaced"))
 
 
 def rehearse(installed: Installed) -> Checks:
@@ -185,14 +201,14 @@ def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check
     """
     if not webhook.is_fatal or webhook.content.get("objectSelector"):
         return
-    vital = _VITAL if _is_selected(webhook, _SYSTEM, surroundings) else {}
-    for needed, scope, where in (
-        (vital, "Namespaced", f" in {_SYSTEM} too"),
-        (_CLUSTER_WIDE, "Cluster", ""),
-    ):
-        stopped = _stopped(webhook, needed, scope)
-        if stopped:
-            yield _stops(webhook, stopped, where)
+    for namespace, needed in ((_SYSTEM, _VITAL), (_NODE_LEASES, _HEARTBEATS)):
+        stopped = _stopped(webhook, needed, "Namespaced")
+        if stopped and _is_selected(webhook, namespace, surroundings):
+            yield _stops(webhook, stopped, namespace)
+
+    stopped = _stopped(webhook, _CLUSTER_WIDE, "Cluster")
+    if stopped:
+        yield _stops(webhook, stopped)
 
 
 def _stopped(
@@ -210,12 +226,13 @@ def _stopped(
     }
 
 
-def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
+def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], namespace: str = "") -> Check:
     """Return the warning about resources that cannot be written while a webhook is down.
 
-    `stopped` has the consequence for each resource. `where` is "" for cluster-scoped resources.
+    `stopped` has the consequence for each resource. `namespace` is "" for cluster-scoped resources.
     """
     harms = "; ".join(dict.fromkeys(stopped.values()))
+    where = f" in {namespace} too" if namespace else ""
     message = (
         f"{webhook.configuration}, {webhook.name}: while this webhook is down, writes of"
         f" {', '.join(stopped)} are rejected{where}: {harms}"
@@ -223,9 +240,9 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Ch
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
     remedy = "Remove these resources from the webhook's rules, or set failurePolicy: Ignore."
-    if where:
+    if namespace:
         remedy = (
-            f"Exclude {_SYSTEM} in the webhook's namespaceSelector, or set failurePolicy: Ignore."
+            f"Exclude {namespace} in the webhook's namespaceSelector, or set failurePolicy: Ignore."
         )
     return warning(message, remedy)
 

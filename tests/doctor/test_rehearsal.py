@@ -147,8 +147,9 @@ class Rehearsed:
 
 
 NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
+HEARTBEATS_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-node-lease too: all nodes become NotReady"
 CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if all 3 webhooks are slow, but API servers give up after 60 s"
-AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
+AS_INSTALLED = (HEARTBEATS_STOP, NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
 
 
@@ -232,6 +233,17 @@ def leases(cluster: Rehearsed) -> None:
     cluster.webhook(DRIVER)["rules"].append(rule("coordination.k8s.io", "leases"))
 
 
+def leases_of_nodes(cluster: Rehearsed) -> None:
+    webhook = cluster.webhook(DRIVER)
+    webhook["rules"].append(rule("coordination.k8s.io", "leases", "UPDATE"))
+    webhook["namespaceSelector"] = leaving_out("kube-system")
+
+
+def leases_of_no_node(cluster: Rehearsed) -> None:
+    leases_of_nodes(cluster)
+    cluster.webhook(DRIVER)["namespaceSelector"] = leaving_out("kube-system", "kube-node-lease")
+
+
 def slow(cluster: Rehearsed) -> None:
     cluster.webhook(KAI)["timeoutSeconds"] = 15
     cluster.webhook(KUEUE, "mpod.kb.io")["timeoutSeconds"] = 15
@@ -246,6 +258,11 @@ def no_ca(cluster: Rehearsed) -> None:
 
 
 WRITER = "Find out why this caBundle was not updated: read the log of its writer, such as cert-manager's cainjector or a controller of the product."
+LEASES_OF_NODES = (
+    "warning",
+    f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-node-lease too: all nodes become NotReady",
+    "Exclude kube-node-lease in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
+)
 REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl describe pods in its namespace."
 
 
@@ -364,9 +381,12 @@ REPLICAS = "Find out why the Pods of this Service are not ready: run kubectl des
                     "warning",
                     f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-system too: kube-scheduler and kube-controller-manager lose their leader Leases",
                     "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
-                )
+                ),
+                LEASES_OF_NODES,
             ],
         ),
+        (leases_of_nodes, [LEASES_OF_NODES]),
+        (leases_of_no_node, []),
         (
             slow,
             [
@@ -486,6 +506,20 @@ async def test_what_passes_or_is_needed_by_no_workload_is_no_outage() -> None:
                 entry["failurePolicy"] = "Ignore"
     cluster.endpoints[CERT_MANAGER_SERVICE] = 0  # certificates
     assert await outages(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("mistake", "is_named"), [(leases_of_nodes, True), (leases_of_no_node, False)]
+)
+async def test_a_webhook_of_node_leases_that_nobody_answers_is_an_outage(
+    mistake: Mistake, is_named: bool
+) -> None:
+    cluster = Rehearsed()
+    mistake(cluster)
+    webhook = cluster.webhook(DRIVER)
+    webhook["rules"] = webhook["rules"][-1:]
+    cluster.endpoints[DRIVER_SERVICE] = 0
+    assert any(DRIVER in message for message in await outages(cluster)) is is_named
 
 
 async def test_one_endpoint_is_no_outage() -> None:

@@ -1,0 +1,70 @@
+"""Advise how to restart pods, so that they are placed again."""
+
+import shlex
+from collections.abc import Iterable
+
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.kueue import workload_of
+from app.explain.reasons.reason import listed
+from app.facts.kubernetes.pod import Pod
+
+_MOST_DELETED = 50
+"""The maximum number of pods in a command."""
+_JOB = "Job"
+_FAILING = {_JOB, "Workflow", "TaskRun"}
+"""The controllers for which a deleted pod is a failure."""
+
+
+def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Return the command that deletes some pods of a gang, so that they are created again.
+
+    Return () if a pod has no controller, if a deleted pod is a failure for its controller, or if
+    there are more than _MOST_DELETED pods.
+    """
+    pods = list(pods)
+    if not 0 < len(pods) <= _MOST_DELETED:
+        return ()
+    if not gang.is_of_grove and not all(pod.controller for pod in pods):
+        return ()
+    if any(map(fails_if_deleted, pods)):
+        return ()
+    names = shlex.join(sorted(pod.name for pod in pods))
+    return (f"kubectl delete pod -n {shlex.quote(gang.namespace)} {names}",)
+
+
+def fails_if_deleted(pod: Pod) -> bool:
+    """Return whether the pod's controller counts its deletion as a failure."""
+    return pod.controller is not None and pod.controller.kind in _FAILING
+
+
+def restart_of(
+    gang: Gang, pods: Iterable[Pod], which: str, *, has_new_template: bool = False
+) -> str:
+    """Return how to delete some pods of a gang together, so that they are created again.
+
+    `which` names the pods, such as "all of its pods". `has_new_template` says whether the new pods
+    need another pod template, which Jobs never change. A Job counts a deleted pod as a failure
+    (backoffLimit, podFailurePolicy), except while it is suspended.
+    """
+    pods = list(pods)
+    failing = [pod for pod in pods if fails_if_deleted(pod)]
+    if failing:
+        owners = listed(
+            dict.fromkeys(
+                str(pod.made_for[0] if pod.made_for else pod.controller) for pod in failing
+            )
+        )
+        is_of_jobs = all(pod.controller and pod.controller.kind == _JOB for pod in failing)
+        if has_new_template or not is_of_jobs:
+            return f"create {owners} again"
+        if workload_of(gang) or any(pod.queued for pod in failing):
+            return (
+                f"set spec.active of Kueue's Workload for {owners} to false and to true once its"
+                " pods are gone"
+            )
+        return (
+            f"suspend {owners} (or the object that created it) and resume it once its pods are gone"
+        )
+
+    is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
+    return f"delete {which} together{'' if is_created_again else ' and create them again'}"
