@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.gangs.assembly import gang_of_pod
-from app.explain.reasons.gates import deletion_of
+from app.explain.reasons.restarts import deletion_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
@@ -599,7 +599,12 @@ def test_an_administrator_removes_the_taint_out_of_service() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "count", "deletes"),
-    [("StatefulSet", 2, True), ("Job", 2, False), ("StatefulSet", 51, False)],
+    [
+        ("StatefulSet", 2, True),
+        ("Job", 2, False),
+        ("Workflow", 2, False),
+        ("StatefulSet", 51, False),
+    ],
 )
 def test_a_command_deletes_few_pods_and_none_of_a_job(kind: str, count: int, deletes: bool) -> None:
     """A deleted pod is a failure of its Job."""

@@ -8,7 +8,17 @@ from app.explain.placing.placements import Assumption
 from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_of
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    counted,
+    listed,
+    upper_first,
+)
+from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.unit_member import CLAIM, GROVE_CLAIM
@@ -255,7 +265,7 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
         they = "it was" if len(without) == 1 else "they were"
         text = f"{ask} no claim: no webhook added one when {they} created"
-        yield _replaceable("ClaimNotInjected", text, refs(without), "platform")
+        yield _replaceable(gang, "ClaimNotInjected", text, without, refs(without), "platform")
 
 
 def claim_not_injected(gang: Gang) -> Reasons:
@@ -305,18 +315,25 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
             of = f"of {clique.ref}"
             run = counted(outside, f"pod {of} runs", f"pods {of} run")
             text = f"{run} without its claim, outside the NVLink domain"
-            yield _replaceable("ClaimNotInPods", text, (clique.ref, *refs(outside)))
+            objects = (clique.ref, *refs(outside))
+            yield _replaceable(gang, "ClaimNotInPods", text, outside, objects, "you")
 
 
-def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you") -> Reason:
+def _replaceable(
+    gang: Gang, id: str, text: str, pods: list[Pod], objects: tuple[Ref, ...], who: Who
+) -> Reason:
     """Return a reason about pods without a claim that their replacements would get.
 
     The last of `objects` is one of these pods.
     """
     evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
-    remedy = "Delete these pods when the workload can tolerate it: their replacements get the claim"
+    restart = "Delete these pods"
     names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
-    command = f"kubectl delete pod -n {objects[-1].namespace} {names}"
+    commands: tuple[str, ...] = (f"kubectl delete pod -n {objects[-1].namespace} {names}",)
+    if any(map(fails_if_deleted, pods)):
+        restart = upper_first(restart_of(gang, pods, "these pods"))
+        commands = ()
+    remedy = f"{restart} when the workload can tolerate it: their replacements get the claim"
     return about(
         evidence,
         id,
@@ -325,7 +342,7 @@ def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you")
         who,
         objects=objects,
         severity="warning",
-        commands=(command,),
+        commands=commands,
     )
 
 

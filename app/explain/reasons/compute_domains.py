@@ -26,6 +26,7 @@ from app.explain.reasons.reason import (
     finalizers_of,
     listed,
 )
+from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import key_of
 from app.facts.identity import Key, Ref
@@ -111,10 +112,13 @@ def domain_deadlock(gang: Gang) -> Reasons:
             f" {len(gated)} of its {counted(known.users, 'pod')} {_have(gated)} scheduling gates,"
             " and pods with a node don't start before the domain is ready"
         )
+        restart = "delete the pods that wait for it"
+        if any(map(fails_if_deleted, (*gated, *starting))):
+            restart = restart_of(gang, (*gated, *starting), "the pods that wait for it")
         remedy = (
             "Find out which controller keeps the gates. If it waits until other pods are ready,"
             f" delete ComputeDomain {domain.name}, create it again with numNodes:"
-            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and delete the pods that wait for it."
+            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and {restart}."
         )
         objects = (domain.ref, *refs(gated), *refs(starting))
         evidence = Evidence(domain.ref, "spec.numNodes", str(domain.number))

@@ -35,8 +35,6 @@ _CHECKED_WITHIN = 180.0
 It may need all of them for pods that are added to a replica of a scaling group:
 https://github.com/ai-dynamo/grove/issues/847.
 """
-_MOST_DELETED = 50
-"""The maximum number of pods in a command."""
 K = TypeVar("K", str, tuple[str, str, str])
 V = TypeVar("V")
 
@@ -44,22 +42,6 @@ V = TypeVar("V")
 def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
     """Return references to pods, sorted."""
     return tuple(sorted(pod.ref for pod in pods))
-
-
-def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
-    """Return the command that deletes some pods of a gang, so that they are created again.
-
-    Return () if there are no pods, or more than _MOST_DELETED. For gangs without Grove, also return
-    () if a pod has no controller, or belongs to a Job, for which a deleted pod is a failure.
-    """
-    pods = list(pods)
-    if not 0 < len(pods) <= _MOST_DELETED:
-        return ()
-    owners = [pod.controller for pod in pods]
-    if not gang.is_of_grove and not all(owner and owner.kind != "Job" for owner in owners):
-        return ()
-    names = shlex.join(sorted(pod.name for pod in pods))
-    return (f"kubectl delete pod -n {shlex.quote(gang.namespace)} {names}",)
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:

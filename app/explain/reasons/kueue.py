@@ -54,13 +54,13 @@ def in_kueue(gang: Gang) -> bool:
     of_grove = gang.pod_gang is not None and gang.pod_gang.scheduler == _BACKEND
     if of_grove or any(pod.queued for pod in gang.pods):
         return True
-    return bool(_held(gang)) or _workload_of(gang) is not None
+    return bool(_held(gang)) or workload_of(gang) is not None
 
 
 def kueue_holds(gang: Gang) -> Reasons:
     """Report that Kueue has not admitted the gang, has evicted it, or does not start its pods."""
     held = _held(gang)
-    workload = _workload_of(gang)
+    workload = workload_of(gang)
     if workload is None:
         if held:
             yield _without_workload(gang.index, held)
@@ -211,7 +211,7 @@ def waits_for_checks(gang: Gang) -> bool:
 
     One of the checks may ask an autoscaler for nodes.
     """
-    workload = _workload_of(gang)
+    workload = workload_of(gang)
     if workload is None or not workload.holds("QuotaReserved") or workload.holds("Admitted"):
         return False
     return any(check.state != READY for check in workload.checks)
@@ -219,7 +219,7 @@ def waits_for_checks(gang: Gang) -> bool:
 
 def kueue_may_evict(gang: Gang) -> Reasons:
     """Report that Kueue has admitted the gang, and evicts it if its pods are not ready in time."""
-    workload = _workload_of(gang)
+    workload = workload_of(gang)
     if workload is None or not workload.holds("Admitted") or workload.holds("Evicted"):
         return
     ready = workload.condition("PodsReady")
@@ -256,7 +256,8 @@ def _held(gang: Gang) -> list[Pod]:
     return [pod for pod in gang.waiting if any(gate.startswith(OF_KUEUE) for gate in pod.gates)]
 
 
-def _workload_of(gang: Gang) -> KueueWorkload | None:
+def workload_of(gang: Gang) -> KueueWorkload | None:
+    """Return Kueue's Workload of a gang, or None if none was found."""
     return next(_workloads_of(gang), None)
 
 

@@ -3,6 +3,7 @@
 from app.explain.gangs.gang import Gang, Member, whole_demand
 from app.explain.placing.demand import where
 from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
+from app.explain.reasons.restarts import restart_of
 
 MIN_MEMBER = "kai.scheduler/batch-min-member"
 """The annotation of a Job, JobSet or Deployment that sets the minimum of its PodGroup."""
@@ -111,4 +112,5 @@ def _fits_whole(gang: Gang) -> str:
     )
     places = listed(where(placements.domains, demand, positions))
     count = counted(gang.pods, "pod")
-    return f", and delete all pods together: all {count} fit in {places} now" if places else ""
+    restart = restart_of(gang, gang.pods, "all pods")
+    return f", and {restart}: all {count} fit in {places} now" if places else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
-from app.explain.reasons.gates import deletion_of, grouped, refs
+from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
     Advice,
@@ -26,9 +26,11 @@ from app.explain.reasons.reason import (
     counted,
     listed,
     to_describe,
+    upper_first,
     with_age,
 )
 from app.explain.reasons.rejected_constraints import joined_by
+from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.state.domains import Path
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
@@ -55,7 +57,8 @@ def required_violated(gang: Gang) -> Reasons:
         where = _places(level, domains, unlabelled, missing)
         title = _title(gang, part)
         text = f"{title} must stay in one {level}, but its {pods} are {where}"
-        remedy = f"Delete all pods of {title} together"
+        restart = restart_of(gang, part.pods, f"all pods of {title}")
+        remedy = upper_first(restart)
         commands = deletion_of(gang, part.pods)
         who: Who = "you"
         labelling = list(_labelling(gang, part, key, domains, unlabelled))
@@ -68,13 +71,13 @@ def required_violated(gang: Gang) -> Reasons:
             commands = tuple(labelling)
             who = "platform"
         elif (part, key) in unnamed:
-            remedy = f"Name the topology in the PodGroup, then delete all pods of {title} together"
+            remedy = f"Name the topology in the PodGroup, then {restart}"
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
         ):
             remedy = (
                 "Ask the platform team to rename the domains so that their names have no dots, then"
-                f" delete all pods of {title} together"
+                f" {restart}"
             )
         else:
             keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
@@ -250,7 +253,8 @@ def not_as_preferred(gang: Gang) -> Reasons:
         title = _title(gang, part)
         text = f"{pods} of {title} are in {counted(used, level)}; {len(again)} would be enough"
         evidence = Evidence(gang.ref, "preferred", part.told.preferred)
-        remedy = f"Delete all pods of {title} together, if closer packing is worth a restart"
+        restart = upper_first(restart_of(gang, part.pods, f"all pods of {title}"))
+        remedy = f"{restart}, if closer packing is worth a restart"
         yield about(
             evidence,
             "NotAsPreferred",

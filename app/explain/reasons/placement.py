@@ -26,7 +26,6 @@ from app.explain.placing.placements import (
 )
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, freeing_remedies, together
-from app.explain.reasons.gates import deletion_of
 from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean, state_words
@@ -52,6 +51,7 @@ from app.explain.reasons.reason import (
     plain,
     pods_of,
 )
+from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth
@@ -718,7 +718,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
     )
 
 
-_START_OVER = "Restart the gang, because it fits elsewhere: delete all of its pods together"
+_START_OVER = "Restart the gang, because it fits elsewhere"
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
@@ -730,13 +730,21 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     best = obstacle.placements.now.best
     if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
-        helps = _START_OVER if gang.from_scratch.now.fits else ""
-        return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
+        helps = _start_over(gang) if gang.from_scratch.now.fits else _without_room(obstacle)
+        return f"{run} {where}, and the rest must join them", helps
 
     needs = pods_of(short.shapes)
     has = f"has room for {best.pods} of {needs}" if best.pods else f"has no room for {needs}"
     text = f"{run} in {best.domain}, and the rest must join them, but {best.domain} {has}"
     return text, _rejoined(obstacle, best)
+
+
+def _start_over(gang: Gang) -> str:
+    return f"{_START_OVER}: {_restart(gang)}"
+
+
+def _restart(gang: Gang) -> str:
+    return restart_of(gang, gang.pods, "all of its pods")
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
@@ -749,7 +757,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     helps: list[str] = []
     # A gang that has its minimum could start from scratch in the same place, without the rest.
     if not gang.whole.is_satisfied and gang.from_scratch.now.fits:
-        helps.append(_START_OVER)
+        helps.append(_start_over(gang))
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.placements.under(freed).fits:
         part = next(part for part in gang.whole.parts() if part.name == obstacle.short.name)
@@ -764,14 +772,16 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
 def _without_room(obstacle: Obstacle) -> str:
     """Return the remedy if the gang would not fit in its domain even without other pods there."""
+    gang = obstacle.gang
     if obstacle.placements.under(OPENED).fits:
         best = obstacle.placements.now.best
         return f"Ask the platform team to {_OPEN}{f' in {best.domain}' if best else ''}"
-    if obstacle.gang.whole.is_satisfied:
+    if gang.whole.is_satisfied:
         return "Request fewer pods. Nothing is wrong: the gang has its minimum"
-    if obstacle.gang.from_scratch.under(EMPTIED).fits:
+    if gang.from_scratch.under(EMPTIED).fits:
         return (
-            "Restart the gang (delete all of its pods) once another domain has room for it, or ask"
-            " the platform team for nodes: other workloads currently fill every other domain"
+            f"Restart the gang ({_restart(gang)}) once another domain has room for it, or"
+            " ask the platform team for nodes: other workloads currently fill every other domain"
         )
-    return "Use smaller pods in the pod templates, and restart the gang (delete all of its pods)"
+    again = restart_of(gang, gang.pods, "all of its pods", has_new_template=True)
+    return f"Use smaller pods in the pod templates, and restart the gang ({again})"

@@ -34,6 +34,7 @@ from app.explain.reasons.reason import (
     to_describe,
     with_age,
 )
+from app.explain.reasons.restarts import fails_if_deleted
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
@@ -327,7 +328,9 @@ def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
     for begin, remedy, who in _REJECTIONS:
         if pod.failure.startswith(begin):
             again = f"create {pod.name} again"
-            if pod.controller:
+            if fails_if_deleted(pod):
+                again = f"create {pod.controller} again, if it creates no other pod"
+            elif pod.controller:
                 delete = f"kubectl delete pod -n {shlex.quote(pod.namespace)} {pod.name}"
                 again = f"delete it, so that {pod.controller} creates another pod: {delete}"
             return remedy.format(node=pod.node, again=again), who

@@ -156,6 +156,11 @@ def lower_first(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
+def upper_first(clause: str) -> str:
+    """Return a clause with an uppercase first letter, so that a sentence can begin with it."""
+    return f"{clause[:1].upper()}{clause[1:]}"
+
+
 def plain(thousandths: int) -> str:
     """Return a number of thousandths as a decimal number: `8` for 8000, and `0.5` for 500."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")

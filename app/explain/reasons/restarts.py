@@ -18,8 +18,8 @@ _FAILING = {_JOB, "Workflow", "TaskRun"}
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
     """Return the command that deletes some pods of a gang, so that they are created again.
 
-    Return () if a pod has no controller, if a deleted pod is a failure for its controller, or if
-    there are more than _MOST_DELETED pods.
+    Return () if there are no pods, or more than _MOST_DELETED, or if a deleted pod is a failure for
+    its controller. For gangs without Grove, also return () if a pod has no controller.
     """
     pods = list(pods)
     if not 0 < len(pods) <= _MOST_DELETED:

@@ -39,6 +39,7 @@ from app.explain.reasons.reason import (
     listed,
     with_age,
 )
+from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
@@ -355,9 +356,12 @@ def scheduler_unknown(gang: Gang) -> Reasons:
         text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
         has_profile = gang.pod_gang is not None and gang.pod_gang.scheduler == name
         text += "" if has_profile else did_you_mean(name, usual)
+        restart = f"delete {'this pod' if len(pods) == 1 else 'these pods'}"
+        if any(map(fails_if_deleted, pods)):
+            restart = restart_of(gang, pods, "these pods", has_new_template=True)
         remedy = (
             f"Set schedulerName to a scheduler that runs here ({listed(usual)}) in the pod"
-            f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
+            f" template, and {restart}."
         )
         who: Who = "you"
         if has_profile:

@@ -1,8 +1,9 @@
 """Report problems with ResourceClaims that pods share by name."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
@@ -20,7 +21,9 @@ from app.explain.reasons.reason import (
     counted,
     finalizers_of,
     listed,
+    upper_first,
 )
+from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index
 from app.facts.grove.unit_member import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
@@ -102,13 +105,19 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
     """Yield the commands that delete the pods of a claim and the claim itself.
 
-    Yield nothing for a claim that grove-admission does not create again.
+    Yield nothing for a claim that grove-admission does not create again, or if a controller counts
+    the deletion of a pod as a failure.
     """
-    if _is_ours(gang, claim):
-        users = _lasting_users(gang, claim)
+    users = _lasting_users(gang, claim)
+    if _is_ours(gang, claim) and not any(map(fails_if_deleted, users)):
         if users:
-            yield f"kubectl delete pod -n {claim.namespace} {shlex.join(users)}"
+            yield _deleting_pods(claim, users)
         yield f"kubectl delete resourceclaim -n {claim.namespace} {shlex.quote(claim.name)}"
+
+
+def _deleting_pods(claim: ResourceClaim, users: Iterable[Pod]) -> str:
+    names = shlex.join(pod.name for pod in users)
+    return f"kubectl delete pod -n {claim.namespace} {names}"
 
 
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
@@ -124,10 +133,11 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
         return f"Use {each}", "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
+    names = listed(pod.name for pod in users)
     if users and not is_ours:
         # Kubernetes deallocates a claim once it is reserved for no pod.
-        return f"Delete {listed(users)}: other nodes can then take the claim. Or use {each}", "you"
-    pods = f"{listed(users)} and then the claim" if users else "the claim"
+        return f"Delete {names}: other nodes can then take the claim. Or use {each}", "you"
+    pods = f"{names} and then the claim" if users else "the claim"
     again = "the new claim is bound to other nodes"
     if not is_ours:
         again += " once you have created it"
@@ -150,31 +160,34 @@ def claim_being_deleted(gang: Gang) -> Reasons:
                 yield _being_deleted(gang, claim, users)
 
 
-def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Reason:
+def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[Pod]) -> Reason:
     name = claim.name
     use = counted(users, "pod still uses", "pods still use")
     text = f"ResourceClaim {name} is being deleted, but {use} it, so no other pod can use it"
     again = "is created again" if _is_ours(gang, claim) else "can be created again"
+    restart = "Delete these pods together"
+    commands: tuple[str, ...] = (_deleting_pods(claim, users),)
+    if any(map(fails_if_deleted, users)):
+        restart = upper_first(restart_of(gang, users, "these pods"))
+        commands = ()
     remedy = (
-        "Delete these pods together as soon as the workload can tolerate it: then the claim is"
-        f" deleted, and {again}"
+        f"{restart} as soon as the workload can tolerate it: then the claim is deleted, and {again}"
     )
-    command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
     evidence = Evidence(claim.ref, "metadata.deletionTimestamp", "set")
     waits = any(used.claim == name for pod in gang.waiting for used in pod.claims)
     severity: Severity = "problem" if waits else "warning"
     return about(
-        evidence, "ClaimBeingDeleted", text, remedy, "you", commands=(command,), severity=severity
+        evidence, "ClaimBeingDeleted", text, remedy, "you", commands=commands, severity=severity
     )
 
 
-def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
-    """Return the names of the pods for which a claim is reserved.
+def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[Pod]:
+    """Return the pods for which a claim is reserved, sorted by name.
 
     Pods that have finished, are terminating or do not exist are omitted.
     """
-    pods = ((user, gang.index.pods.get((claim.namespace, user.name))) for user in claim.consumers)
-    return sorted(user.name for user, pod in pods if pod and pod.is_alive)
+    known = (gang.index.pods.get((claim.namespace, user.name)) for user in claim.consumers)
+    return sorted((pod for pod in known if pod and pod.is_alive), key=attrgetter("name"))
 
 
 def claim_held(gang: Gang) -> Reasons:
