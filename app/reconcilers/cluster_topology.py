@@ -232,8 +232,8 @@ class ClusterTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (
-                f"another writer keeps changing the levels; backing off for {pause:.0f} s. Find"
-                " and stop that controller or user, which may be Grove's operator"
+                "another writer keeps changing the levels; backing off. Find and stop that"
+                " controller or user, which may be Grove's operator"
             )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text

@@ -157,8 +157,8 @@ class KaiTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (
-                f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off'
-                f" for {pause:.0f} s. Find and stop that controller or user"
+                f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off.'
+                " Find and stop that controller or user"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "KAITopologyContested", text
@@ -219,8 +219,8 @@ class KaiTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             text = (
-                f"another writer keeps changing the status; backing off for {pause:.0f} s. Find"
-                " and stop that controller or user, which may be Grove's operator"
+                "another writer keeps changing the status; backing off. Find and stop that"
+                " controller or user, which may be Grove's operator"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "ClusterTopologyContested", text

@@ -191,14 +191,19 @@ async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(obj
 
 
 async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
+    """The event says the same each time, so that it is counted."""
+    now = 0.0
     client = MemoryClient([WANTED])
     reconciler = reconciler_of(client)
+    reconciler.writing.rewrites.clock = lambda: now
     results = []
-    for _ in range(3):
+    for moment in (0.0, 1.0, 2.0, 5.0):
+        now = moment
         await client.patch(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"spec": OTHER["spec"]})
         results.append(await reconciler.reconcile(KEY))
-    assert results == [None, None, 60]
-    assert (levels_of(client), reconciler.writing.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
+    assert results == [None, None, 58, 55]
+    assert (levels_of(client), reconciler.writing.rewrites.fights) == ([OTHER["spec"]["levels"]], 2)
+    assert (await reasons(client, reconciler)).count("ClusterTopologyContested") == 1
 
 
 @pytest.mark.parametrize("levels", [LEVELS, None], ids=["topology enabled", "topology disabled"])
