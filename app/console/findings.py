@@ -28,16 +28,14 @@ from app.doctor.report import Check
 from app.explain.live import Live
 from app.explain.reasons.reason import Reason, counted
 from app.explain.state.index import Index
-from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
+from app.rules.dialects.dialect import ORPHANED
 
 MOST_ROWS = 500
 """The maximum number of rows on the page. The filter also finds rows beyond this limit."""
 _NAMED = 3
 """The maximum number of objects that the title of a row names."""
-_OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
-"""The kinds of MNNVL resources: the audit's warnings about them are shown as leaks."""
 
 
 class Group(NamedTuple):
@@ -238,12 +236,12 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 def _of_audit(finding: Finding) -> FindingRow:
     """Return the row of a finding of the audit.
 
-    Warnings about the kinds in _OWNED are in the group `leak`. All other findings are in the group
-    of their outcome.
+    MNNVL resources whose owners do not exist are in the group `leak`. All other findings are in the
+    group of their outcome.
     """
-    is_leak = finding.outcome == "warning" and finding.kind in _OWNED
-    group = "leak" if is_leak else finding.outcome
     detail = "; ".join(finding.problems)
+    is_leak = finding.outcome == "warning" and detail.startswith(ORPHANED)
+    group = "leak" if is_leak else finding.outcome
     return FindingRow(
         group, "audit", finding.kind, detail, finding.remedy, objects=(finding.place,)
     )

@@ -16,6 +16,8 @@ import httpx
 import pytest
 import yaml
 
+from app.audit.finding import warning
+from app.console.findings import _of_audit
 from app.console.listing import NOT_EXAMINED
 from app.console.what_if import WhatIf
 from app.explain.answers.answer import explain
@@ -31,6 +33,7 @@ from app.explain.state.index import Index
 from app.explain.state.read import read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
+from app.facts.kinds import RESOURCE_CLAIM
 from app.kube.api import Page, Selection
 from scripts.apiserver.command import default_configuration
 from scripts.fleet import Workload, fleet
@@ -685,6 +688,20 @@ async def test_equal_findings_are_one_row_and_what_nobody_owns_is_a_leak() -> No
     assert [row.partition(" orphaned:")[0] for row in leaks.texts("tr")[1:]] == [
         "■ leak audit ComputeDomain research/lost"
     ]
+
+
+@pytest.mark.parametrize(
+    ("problem", "group"),
+    [
+        ('orphaned: PodCliqueSet "llm" does not exist', "leak"),
+        ("can never be allocated: DeviceClass c does not exist", "warning"),
+        ('owned by another object, although the pods of PodCliqueSet "llm" use it', "warning"),
+        ("is being deleted, and 2 Pods use it", "warning"),
+    ],
+)
+def test_only_a_resource_without_its_owner_is_a_leak(problem: str, group: str) -> None:
+    finding = warning(RESOURCE_CLAIM.kind, ("research", "llm-0-mnnvl"), problem, "Do it.")
+    assert _of_audit(finding).group == group
 
 
 # Stored objects.

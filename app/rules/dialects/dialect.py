@@ -92,6 +92,10 @@ class OwnerRule(ABC):
         """
 
 
+ORPHANED = "orphaned: "
+"""The beginning of messages about MNNVL resources whose owners do not exist."""
+
+
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet no longer exists.
 
@@ -99,9 +103,9 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     resource.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
-    message = f"orphaned: {pcs} does not exist"
+    message = f"{ORPHANED}{pcs} does not exist"
     if owner:
-        message = f"orphaned: {owner} does not exist, and neither does {pcs}"
+        message = f"{ORPHANED}{owner} does not exist, and neither does {pcs}"
     remedy = f"Delete it, unless the garbage collector already has: {deletion_of(resource)}"
     return OwnershipProblem(message, remedy)
 

@@ -14,6 +14,7 @@ from app.objects.names import MAX_SUBDOMAIN
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import (
     CHECK_LEADER,
+    ORPHANED,
     Adopted,
     OwnerRule,
     OwnershipProblem,
@@ -183,7 +184,7 @@ def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProb
     if not set_exists:
         return orphaned(resource, gang)
     return OwnershipProblem(
-        f"orphaned: {gang} does not exist",
+        f"{ORPHANED}{gang} does not exist",
         f"If no Pod uses it, run: {deletion_of(resource)}. Otherwise, do nothing, because it is"
         " deleted with its PodCliqueSet.",
         True,
