@@ -82,17 +82,17 @@ def mistake_warnings(template: Template) -> list[str]:
 def misspelt_annotations(
     annotations: JsonMap, labels: JsonMap, at: FieldPath, names: Comparisons
 ) -> Iterator[str]:
-    """Yield warnings about misspelt annotations, and about labels that must be annotations.
+    """Yield warnings about misspelt annotations, and about labels that must be annotations, by key.
 
     `at` is the path of the object that has both.
     """
-    for key in annotations:
+    for key in sorted(annotations):
         if key not in _ANNOTATIONS and (meant := names.nearest(key, _ANNOTATIONS)):
             yield (
                 f"{at.child('annotations').key(key)}: unknown annotation, probably misspelt. Did"
                 f" you mean {meant}?"
             )
-    for key in labels:
+    for key in sorted(labels):
         if key in _ABOUT_MNNVL:
             yield f"{at.child('labels').key(key)}: has no effect as a label. Make it an annotation"
 
