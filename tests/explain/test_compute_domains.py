@@ -16,7 +16,7 @@ from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import DomainClique, DomainNode
 from app.facts.rows import ROOM
 from app.rules.mnnvl.sets import GROVE_FINALIZER
-from tests.explain.fleet import CLASSES, NAMESPACE, NOW, facts, nodes, placed, pods
+from tests.explain.fleet import CLASSES, NAMESPACE, NOW, answer, facts, nodes, placed, pods
 from tests.explain.table.recorded import Asking
 from tests.explain.table.row import TEMPLATED, Changes, domain
 from tests.explain.table.words import warned
@@ -226,6 +226,40 @@ def test_workloads_that_share_a_compute_domain_may_be_in_different_nvlink_domain
     ref = Ref("ComputeDomain", NAMESPACE, "llm-0-cd")
     ids = {reason.id for reason in answered(facts(**state), ref).reasons}
     assert ("NvlinkSplit" in ids) is told
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param(
+            {"gpu-00": "c.1", "gpu-01": "c.1", "gpu-02": "c.2"},
+            ["3 pods of ComputeDomain llm-0-cd are in 2 NVLink domains"],
+            id="the pod on gpu-03 is not counted",
+        ),
+        pytest.param(
+            {"gpu-00": "c.1", "gpu-01": "c.1", "gpu-02": "c.1"},
+            [],
+            id="a node without the label is no NVLink domain",
+        ),
+    ],
+)
+def test_pods_on_nodes_without_an_nvlink_domain_are_not_counted(
+    values: dict[str, str], expected: list[str]
+) -> None:
+    labelled = tuple(
+        replace(node, labels={**node.labels, NVLINK_DOMAIN: values[node.name]})
+        if node.name in values
+        else node
+        for node in nodes()
+    )
+    reasons = answer(facts(**{**READY, "nodes": labelled})).reasons
+    split = [
+        reason for reason in reasons if reason.id == "NvlinkSplit" and reason.severity == "warning"
+    ]
+    assert [reason.text.partition(" (nvidia.com")[0] for reason in split] == expected
+    assert all(
+        "Pod inference/llm-0-pool-0-workers-2" not in map(str, each.objects) for each in split
+    )
 
 
 def test_groups_of_a_leaderworkerset_may_be_in_different_nvlink_domains() -> None:

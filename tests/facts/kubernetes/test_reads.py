@@ -61,6 +61,18 @@ def test_a_pod_says_once_why_its_containers_wait() -> None:
     assert pod.waiting == ("ImagePullBackOff",)
 
 
+@pytest.mark.parametrize("odd", [["CrashLoopBackOff"], {"a": "b"}, 3, True, None, ""])
+def test_a_reason_that_is_no_text_is_no_reason_to_wait(odd: object) -> None:
+    """The API server checks statuses, but a file for `explain --offline` may contain anything."""
+    states = [{"waiting": {"reason": odd}}, {"waiting": {"reason": "ErrImagePull", "message": odd}}]
+    own = [{"name": "main", "state": state} for state in states]
+    init = [{"name": "init", "state": states[0]}]
+    status = {"phase": "Pending", "initContainerStatuses": init, "containerStatuses": own}
+    pod = read_pod({"metadata": {"name": "p"}, "status": status})
+    assert pod.waiting == ("ErrImagePull",)
+    assert [stalled.reason for stalled in pod.stalled] == ["ErrImagePull"]
+
+
 def test_objects_of_another_form_are_read_without_trust() -> None:
     odd: dict[str, Any] = {
         "metadata": None,
