@@ -141,13 +141,18 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     tree = grow(about, examined.reasons, folded=folded)
     unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
-    state = _state(about, of.state, examined.reasons, bool(unseen))
+    to_come = pods_to_come(index, about.gangs)
+    state = _state(about, of.state, examined.reasons, to_come=to_come, unseen=bool(unseen))
 
     return Answer(
         ref=ref,
         state=state,
         headline=_headline(
-            about, of, state, is_looked_at="RequiredViolated" not in examined.skipped
+            about,
+            of,
+            state,
+            to_come=to_come,
+            is_looked_at="RequiredViolated" not in examined.skipped,
         ),
         placed=of.placed,
         total=of.total,
@@ -192,8 +197,11 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     return replace(tree, placed=placed, total=total, state=state)
 
 
-def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool) -> State:
-    missing = _missing_replicas(about) or pods_to_come(about.index, about.gangs)
+def _state(
+    about: Subject, placement: State, reasons: Sequence[Reason], *, to_come: int, unseen: bool
+) -> State:
+    """Return the state of the object. `to_come` is the number of pods to be created later."""
+    missing = _missing_replicas(about) or to_come
     if _is_scaled_to_zero(about):
         return "well"
     if missing or (placement == "waits" and not _has_ended(about)):
@@ -274,8 +282,8 @@ def _missing_replicas(about: Subject) -> int:
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
-    """Return the answer in one line.
+def _headline(about: Subject, of: Branch, state: State, *, to_come: int, is_looked_at: bool) -> str:
+    """Return the answer in one line. `to_come` is the number of pods to be created later.
 
     `is_looked_at` is false if the constraints of placed pods were not checked.
     """
@@ -296,7 +304,7 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
             return f"{name} has no replicas, so there is nothing to place"
         return f"{name} is pending: none of its objects exist yet{since}"
 
-    pods = _pods_words(about, of)
+    pods = _pods_words(about, of, to_come)
     ends = _how_it_ends(about)
     if ends:
         is_gang = all(gang.ref == about.ref for gang in about.gangs)
@@ -323,16 +331,15 @@ def _what_makes_ready(about: Subject) -> str:
     return f": its nodes become ready once pods with claim template {domain.template} have nodes"
 
 
-def _pods_words(about: Subject, of: Branch) -> str:
+def _pods_words(about: Subject, of: Branch, to_come: int) -> str:
     """Return how many pods are placed, and how many pods or replicas are not created yet."""
     of_gang = " of its gang" if about.gangs else " of its set"
     if about.ref.kind in _WHOLE:
         of_gang = ""
     pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"
 
-    missing = pods_to_come(about.index, about.gangs)
-    if missing:
-        return f"{pods}, {counted(missing, 'pod')} not created yet"
+    if to_come:
+        return f"{pods}, {counted(to_come, 'pod')} not created yet"
     missing = _missing_replicas(about)
     if about.pcs and missing:
         return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not created yet"
