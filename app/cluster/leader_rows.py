@@ -75,7 +75,7 @@ class StoredPod(Stored):
     pod_group: str
     """The KAI PodGroup in the Pod's annotation `pod-group-name`, or ""."""
     marked: bool
-    """Whether the Pod has the annotation that makes KAI's own podgrouper skip it."""
+    """Whether the Pod has the annotation that makes KAI's own pod-grouper skip it."""
 
     opted_out: bool
     """Whether the Pod's own annotation opts out of Workloads."""

@@ -74,7 +74,7 @@ POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""
 
 SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
-"""The annotation that makes KAI's own podgrouper skip a Pod.
+"""The annotation that makes KAI's own pod-grouper skip a Pod.
 
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
 """

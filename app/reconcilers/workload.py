@@ -265,7 +265,7 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _release(self, key: Key, pods: list[StoredPod], whose: str) -> float | None:
-        """Let KAI's podgrouper group `pods`. `whose` names the object that opts out of Workloads.
+        """Let KAI's pod-grouper group `pods`. `whose` names the object that opts out of Workloads.
 
         Bound Pods are not changed. Pods in another writer's PodGroup are not changed either,
         because they need the mark to stay in it. Return the seconds until the next step, or None if

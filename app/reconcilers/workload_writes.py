@@ -1,6 +1,6 @@
 """Write KAI PodGroups, and two annotations of their Pods.
 
-One annotation has the name of the KAI PodGroup, and the other makes KAI's podgrouper skip the Pod.
+One annotation has the name of the KAI PodGroup, and the other makes KAI's pod-grouper skip the Pod.
 If another writer keeps changing them back, an event reports that, and writes are made less often.
 """
 
@@ -155,7 +155,7 @@ class PodWriter(Value):
     """Counts the writes of each Pod."""
 
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
-        """Annotate `pods` with the name of their PodGroup, and make KAI's podgrouper skip them.
+        """Annotate `pods` with the name of their PodGroup, and make KAI's pod-grouper skip them.
 
         At most IN_A_STEP Pods are written. If Pods are left, or another writer keeps reverting the
         annotations of some, return the seconds until the next attempt, otherwise None. If writes
@@ -169,7 +169,7 @@ class PodWriter(Value):
         )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Make KAI's podgrouper skip `pods`, so that KAI does not schedule each of them alone.
+        """Make KAI's pod-grouper skip `pods`, so that KAI does not schedule each of them alone.
 
         Return and raise the same as `assign`.
         """
@@ -181,7 +181,7 @@ class PodWriter(Value):
         )
 
     async def release(self, key: Key, pods: Sequence[StoredPod], whose: str) -> float | None:
-        """Remove both annotations of `pods`, so that KAI's podgrouper groups them.
+        """Remove both annotations of `pods`, so that KAI's pod-grouper groups them.
 
         `whose` names the object whose annotation opts out of Workloads, for the event. Return and
         raise the same as `assign`.
@@ -258,7 +258,7 @@ class PodWriter(Value):
             return
         note = (
             f"another writer keeps changing the annotation {POD_GROUP_NAME} or {SKIP_PODGROUPER};"
-            f" backing off. Check that KAI's podgrouper supports {SKIP_PODGROUPER}"
+            f" backing off. Check that KAI's pod-grouper supports {SKIP_PODGROUPER}"
         )
         self.notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 

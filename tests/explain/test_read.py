@@ -433,7 +433,7 @@ async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:
 
 
 async def test_a_group_that_has_no_labels_is_read() -> None:
-    """KAI's podgrouper makes such groups of Deployments."""
+    """KAI's pod-grouper makes such groups of Deployments."""
     group = builders.pod_group("serve")
     group["metadata"]["namespace"] = NAMESPACE
     asked = Ref("PodGroup", NAMESPACE, "serve")

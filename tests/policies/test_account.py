@@ -360,7 +360,7 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
     ),
     "a PodGang's priority": (POD_GANG, GANG, lambda obj: obj["spec"].update(priorityClassName="p")),
     "a group of a PodGang": (POD_GANG, GANG, lambda obj: obj["spec"].update(podgroups=[{}])),
-    "a PodGroup of KAI's podgrouper": (
+    "a PodGroup of KAI's pod-grouper": (
         POD_GROUP,
         labelled("kai"),
         lambda obj: obj.update(spec={"queue": "b"}),

@@ -151,7 +151,7 @@ def test_a_project_counts_beside_a_queue_of_another_object() -> None:
     "kind", ["Namespace", "PriorityClass", "PersistentVolumeClaim", "ResourceClaim"]
 )
 def test_no_podgroup_belongs_to_what_nobody_is_asked_about(kind: str) -> None:
-    """Not even if KAI's podgrouper makes it."""
+    """Not even if KAI's pod-grouper makes it."""
     user = {"username": "p", "groups": [f"system:serviceaccounts:{KAI}"]}
     owner = {"kind": kind, "name": "b"}
     group = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {}}
@@ -217,7 +217,7 @@ def test_a_binding_gives_its_pod_no_queue_of_others(
 
 CONTROLLERS = {
     "Grove's operator": ["system:serviceaccounts", "system:serviceaccounts:grove-system"],
-    "KAI's podgrouper": ["system:serviceaccounts", "system:serviceaccounts:kai-scheduler"],
+    "KAI's pod-grouper": ["system:serviceaccounts", "system:serviceaccounts:kai-scheduler"],
     "the controller of Jobs": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
 }
 

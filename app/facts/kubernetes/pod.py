@@ -324,7 +324,7 @@ class Pod(Namespaced):
     controller: Ref | None = None
     """The controller, or None."""
     skipped: bool = False
-    """Whether KAI's podgrouper skips the pod although it opts out of Workloads.
+    """Whether KAI's pod-grouper skips the pod although it opts out of Workloads.
 
     If so, nothing creates a PodGroup for the pod.
     """

@@ -38,14 +38,14 @@ class Bounds(Value):
     group: str | None = ""
     """The KAI PodGroup that the Pod names.
 
-    It is "" if KAI's podgrouper creates a PodGroup, and None if nothing creates one.
+    It is "" if KAI's pod-grouper creates a PodGroup, and None if nothing creates one.
     """
     size: UnitSize | None = None
     """The size of the unit, or None if that is not known."""
 
 
 class OwnGroup(Value):
-    """A KAI PodGroup that a Pod names and that KAI's podgrouper did not create."""
+    """A KAI PodGroup that a Pod names and that KAI's pod-grouper did not create."""
 
     name: str
     levels: frozenset[str] | None

@@ -2,7 +2,7 @@
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
-and, for queue, priority class, project, node pool and user, KAI's own podgrouper:
+and, for queue, priority class, project, node pool and user, KAI's own pod-grouper:
 https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper
 """
 
