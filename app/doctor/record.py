@@ -286,11 +286,12 @@ _FIELDS: Mapping[str, _Fields] = {
     },
     str(DEPLOYMENT): {
         "spec": {
+            "paused": ...,
             "replicas": ...,
             "selector": {"matchLabels": ...},
             "template": {"spec": _POD_SPEC},
         },
-        "status": {"readyReplicas": ...},
+        "status": {"observedGeneration": ..., "readyReplicas": ..., "updatedReplicas": ...},
     },
     str(POD): {
         "spec": {"nodeName": ..., **_POD_SPEC},

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
-from app.doctor.report import Check, Checks, ok, problem
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.edits import value_at
 from app.objects.resource import DEPLOYMENT, LEASE, POD
@@ -39,20 +39,38 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     if desired == 0:
         remedy = f"Run: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
         return problem(f"{title} is scaled to 0 replicas: no webhook answers", remedy)
-    if ready >= desired:
+    updated = _updated(deployment, desired)
+    if ready >= desired and updated >= desired:
         return ok(f"{title} has {ready} of {desired} replicas ready")
 
+    message = f"{title} has {ready} of {desired} replicas ready"
+    if ready >= desired:
+        message = f"{title} has {updated} of {desired} replicas with its current Pod template"
+        if map_at(deployment, "spec").get("paused") is True:
+            remedy = f"Run: kubectl -n {namespace} rollout resume deployment/{NAME}"
+            return warning(f"{message}, because its rollout is paused", remedy)
+
     reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
-    message = (
-        f"{title} has {ready} of {desired} replicas"
-        f" ready{': ' if reasons else ''}{'; '.join(reasons)}"
-    )
+    message += f"{': ' if reasons else ''}{'; '.join(reasons)}"
     remedy = (
         f"Run: kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
         f" deployment/{NAME}."
     )
 
     return Check("warning" if ready else "problem", message, remedy)
+
+
+def _updated(deployment: Object, desired: int) -> int:
+    """Return the number of replicas that have the current Pod template.
+
+    Return `desired` if the status is older than the spec, or lacks its generation, as in records
+    of older versions.
+    """
+    status = map_at(deployment, "status")
+    generation = int_of(value_at(deployment, ("metadata", "generation")))
+    if "observedGeneration" not in status or int_of(status["observedGeneration"]) < generation:
+        return desired
+    return int_of(status.get("updatedReplicas"))
 
 
 async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:

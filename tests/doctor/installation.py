@@ -330,6 +330,20 @@ def unready_pods(installation: Installation) -> None:
     }
 
 
+def rolling_out(updated: int = 0, observed: int = 2, *, paused: bool = False) -> Change:
+    """Return a change to a rollout in which both old replicas are still ready."""
+
+    def change(installation: Installation) -> None:
+        unready_pods(installation)
+        deployment = installation.objects["Deployment"]
+        deployment["metadata"]["generation"] = 2
+        deployment["spec"] |= {"paused": True} if paused else {}
+        status = {"observedGeneration": observed, "readyReplicas": 2}
+        deployment["status"] = status | ({"updatedReplicas": updated} if updated else {})
+
+    return change
+
+
 def unschedulable(installation: Installation) -> None:
     unready_pods(installation)
     installation.objects["Deployment"]["status"] = {}

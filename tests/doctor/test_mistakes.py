@@ -18,6 +18,7 @@ from tests.doctor.installation import (
     denying,
     encoded,
     renamed,
+    rolling_out,
     unready_pods,
     unschedulable,
     with_authorizer,
@@ -54,7 +55,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "permissions",
                 "problem",
                 'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
-                f'{RULES} The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed.',
+                f'{RULES}. The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed.',
             )
         ],
     ),
@@ -171,6 +172,33 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             )
         ],
     ),
+    "a rollout is paused": (
+        rolling_out(updated=1, paused=True),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "Deployment grove-system/grove-admission has 1 of 2 replicas with its current Pod template, because its rollout is paused",
+                "Run: kubectl -n grove-system rollout resume deployment/grove-admission",
+            )
+        ],
+    ),
+    "an upgrade gets stuck while the old replicas are ready": (
+        rolling_out(),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "Deployment grove-system/grove-admission has 0 of 2 replicas with its current Pod template: ImagePullBackOff",
+                PODS,
+            )
+        ],
+    ),
+    "the controller has not seen the last change of the Deployment": (
+        rolling_out(observed=1),
+        [],
+    ),
+    "all replicas have the current template": (rolling_out(updated=2), []),
     "no replica is scheduled": (
         unschedulable,
         [
