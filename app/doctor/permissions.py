@@ -269,7 +269,7 @@ def _remedy(need: Need) -> str:
     if need.purpose == _WHY:
         return _REMEDY_OF_WAITING
     if need.name:
-        return f"{_REMEDY} {_NAMED.format(name=need.name)}"
+        return f"{_REMEDY}. {_NAMED.format(name=need.name)}"
     return _REMEDY
 
 

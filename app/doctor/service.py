@@ -86,7 +86,12 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
     port = port_of(service, _PORT)
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
-        return [problem(message, "Apply the manifests.")], []
+        # kubectl apply would add the port next to a changed port of the same name.
+        remedy = (
+            f"Run: kubectl -n {namespace} delete service {name}. Then apply the manifests, which"
+            " create it again."
+        )
+        return [problem(message, remedy)], []
 
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=f"{SERVICE_LABEL}={name}")
     ready = ready_endpoints(await every(client, of_service), port)

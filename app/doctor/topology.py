@@ -37,6 +37,8 @@ async def check_topology(
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
 
+    if enabled and client.served_version(CLUSTER_TOPOLOGY) is None:
+        return []  # the checks of the APIs report this
     stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY, name))
     left = await _left_over(client, name)
     if not enabled:
@@ -56,10 +58,9 @@ async def check_topology(
         ]
 
     current = DESIGN.read_levels(stored)
-    message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
 
     return [
-        _compared(message, current, levels),
+        _compared(f"ClusterTopology {name}", current, levels),
         *_below_host(current),
         _ready(name, stored),
         *await _kai(client, name, stored),
@@ -108,7 +109,7 @@ async def _binding(
     current = dialect.read_levels(stored)
 
     return [
-        _compared(f"{title}: {_listed(current)}", current, configured),
+        _compared(title, current, configured),
         *await _kai_of_binding(client, stored),
     ]
 
@@ -142,9 +143,13 @@ async def _kai_of_binding(client: Client, stored: Object) -> Checks:
     return [warning(message, remedy)]
 
 
-def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
+def _compared(title: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
+    message = f"{title}: {_listed(current)}"
     if configured and current != tuple(configured):
-        remedy = f"Restart the replicas, which read the configuration only at startup. {_LEADER}"
+        remedy = (
+            "If the replicas use another configuration, pass that one with --config. Otherwise,"
+            f" restart the replicas, which read the configuration only at startup. {_LEADER}"
+        )
         return problem(f"{message}; the configuration has {_listed(configured)}", remedy)
     return ok(message)
 

@@ -13,12 +13,17 @@ from app.doctor.report import Check, Checks, ok, problem, warning
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.configurations import NAMESPACE_LABEL
-from app.webhooks.paths import PATHS, PATHS_ARE_OURS, path_of
+from app.webhooks.paths import PATHS, PATHS_ARE_OURS, are_ours, path_of
 from app.webhooks.registry import warning_paths
 
 _NO_TOKEN = (
     f"Give the webhook configuration the annotation {PATHS_ARE_OURS}: managed, as in the manifests,"
     " so that the server writes paths with a token. See callers in /readyz?verbose."
+)
+_NOT_YET = (
+    "The replicas write paths with a token as soon as all Pods of the server accept them, which"
+    " Pods of older versions don't. If there are none, find out what prevents it: read callers in"
+    " /readyz?verbose and the log of deployment/grove-admission."
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _DEFAULTS: JsonMap = {
@@ -46,7 +51,8 @@ def check_webhooks(
     checks: Checks = []
     for name in ours:
         if name in stored:
-            checks += _check(stored[name], ours[name])
+            remedy = _NOT_YET if are_ours(installed) else _NO_TOKEN
+            checks += _check(stored[name], ours[name], remedy)
         else:
             checks.append(problem(f"{title} lacks the webhook {name}", _INSTALL))
 
@@ -107,8 +113,11 @@ def _webhook_names(configuration: JsonMap) -> set[str]:
     return {text_at(webhook, "name") for webhook in maps_at(configuration, "webhooks")}
 
 
-def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
-    """Yield the effect of an outage of a stored webhook, and its differences from `desired`."""
+def _check(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator[Check]:
+    """Yield the effect of an outage of a stored webhook, and its differences from `desired`.
+
+    `without_token` is the remedy if its path has no token.
+    """
     name = desired["name"]
     yield ok(f"{name}: {while_down(stored)}")
     for difference in differences(stored, desired):
@@ -126,7 +135,7 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
             " reviews cause almost no writes (the leader writes later), and may get a 503 under"
             " load"
         )
-        yield warning(message, _NO_TOKEN)
+        yield warning(message, without_token)
 
 
 def while_down(webhook: JsonMap) -> str:

@@ -223,8 +223,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "topology",
                 "problem",
-                "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",
-                "Restart the replicas, which read the configuration only at startup. Check that a replica leads (/readyz?verbose), and read its log.",
+                "ClusterTopology grove-topology: rack=k/rack, host=kubernetes.io/hostname; the configuration has rack=k/other",
+                "If the replicas use another configuration, pass that one with --config. Otherwise, restart the replicas, which read the configuration only at startup. Check that a replica leads (/readyz?verbose), and read its log.",
             )
         ],
     ),

@@ -59,7 +59,7 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             Check(
                 "problem",
                 f"{WHAT} has no port 443, which the webhook configurations name",
-                "Apply the manifests.",
+                "Run: kubectl -n grove-system delete service grove-admission. Then apply the manifests, which create it again.",
             ),
             [],
             id="another port",

@@ -38,7 +38,7 @@ def kai(owner: str = "uid-topology", key: str = "k/rack") -> Object:
     }
 
 
-HELD = ("ok", "ClusterTopology grove-topology: rack")
+HELD = ("ok", "ClusterTopology grove-topology: rack=k/rack")
 READY = ("ok", "ClusterTopology grove-topology is Ready")
 SAME = ("ok", "KAI Topology grove-topology has the same levels as the ClusterTopology")
 
@@ -67,7 +67,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels as the ClusterTop
             [
                 (
                     "problem",
-                    "ClusterTopology grove-topology: rack; the configuration has host=k/host",
+                    "ClusterTopology grove-topology: rack=k/rack; the configuration has host=k/host",
                 ),
                 READY,
                 SAME,

@@ -65,6 +65,12 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
+    (remedy,) = {check.remedy for check in check_webhooks(without, MUTATING)} - {""}
+    assert remedy.startswith("The replicas write paths with a token as soon as all Pods")
+    del without["metadata"]["annotations"]
+    (remedy,) = {check.remedy for check in check_webhooks(without, MUTATING)} - {""}
+    assert remedy.startswith("Give the webhook configuration the annotation")
+
     renamed = stored(MUTATING)
     for webhook in renamed["webhooks"]:
         webhook["clientConfig"]["service"]["name"] = "other"
