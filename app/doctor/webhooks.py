@@ -128,7 +128,7 @@ def _check(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator[Ch
     is_as_installed = True
     for difference in _client_differences(name, client, desired["clientConfig"]):
         is_as_installed = False
-        yield problem(f"{name}: {difference}", _INSTALL)
+        yield problem(f"{name}: {difference}", _remedy(client, desired["clientConfig"]))
     if is_as_installed and not token:
         message = (
             f"{name}: the path of this webhook has no token. Unless server.clientCaFile is set, its"
@@ -222,6 +222,18 @@ def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterato
         yield (
             f"clientConfig.service is {_text(service)}; this version installs {_text(installed)}"
         )
+
+
+def _remedy(stored: JsonMap, desired: JsonMap) -> str:
+    """Return the remedy for a stored clientConfig that differs from `desired`."""
+    namespace = text_at(map_at(stored, "service"), "namespace")
+    if not namespace or namespace == text_at(map_at(desired, "service"), "namespace"):
+        return _INSTALL
+    return (
+        f"If the server runs in namespace {namespace}, run doctor with the variable"
+        f" POD_NAMESPACE={namespace}. Otherwise, apply the manifests of this version (or the output"
+        " of grove-admission webhooks)."
+    )
 
 
 def _text(value: Any) -> str:

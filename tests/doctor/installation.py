@@ -306,6 +306,17 @@ def old_kubernetes(installation: Installation) -> None:
     installation.version = {"major": "1", "minor": "27", "gitVersion": "v1.27.9"}
 
 
+def in_namespace(namespace: str) -> Change:
+    """Return a change after which all webhooks call the Service of another namespace."""
+
+    def change(installation: Installation) -> None:
+        for kind in ("mutating", "validating"):
+            for webhook in installation.objects[kind]["webhooks"]:
+                webhook["clientConfig"]["service"]["namespace"] = namespace
+
+    return change
+
+
 def renamed(installation: Installation) -> None:
     installation.objects["mutating"]["metadata"]["name"] = "prod-grove-admission"
 

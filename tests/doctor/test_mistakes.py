@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from app import __version__
+from app.webhooks.paths import PATHS
 from tests.doctor.installation import (
     ACCOUNT,
     EXPIRED,
@@ -17,6 +18,7 @@ from tests.doctor.installation import (
     configured,
     denying,
     encoded,
+    in_namespace,
     renamed,
     rolling_out,
     unready_pods,
@@ -92,6 +94,18 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 'clustertopology.validate.grove-admission.grove.io: failurePolicy is "Ignore"; this version installs "Fail"',
                 INSTALL,
             )
+        ],
+    ),
+    "the webhooks call the Service of another namespace": (
+        in_namespace("gpu-policy"),
+        [
+            Finding(
+                "webhooks",
+                "problem",
+                f'{name}: clientConfig.service is {{"name": "grove-admission", "namespace": "gpu-policy", "path": "{path}", "port": 443}}; this version installs {{"name": "grove-admission", "namespace": "grove-system", "path": "{path}", "port": 443}}',
+                f"If the server runs in namespace gpu-policy, run doctor with the variable POD_NAMESPACE=gpu-policy. Otherwise, {INSTALL[0].lower()}{INSTALL[1:]}",
+            )
+            for name, path in sorted(PATHS.items(), key=lambda each: ".validate." in each[0])
         ],
     ),
     "the caBundles are empty": (
