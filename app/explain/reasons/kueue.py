@@ -155,7 +155,7 @@ def selector_of_kueue(gang: Gang) -> Help | None:
     Kueue adds the choice to the nodeSelector of the pods (topology-aware scheduling), so correcting
     the pod template does not help.
     """
-    workload = _workload_of(gang)
+    workload = workload_of(gang)
     if "nodes" in gang.facts.unseen.keys() | gang.facts.skipped:
         return None
     if workload is None or not workload.holds("Admitted"):
