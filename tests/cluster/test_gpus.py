@@ -125,8 +125,8 @@ def test_room_with_spare_nodes(pods: int, spare: int, most: int | None) -> None:
 
 
 def largest(cluster: Cluster) -> Any:
-    room = cluster.facts.nodes().largest_room((RACK_KEY,))
-    return room and room.nodes_by_gpus
+    room = cluster.facts.nodes().room_at((RACK_KEY,))
+    return room and room.domains[0]
 
 
 def test_gpus_follow_nodes_and_slices() -> None:

@@ -160,7 +160,7 @@ def _of_size(
                 f"{unit}: its pods must be in one domain of the node label {key}, which no node"
                 f" has: they will stay pending{labels_hint(key, nodes.keys())}"
             )
-        room = nodes.largest_room((key,))
+        room = nodes.room_at((key,))
         most = None if room is None else room.pods(bounds.gpus)
         if most is not None and size.pods > most:
             yield (

@@ -152,8 +152,8 @@ def _too_small(
     nodes: Nodes,
 ) -> Iterator[str]:
     position = [level.domain for level in levels].index(domain)
-    room = nodes.largest_room(tuple(level.key for level in levels[: position + 1]))
-    if room is None or room.gpus is None:
+    room = nodes.room_at(tuple(level.key for level in levels[: position + 1]))
+    if room is None:
         return
     problem = _why_too_small(room, cliques)
     if problem:
@@ -161,7 +161,7 @@ def _too_small(
 
 
 def _why_too_small(room: Room, cliques: Sequence[CountedClique]) -> str:
-    """Return why the pods of `cliques` cannot fit into `room`, or "" if they may fit."""
+    """Return why the pods of `cliques` fit into no domain of `room`, or "" if they may fit."""
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
@@ -179,10 +179,9 @@ def _why_too_small(room: Room, cliques: Sequence[CountedClique]) -> str:
         )
 
     needed = _needed(cliques)
-    available = room.gpus or 0
-    if needed > available:
+    if needed > room.gpus:
         return (
-            f"it needs {needed} GPUs and the largest one has {available}: its pods will stay"
+            f"it needs {needed} GPUs and the largest one has {room.gpus}: its pods will stay"
             " pending"
         )
     return ""

@@ -68,22 +68,20 @@ class Nodes:
         return {key for labels, _ in self for key in labels}
 
     @_once
-    def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
-        """Return the capacity of the largest domain of a level, or None if no node has its labels.
+    def room_at(self, keys: tuple[str, ...]) -> "Room | None":
+        """Return the room in the domains of a level, or None if it is not known.
 
-        The largest domain has the most GPUs, or the most nodes if no GPUs are known. `keys` are the
-        labels of the level and of all broader levels.
+        It is not known if no node has all labels `keys`, or if the GPUs of all nodes are unknown.
+        `keys` are the labels of the level and of all broader levels.
         """
         domains = self._domains([key for key in keys if key != HOSTNAME_KEY])
-        if not domains:
+        if not domains or not self.most_gpus():
             return None
         if HOSTNAME_KEY in keys:
             domains = [Counter([max(map(max, domains))])]
-
-        largest = max(domains, key=lambda gpus: (_total(gpus), gpus.total()))
-        most = max(gpus.total() for gpus in domains)
-
-        return Room(most, largest if self.most_gpus() else None)
+        # most domains of a cluster are equal, and a verdict compares its pods with each
+        different = {frozenset(nodes.items()): nodes for nodes in domains}
+        return Room(tuple(different.values()))
 
     def _domains(self, keys: Sequence[str]) -> list[Counter[int]]:
         """Return the number of nodes by GPUs per node, for each domain of the labels `keys`."""
@@ -296,26 +294,27 @@ def _order_problems(
 
 
 class Room(Value):
-    """The capacity of the largest domain of a level."""
+    """The room in the domains of a level."""
 
-    nodes: int
-    """The number of nodes of the domain with the most nodes."""
-    nodes_by_gpus: Mapping[int, int] | None
-    """The number of nodes in the largest domain by GPUs per node, or None if no GPUs are known."""
+    domains: tuple[Mapping[int, int], ...]
+    """The number of nodes by GPUs per node, for each domain. Of equal domains, there is one."""
 
     @property
-    def gpus(self) -> int | None:
-        """The GPUs of the largest domain, or None if they are not known."""
-        return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
+    def gpus(self) -> int:
+        """The GPUs of the domain that has the most."""
+        return max(map(_total, self.domains))
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Return the number of pods with `gpus_per_pod` GPUs that fit into the largest domain.
+        """Return how many pods with `gpus_per_pod` GPUs fit into the domain that has room for most.
 
-        Return None if the pods request no GPUs, or if the GPUs of nodes are not known.
+        Return None if the pods request no GPUs.
         """
-        if self.nodes_by_gpus is None or gpus_per_pod <= 0:
+        if gpus_per_pod <= 0:
             return None
-        return sum(gpus // gpus_per_pod * nodes for gpus, nodes in self.nodes_by_gpus.items())
+        return max(
+            sum(gpus // gpus_per_pod * number for gpus, number in nodes.items())
+            for nodes in self.domains
+        )
 
 
 def pods_with(number: int, gpus: int) -> str:

@@ -122,6 +122,11 @@ def test_pods_of_different_sizes_under_one_constraint(
             ],
             id="enough for all pods, but not for five of the largest",
         ),
+        pytest.param(
+            [node(20, rack="r", count="4"), node(5, rack="s", count="8")],
+            [],
+            id="enough in the rack with fewer GPUs",
+        ),
     ],
 )
 def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:

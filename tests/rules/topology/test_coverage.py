@@ -120,40 +120,57 @@ def test_the_condition_of_a_topology() -> None:
     )
 
 
+def in_racks(*groups: tuple[str, str, int]) -> Nodes:
+    """Nodes of one zone: (the rack, the GPUs of a node, the number of nodes) of each group."""
+    return Nodes(
+        ({"k/zone": "a", "k/rack": rack, **({GPUS: gpus} if gpus else {})}, number)
+        for rack, gpus, number in groups
+    )
+
+
 @pytest.mark.parametrize(
     ("domain", "labelled", "room"),
     [
-        ("rack", TREE, Room(2, None)),
-        ("zone", TREE, Room(3, None)),
-        ("host", TREE, Room(1, None)),
-        ("rack", nodes(("zone=a", 4)), None),
-        (
-            "rack",
-            Nodes(
-                [
-                    ({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2),
-                    ({"k/zone": "a", "k/rack": "s"}, 3),
-                ]
-            ),
-            Room(3, {8: 2}),
+        pytest.param("rack", TREE, None, id="no GPUs are known"),
+        pytest.param("rack", nodes(("zone=a", 4)), None, id="no node has the label"),
+        pytest.param(
+            "rack", in_racks(("r", "8", 2), ("s", "", 3)), Room(({8: 2}, {0: 3})), id="two racks"
         ),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, {8: 1})),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, None)),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, None)),
+        pytest.param(
+            "rack",
+            in_racks(("r", "8", 2), ("s", "8", 2), ("t", "4", 1)),
+            Room(({8: 2}, {4: 1})),
+            id="equal racks are listed once",
+        ),
+        pytest.param(
+            "zone",
+            in_racks(("r", "8", 2), ("s", "4", 1)),
+            Room(({8: 2, 4: 1},)),
+            id="one zone of two racks",
+        ),
+        pytest.param(
+            "host", in_racks(("r", "8", 2), ("s", "4", 1)), Room(({8: 1},)), id="the largest host"
+        ),
+        pytest.param("host", in_racks(("r", "eight", 2)), None, id="not a number"),
+        pytest.param("host", in_racks(("r", "9" * 5000, 2)), None, id="too many digits"),
     ],
 )
-def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
+def test_the_room_at_a_level(domain: str, labelled: Nodes, room: Room | None) -> None:
     keys = [level.key for level in LEVELS]
     last = [level.domain for level in LEVELS].index(domain)
-    assert labelled.largest_room(tuple(keys[: last + 1])) == room
+    assert labelled.room_at(tuple(keys[: last + 1])) == room
 
 
 def test_how_many_pods_a_domain_can_hold() -> None:
-    room = Room(3, {8: 1, 4: 2})
+    room = Room(({8: 1, 4: 2},))
     assert [room.pods(gpus) for gpus in (8, 4, 3, 0)] == [1, 4, 4, None]
     assert room.gpus == 16
-    unknown = Room(2, None)
-    assert (unknown.pods(1), unknown.gpus) == (None, None)
+
+
+def test_the_domain_with_the_most_gpus_is_not_the_one_for_large_pods() -> None:
+    room = Room(({4: 18}, {8: 4}))
+    assert [room.pods(gpus) for gpus in (4, 8)] == [18, 4]
+    assert room.gpus == 72
 
 
 def test_nodes_of_an_nvlink_domain() -> None:
@@ -186,9 +203,9 @@ def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
 
     labelled = Counted(nodes(("zone=a rack=r", 2), ("zone=a rack=s", 1)))
     keys = (ZONE.key, RACK.key)
-    first = labelled.largest_room(keys)
+    first = labelled.room_at(keys)
     walks = labelled.walks
-    assert [labelled.largest_room(keys) for _ in range(3)] == [first] * 3
+    assert [labelled.room_at(keys) for _ in range(3)] == [first] * 3
     assert labelled.walks == walks
 
 
