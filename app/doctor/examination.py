@@ -93,6 +93,9 @@ def _subjects(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     yield "webhooks", _webhooks(patient, installed)
     yield "policies", policies.check_policies(client, configuration)
     yield "policies", policies.check_queue_guard(client, configuration)
+    # Without replicas, the Service has no endpoint.
+    namespace = configuration.certificates.namespace
+    yield "replicas", replicas.check_replicas(client, namespace, __version__)
     yield "service", _service(patient, installed, endpoints)
     yield from _further_subjects(patient, installed, endpoints)
 
@@ -107,8 +110,6 @@ def _further_subjects(
     """
     client = patient.client
     configuration = patient.configuration
-    namespace = configuration.certificates.namespace
-    yield "replicas", replicas.check_replicas(client, namespace, __version__)
     yield "certificate", _certificates(patient, installed, endpoints)
 
     yield "permissions", _permissions(patient)

@@ -235,6 +235,23 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             )
         ],
     ),
+    "no replica is scheduled, so that the Service has no endpoints": (
+        both(unschedulable, with_field("EndpointSlice", "endpoints", value=[])),
+        [
+            Finding(
+                "replicas",
+                "problem",
+                "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are available",
+                PODS,
+            ),
+            Finding(
+                "service",
+                "problem",
+                "Service grove-system/grove-admission has no ready endpoint",
+                UNREADY,
+            ),
+        ],
+    ),
     "the replicas are older than the webhooks": (
         with_field(
             "Deployment",
