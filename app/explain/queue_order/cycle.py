@@ -55,7 +55,8 @@ class Turn(Value):
     """If it gets no place, only gangs before this position in the order may have taken its room.
 
     This is its own position, or the position of the first equal gang without a place. It is 0 if a
-    limit or quota already kept the gang out before the cycle.
+    limit or quota already kept the gang out before the cycle, or may have done so: before a pod
+    that requests GPU memory has its GPUs, it is not known how much of them it counts as.
     """
     used: frozenset[int]
     """The positions of the nodes that it gets.
@@ -116,6 +117,17 @@ def _names(demand: Demand) -> Iterator[str]:
         yield from _names(part)
 
 
+class _Outcome(Value):
+    """What happens to a gang when KAI considers it."""
+
+    used: frozenset[int] = frozenset()
+    """The positions of the nodes that it gets, as in `Turn.used`."""
+    full: str = ""
+    """The queue whose limit or quota keeps it out, or "" if there is none."""
+    was_full: bool = False
+    """May a limit or quota keep it out even without the gangs that this cycle has placed?"""
+
+
 class _Cycle:
     """The next cycle of the scheduler of one node pool."""
 
@@ -137,11 +149,13 @@ class _Cycle:
         )
         self._packer = Packer(ground, AS_KAI)
         self._failed: dict[object, int] = {}
+        self._kept_out: dict[object, _Outcome] = {}
+        """The outcomes of `_take` since the last placed gang. Equal gangs have the same outcome."""
 
     def turns(self) -> Iterator[Turn]:
         """Yield the first turn of each gang, in KAI's order."""
         places = {
-            own.gang.ref: (queue, number, len(waiting), self._queues.full(own))
+            own.gang.ref: (queue, number, len(waiting))
             for queue, waiting in self._queues.waiting.items()
             for number, own in enumerate(waiting, 1)
         }
@@ -149,66 +163,82 @@ class _Cycle:
         turns = []
         while own := self._queues.pop():
             place = places.pop(own.gang.ref, None)
-            full = self._queues.full(own)
-            used = frozenset[int]()
-            if not full:
-                used, full = self._place(own, order + 1)
+            outcome = self._kept_out_by_queue(own) or self._place(own, order + 1)
             if place:
                 order += 1
-                queue, number, count, is_full = place
-                after = 0 if is_full else self._failed.get(own.gang.demand.profile, order)
+                after = 0
+                if not outcome.was_full:
+                    after = self._failed.get(own.gang.demand.profile, order)
                 turn = Turn(
-                    own.gang.ref, own.group.pool, queue, number, count, order, after, used, full
+                    own.gang.ref,
+                    own.group.pool,
+                    *place,
+                    order,
+                    after,
+                    outcome.used,
+                    outcome.full,
                 )
                 turns.append((turn, own))
         for turn, own in turns:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
-    def _place(self, own: Waiter, order: int) -> tuple[frozenset[int], str]:
-        """Place a gang, and return (positions of its nodes, the queue that keeps it out or "").
+    def _kept_out_by_queue(self, own: Waiter) -> _Outcome | None:
+        """Return the outcome if a limit or quota keeps the gang out, otherwise None."""
+        full = self._queues.full(own)
+        if not full:
+            return None
+        return _Outcome(full=full, was_full=self._queues.may_have_been_full(own))
 
-        There are no nodes if the gang has no place, is kept out by a limit or quota of the queue,
-        or must wait for other pods to terminate.
+    def _place(self, own: Waiter, order: int) -> _Outcome:
+        """Place a gang.
+
+        The outcome has no nodes if the gang has no place, is kept out by a limit or quota of a
+        queue, or must wait for other pods to terminate.
         """
         demand = own.gang.demand
         # If an equal gang had no place before, this one has none: room only shrinks in a cycle.
         if demand.profile in self._failed:
-            return frozenset(), ""
+            return _Outcome()
+        # If no gang was placed since, an equal gang of the same queue gets the same nodes.
+        equal = (demand.profile, own.group.queue, own.preemptible)
+        if equal in self._kept_out:
+            return self._kept_out[equal]
         if not self._packer.places(demand):
             self._packer.undo(0)
             self._failed[demand.profile] = order
-            return frozenset(), ""
-        full = self._take(own)
-        if full:
+            return _Outcome()
+        kept_out = self._take(own)
+        if kept_out:
             # Equal gangs of other queues may still get this place.
             self._packer.undo(0)
-            return frozenset(), full
+            self._kept_out[equal] = kept_out
+            return kept_out
 
+        self._kept_out.clear()
         waits = self._packer.waits
         chosen = self._packer.kept()
         self._put_back(own, chosen)
-        used = frozenset() if waits else frozenset(position for position, _ in chosen)
-        return used, ""
+        return _Outcome(frozenset() if waits else frozenset(position for position, _ in chosen))
 
-    def _take(self, own: Waiter) -> str:
-        """Add the resources of a placed gang to the usage of its queues, and return "".
+    def _take(self, own: Waiter) -> _Outcome | None:
+        """Add the resources of a placed gang to the usage of its queues.
 
         A pod that requests GPU memory counts by the memory of the GPUs that it gets. If the gang
-        then exceeds a limit or quota, add nothing and return the name of the queue that has it.
+        then exceeds a limit or quota, add nothing and return this outcome.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
-            return ""
+            return None
         nodes = (self._index.nodes[at] for at, count in self._packer.chosen for _ in range(count))
         runs = own.gang.demand.in_order
         shapes = (shape for shape, count in runs for _ in range(count))
         gets = NOTHING
         for shape, node in zip(shapes, nodes, strict=True):
             gets = added(gets, received(shape, node))
-        full = self._queues.full(replace(own, bounded=gets))
-        if not full:
+        kept_out = self._kept_out_by_queue(replace(own, asked=gets, bounded=gets))
+        if not kept_out:
             self._queues.take(own.group.queue, gets, preemptible=own.preemptible)
-        return full
+        return kept_out
 
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if some of its pods are not placed yet."""

@@ -7,6 +7,7 @@ Until then, a parent queue is compared by the best gang of the child queue that 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Generic, TypeVar
 
 from app.base.groups import by_key
@@ -160,6 +161,7 @@ class Queues:
             name: [self._accounts[queue.name] for queue in chain(index, name)]
             for name in {own.group.queue for own in usable}
         }
+        self._above_before = {name: [*map(copy, own)] for name, own in self._above.items()}
         self.waiting = by_key((own.group.queue, own) for own in sorted(usable))
         """The pending gangs before the cycle by queue name, each list in order."""
         self._siblings = by_key(
@@ -244,10 +246,16 @@ class Queues:
 
         `evicted` is the usage that KAI would first evict from other queues below the same limits.
         """
-        for account in self._above[own.group.queue]:
-            if account.exceeds(own.bounded, evicted, preemptible=own.preemptible):
-                return account.queue.name
-        return ""
+        asked = own.bounded
+        return _full(self._above[own.group.queue], asked, evicted, preemptible=own.preemptible)
+
+    def may_have_been_full(self, own: Waiter) -> bool:
+        """Return whether a limit or quota may have kept a gang out before the cycle.
+
+        Pods that request GPU memory count by the smallest GPU of the pool, because they may get it.
+        """
+        accounts = self._above_before[own.group.queue]
+        return bool(_full(accounts, own.asked, NOTHING, preemptible=own.preemptible))
 
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
         """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
@@ -275,3 +283,12 @@ class Queues:
         """Count an allocation in a queue and its parents."""
         for account in self._above[queue]:
             account.take(gets, preemptible=preemptible)
+
+
+def _full(
+    accounts: Iterable[Account], asked: Quantities, evicted: Quantities, *, preemptible: bool
+) -> str:
+    for account in accounts:
+        if account.exceeds(asked, evicted, preemptible=preemptible):
+            return account.queue.name
+    return ""

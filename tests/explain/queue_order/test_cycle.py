@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.placing.demand import Demand
+from app.explain.placing.packer import Packer
 from app.explain.queue_order.cycle import line_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
@@ -308,18 +310,66 @@ def test_without_the_right_to_see_queues_there_is_no_line() -> None:
     assert line_of(index) == {}
 
 
+SMALL = node("n1", labels={MEMORY_LABEL: "40000"})
+CLOSED = node("n2", labels={MEMORY_LABEL: "80000"}, unschedulable=True)
+
+
+def of_memory(gangs: Gangs, **asked: int) -> None:
+    """Add gangs of one pod that requests so many MiB of GPU memory, as a fraction of a GPU."""
+    for name, memory in asked.items():
+        gangs.add(name, 0, queue="b" if name.startswith("free") else "a")
+        part = GpuPart(0.0, memory=memory)
+        gangs.pods[-1] = replace(gangs.pods[-1], shape=replace(shape(0), part=part))
+
+
+def limited(limit: int) -> tuple[Queue, ...]:
+    return (Queue("root"), Queue("a", "root", limit=limit, priority=200), Queue("b", "root"))
+
+
 def test_a_limit_that_counts_after_placing_keeps_out_only_gangs_of_its_queue() -> None:
     """GPU memory counts by the GPU that a pod gets: here a whole one, where half is the limit."""
     gangs = Gangs()
-    gangs.add("limited", 0)
-    gangs.add("free", 0, queue="b")
-    part = GpuPart(0.0, memory=40_000)
-    gangs.pods = [replace(pod, shape=replace(pod.shape, part=part)) for pod in gangs.pods]
-    small = node("n1", labels={MEMORY_LABEL: "40000"})
-    large = node("n2", labels={MEMORY_LABEL: "80000"}, unschedulable=True)
-    queues = (Queue("root"), Queue("a", "root", limit=500, priority=200), Queue("b", "root"))
-    turns = {
-        ref.name: turn for ref, turn in line_of(gangs.index(small, large, queues=queues)).items()
-    }
+    of_memory(gangs, limited=40_000, free=40_000)
+    line = line_of(gangs.index(SMALL, CLOSED, queues=limited(500)))
+    turns = {ref.name: turn for ref, turn in line.items()}
     assert (turns["limited"].used, turns["limited"].full) == (frozenset(), "a")
     assert turns["free"].used == {0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_blamed"),
+    [
+        pytest.param(600, False, id="a whole GPU never fits, half of a GPU does"),
+        pytest.param(900, False, id="a whole GPU never fits"),
+        pytest.param(1100, True, id="a whole GPU fits alone"),
+    ],
+)
+def test_gangs_ahead_are_blamed_only_if_the_limit_has_room_without_them(
+    limit: int, is_blamed: bool
+) -> None:
+    gangs = Gangs()
+    of_memory(gangs, ahead=10_000, waits=40_000)
+    index = gangs.index(SMALL, CLOSED, queues=limited(limit))
+    answer = explain(index, Ref("PodGroup", "ns", "waits"))
+    assert answer is not None
+    assert line_of(index)[Ref("PodGroup", "ns", "waits")].full == "a"
+    assert any(reason.id == "AfterOthers" for reason in answer.reasons) is is_blamed
+
+
+def test_equal_gangs_that_a_limit_keeps_out_are_not_placed_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant decides how many there are, and placing one of them looks at all nodes."""
+    placed: list[Demand] = []
+    places = Packer.places
+
+    def noted(packer: Packer, demand: Demand) -> bool:
+        placed.append(demand)
+        return places(packer, demand)
+
+    monkeypatch.setattr(Packer, "places", noted)
+    gangs = Gangs()
+    of_memory(gangs, **{f"waits-{number}": 40_000 for number in range(30)}, free=40_000)
+    turns = line_of(gangs.index(SMALL, CLOSED, queues=limited(500))).values()
+    assert [turn.full for turn in turns].count("a") == 30
+    assert len(placed) == 2
