@@ -38,6 +38,12 @@ from tests.explain.table.row import Changes, changed
 
 HELD = fill("rack-a2", "rack-b1", "rack-b2")
 FIRST = tuple(f"gpu-0{number}" for number in range(4))
+CORDONED_OR_MIG = tuple(
+    replace(n, labels={**n.labels, MIG_ENABLED: "true", MIG_STRATEGY: "mixed"})
+    if n.name == "gpu-03"
+    else n
+    for n in changed(("gpu-00", "gpu-01"), unschedulable=True)
+)
 WITHOUT: Changes = {
     "gangs": (gang(told=UNBOUND, groups=()),),
     "sets": (pcs(asked=UserConstraint(), groups=()),),
@@ -125,14 +131,13 @@ CASES: dict[str, tuple[Changes, str]] = {
         "3 of 4 nodes of zone-a/rack-a1 are closed: 1 cordoned, 1 not ready and 1 tainted broken",
     ),
     "two nodes are cordoned, and one has only MIG devices": (
+        {"nodes": CORDONED_OR_MIG, "pods": (*pods(), *HELD)},
+        "2 of 4 nodes of zone-a/rack-a1 are closed: 2 cordoned",
+    ),
+    "two nodes are cordoned, and one takes only the pod without GPUs": (
         {
-            "nodes": tuple(
-                replace(n, labels={**n.labels, MIG_ENABLED: "true", MIG_STRATEGY: "mixed"})
-                if n.name == "gpu-03"
-                else n
-                for n in changed(("gpu-00", "gpu-01"), unschedulable=True)
-            ),
-            "pods": (*pods(), *HELD),
+            "nodes": CORDONED_OR_MIG,
+            "pods": (*pods()[:3], replace(pods()[3], shape=shape(0, cpu=1)), *HELD),
         },
         "2 of 4 nodes of zone-a/rack-a1 are closed: 2 cordoned",
     ),

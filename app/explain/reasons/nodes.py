@@ -191,19 +191,18 @@ def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
     """Yield the domains that would have room if all nodes were open, with their closed nodes.
 
-    Each node comes with the cause. Nodes that cannot be opened to the pods, because of the kind of
-    their GPUs, are left out. Domains without closed nodes are skipped.
+    Each node comes with the cause. Pods that a node never takes, because of the kind of its GPUs,
+    do not make it a closed node. Domains without closed nodes are skipped.
     """
     nodes = obstacle.placements.domains.nodes
     fit = obstacle.placements.fit(OPENED)
-    fits = [fit[shape] for shape in obstacle.shapes]
     for domain in _opened(obstacle):
-        closed = [
-            (nodes[position], why)
-            for position in domain.nodes
-            if (why := closed_because(obstacle.shapes, nodes[position]))
-            if any(opened[position] for opened in fits)
-        ]
+        closed = []
+        for position in domain.nodes:
+            helped = [shape for shape in obstacle.shapes if fit[shape][position]]
+            why = closed_because(helped, nodes[position])
+            if why:
+                closed.append((nodes[position], why))
         if closed:
             yield domain, closed
 
