@@ -37,7 +37,7 @@ from app.explain.answers.pending import (
 )
 from app.explain.output.json import document
 from app.explain.output.names import meant
-from app.explain.output.rights import may_not_read, refusal
+from app.explain.output.rights import lacks_right, refusal, unread_because
 from app.explain.output.text import text, unseen_words
 from app.explain.output.waiting_text import exit_code, list_document, list_text
 from app.explain.reasons.reason import listed
@@ -419,15 +419,20 @@ def not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
     """
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
-    is_denied = may_not_read(index, ref)
-    if ref in others and not is_denied:  # a workload that is known only by its pods
-        complain(
+    cause = unread_because(index, ref)
+    exists = ref in others  # as a workload that is known only by its pods
+    if lacks_right(cause):
+        why = list(refusal(index, ref, exists=exists))
+    elif exists and cause:
+        why = [f"{ref} exists in namespace {ref.namespace} but can't be explained{words}"]
+    elif exists:
+        why = [
             f"{ref} exists in namespace {ref.namespace} but has no pods yet. Its events say why:"
             f" kubectl describe {ref.kind.lower()} {ref.name} -n {ref.namespace}"
-        )
-        return UNUSABLE
-    why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
-    for line in refusal(index, ref) if is_denied else why:
+        ]
+    else:
+        why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
+    for line in why:
         complain(line)
     return UNUSABLE
 

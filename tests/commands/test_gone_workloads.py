@@ -82,10 +82,16 @@ GROUP = Ref("PodCliqueScalingGroup", NAMESPACE, "llm-0-pool")
         ({}, f"{GROUP} exists in namespace {NAMESPACE} but has no pods yet"),
         (
             {"cliques": "no permission to list"},
-            f"You have no permission to get and list podcliques.grove.io in namespace {NAMESPACE}",
+            f"You have no permission to get and list podcliques.grove.io in namespace {NAMESPACE},"
+            f" so {GROUP} can't be explained\n",
+        ),
+        (
+            {"cliques": "no answer"},
+            f"{GROUP} exists in namespace {NAMESPACE} but can't be explained; not seen: PodCliques"
+            " (no answer)\n",
         ),
     ],
-    ids=["no pods", "no permission"],
+    ids=["no pods", "no permission", "no answer"],
 )
 def test_an_object_without_pods_has_none_only_if_they_could_be_read(
     unseen: dict[str, str], words: str, capsys: pytest.CaptureFixture[str]

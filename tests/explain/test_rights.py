@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.explain.output.rights import how_to_get, may_not_read, refusal
+from app.explain.output.rights import how_to_get, lacks_right, refusal, unread_because
 from app.explain.state.index import Index
 from app.explain.state.snapshot import OF_KIND
 from app.facts.identity import Ref
@@ -88,7 +88,7 @@ def denied(kind: str, **changes: Any) -> Index:
     ],
 )
 def test_a_set_that_may_not_be_read_has_parts_that_may(changes: dict[str, Any], parts: str) -> None:
-    lines = list(refusal(denied("sets", sets=(), **changes), SET))
+    lines = list(refusal(denied("sets", sets=(), **changes), SET, exists=False))
     assert lines[:2] == [
         f"You have no permission to get and list podcliquesets.grove.io in namespace {NAMESPACE},"
         f" so it is not known whether {SET} exists",
@@ -110,7 +110,7 @@ def test_the_permission_is_the_one_for_the_objects_that_are_read(
     kind: str, unseen: str, resource: str
 ) -> None:
     ref = Ref(kind, NAMESPACE, "x")
-    assert list(refusal(denied(unseen), ref)) == [
+    assert list(refusal(denied(unseen), ref, exists=False)) == [
         f"You have no permission to get and list {resource} in namespace {NAMESPACE}, so it is not"
         f" known whether {ref} exists",
         ASK,
@@ -128,6 +128,7 @@ def test_the_permission_is_the_one_for_the_objects_that_are_read(
     ],
 )
 def test_objects_of_these_kinds_may_not_be_read(kind: str, unseen: str, expected: bool) -> None:
-    assert may_not_read(denied(unseen), Ref(kind, NAMESPACE, "x")) is expected
+    ref = Ref(kind, NAMESPACE, "x")
+    assert lacks_right(unread_because(denied(unseen), ref)) is expected
     index = Index(facts(unseen={unseen: "not served"}))
-    assert not may_not_read(index, Ref(kind, NAMESPACE, "x"))
+    assert unread_because(index, ref) == ("not served" if expected else "")

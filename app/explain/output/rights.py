@@ -21,21 +21,23 @@ def lacks_right(cause: str) -> bool:
     return cause.startswith(_DENIED)  # recordings of 0.9.0 have the second one
 
 
-def may_not_read(index: Index, ref: Ref) -> bool:
-    """Return whether the user lacks the permission to read the objects by which `ref` is found."""
-    return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
+def unread_because(index: Index, ref: Ref) -> str:
+    """Return why the objects by which `ref` is found could not be read, or "" if they were read."""
+    return index.facts.unseen.get(_field_of(ref.kind), "")
 
 
-def refusal(index: Index, ref: Ref) -> Iterator[str]:
+def refusal(index: Index, ref: Ref, *, exists: bool) -> Iterator[str]:
     """Yield lines for a user who may not read the objects by which `ref` is found.
 
-    The lines say which permission is missing and who can grant it. For a PodCliqueSet, they also
-    name the parts that can be explained anyway.
+    `exists` is true if `ref` itself was found in a list. The lines say which permission is missing
+    and who can grant it. For a PodCliqueSet, they also name the parts that can be explained anyway.
     """
     resource = _found_by(ref.kind)
+    effect = f"so it is not known whether {ref} exists"
+    if exists:
+        effect = f"so {ref} can't be explained"
     yield (
-        f"You have no permission to get and list {resource} in namespace {ref.namespace}, so it is"
-        f" not known whether {ref} exists"
+        f"You have no permission to get and list {resource} in namespace {ref.namespace}, {effect}"
     )
     yield from how_to_get({_field_of(ref.kind): _DENIED[0]}, ref.namespace)
     parts = _readable_parts(index, ref)
