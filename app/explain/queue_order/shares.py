@@ -143,12 +143,13 @@ class Account:
         left = [max(0.0, has) for has in added(self.allocated, evicted, -1)]
         return _exceeded(self.limit, left, asked)
 
-    def over_quota(self, asked: Quantities) -> list[int]:
+    def over_quota(self, asked: Quantities, evicted: Quantities = NOTHING) -> list[int]:
         """Return the positions of the resources whose quota would be exceeded.
 
-        Only usage that is not preemptible counts.
+        Only usage that is not preemptible counts. `evicted` is the part of it that would be gone.
         """
-        return _exceeded(self.quota, self.fixed, asked)
+        left = [max(0.0, has) for has in added(self.fixed, evicted, -1)]
+        return _exceeded(self.quota, left, asked)
 
     def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
         """Return whether a request exceeds the limit or, unless it is preemptible, the quota."""

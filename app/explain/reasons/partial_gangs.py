@@ -1,7 +1,11 @@
 """Report gangs of which KAI started only the minimum, while their other pods are pending."""
 
-from app.explain.gangs.gang import Gang, Member, whole_demand
-from app.explain.placing.demand import where
+from msgspec.structs import replace
+
+from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.placing.demand import Demand, where
+from app.explain.placing.placements import EMPTY, Placements
+from app.explain.reasons.queue import bound_below
 from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
 from app.explain.reasons.restarts import restart_of
 
@@ -27,7 +31,7 @@ def gang_split(gang: Gang) -> Reasons:
             " there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
-        remedy = f"If all must start together, {_minimum_remedy(gang, member)}{_fits_whole(gang)}"
+        remedy = f"If all must start together, {_together(gang, member)}"
         if _is_elastic(gang, member):
             text = (
                 f"{member.name} has its minimum ({minimum}):"
@@ -99,10 +103,38 @@ def _deployment_of(member: Member) -> str:
     return str(next(made_for, "the Deployment"))
 
 
-def _fits_whole(gang: Gang) -> str:
-    """Return the advice to restart the whole gang where it fits now, or "" if it fits nowhere."""
-    demand = whole_demand(gang.whole)
+def _together(gang: Gang, member: Member) -> str:
+    """Return the steps after which KAI starts all pods of the gang together."""
+    demand = _needing_all(gang.whole).demand(from_scratch=True)
     placements = gang.placements_of(demand, from_scratch=True)
+    pods = f"all {counted(demand.count, 'pod')}"
+    if not placements.under(EMPTY).fits:
+        return (
+            f"use fewer or smaller pods: {pods} together have no room, even without other workloads"
+        )
+    step = _minimum_remedy(gang, member)
+    bound = bound_below(gang, demand)
+    if bound:
+        return (
+            f"first ask for a higher {bound}, because {pods} together exceed the current one."
+            f" Then {step}"
+        )
+    places = _places_now(placements, demand)
+    if not places:
+        return f"{step}. None of them runs then until {pods} have room together"
+    restart = restart_of(gang, gang.pods, "all pods")
+    return f"{step}, and {restart}: {pods} fit in {places} now"
+
+
+def _needing_all(unit: Unit) -> Unit:
+    """Return a part of a gang as if KAI had to place all pods that should exist together."""
+    members = tuple(replace(member, minimum=member.expected) for member in unit.members)
+    units = tuple(map(_needing_all, unit.units))
+    return replace(unit, members=members, units=units, minimum=None)
+
+
+def _places_now(placements: Placements, demand: Demand) -> str:
+    """Return the domains or nodes where the demand fits now, or "" if it has no place."""
     if not placements.now.fits:
         return ""
     positions = frozenset(
@@ -110,7 +142,4 @@ def _fits_whole(gang: Gang) -> str:
         for position, node in enumerate(placements.domains.nodes)
         if node.name in placements.now.nodes
     )
-    places = listed(where(placements.domains, demand, positions))
-    count = counted(gang.pods, "pod")
-    restart = restart_of(gang, gang.pods, "all pods")
-    return f", and {restart}: all {count} fit in {places} now" if places else ""
+    return listed(where(placements.domains, demand, positions))

@@ -14,6 +14,7 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.core import asks_for_quota, surplus_of
 from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Assumption
 from app.explain.queue_order.cycle import line_of
 from app.explain.queue_order.shares import (
@@ -104,7 +105,7 @@ def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[
 
     The `evicted` pods of the queue don't count.
     """
-    less = quantities_of((pod.shape, 1) for pod in evicted)
+    less = _quantities(evicted)
     asked = _asked(gang)
     for account in _accounts(gang, name):
         for at in account.over_limit(asked, less):
@@ -127,6 +128,32 @@ def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
 def over_quota(gang: Gang, name: str) -> Excess | None:
     """Return the first quota that the gang would exceed, or None if there is none."""
     return next(over_quotas(gang, name), None)
+
+
+def bound_below(gang: Gang, demand: Demand) -> str:
+    """Return the limit or quota that a demand would exceed if the gang's placed pods were gone.
+
+    It is a text such as `limit on queue q`, or "" if there is none.
+    """
+    group = gang.pod_group
+    if not group:
+        return ""
+    asked = quantities_of(demand.shapes, memory_in_pool(gang.index, gang.pool).most)
+    own = [pod for pod in gang.placed if pod.is_alive]
+    is_semi = group.preemptibility == SEMI_PREEMPTIBLE
+    surplus = surplus_of(gang.index, group) if is_semi else ()
+    binds = not group_is_preemptible(gang.index, group)
+    core = _quantities(pod for pod in own if pod not in surplus)
+    for account in _accounts(gang, group.queue):
+        if account.over_limit(asked, _quantities(own)):
+            return f"limit on queue {account.queue.name}"
+        if binds and account.over_quota(asked, core):
+            return f"quota on queue {account.queue.name}"
+    return ""
+
+
+def _quantities(pods: Iterable[Pod]) -> Quantities:
+    return quantities_of((pod.shape, 1) for pod in pods)
 
 
 def _accounts(gang: Gang, name: str) -> Iterator[Account]:
@@ -300,6 +327,7 @@ def _shapes_placed(gang: Gang) -> Iterator[Shape]:
 def _holders(gang: Gang, over: Excess) -> Iterator[str]:
     """Yield the other PodGroups in a queue, or in queues below it, that use a resource."""
     index = gang.index
+    own = gang.pod_group.key if gang.pod_group else None
 
     def look() -> list[KaiPodGroup]:
         below = (
@@ -311,7 +339,7 @@ def _holders(gang: Gang, over: Excess) -> Iterator[str]:
 
     # Thousands of gangs in one queue may share the result.
     for group in index.remembered(("holders", over.queue.name, over.resource), look):
-        if group != gang.pod_group:
+        if group.key != own:
             yield f"{group.namespace}/{group.name}"
 
 

@@ -1,0 +1,130 @@
+"""What helps a gang of which KAI started only the minimum, if all of its pods must start together.
+
+The first remedy was once to raise the minimum, which stopped gangs that exceed a limit or that have
+no room for all of their pods.
+"""
+
+import pytest
+
+from tests.explain.small import Object, made, node, pod, pod_group, queues, told
+
+FITS = ", and delete all pods together: all 4 pods fit in n0 and n1 now"
+MINIMUM = "set minMember: 4 in PodGroup w"
+BOUND = "because all 4 pods together exceed the current one. Then set minMember: 4 in PodGroup w"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "extra", "bounds", "preemptibility", "says"),
+    [
+        pytest.param(2, [], {}, "preemptible", f"{MINIMUM}{FITS}", id="there is room for all"),
+        pytest.param(
+            2,
+            [],
+            {"limit": 2},
+            "preemptible",
+            f"first ask for a higher limit on queue team, {BOUND}",
+            id="the queue's limit allows two",
+        ),
+        pytest.param(
+            2,
+            [],
+            {"limit": 4},
+            "preemptible",
+            f"{MINIMUM}{FITS}",
+            id="the running pods do not count twice against a limit",
+        ),
+        pytest.param(
+            2,
+            [],
+            {"quota": 3},
+            "non-preemptible",
+            f"first ask for a higher quota on queue team, {BOUND}",
+            id="the queue's quota allows three",
+        ),
+        pytest.param(
+            2,
+            [],
+            {"quota": 4},
+            "non-preemptible",
+            f"{MINIMUM}{FITS}",
+            id="the running pods do not count twice against a quota",
+        ),
+        pytest.param(
+            2,
+            [],
+            {"quota": 2},
+            "semi-preemptible",
+            f"first ask for a higher quota on queue team, {BOUND}",
+            id="the quota allows the minimum that the gang has now",
+        ),
+        pytest.param(
+            2, [], {"quota": 1}, "preemptible", f"{MINIMUM}{FITS}", id="quotas do not bind this one"
+        ),
+        pytest.param(
+            1,
+            [],
+            {},
+            "preemptible",
+            "use fewer or smaller pods: all 4 pods together have no room, even without other"
+            " workloads",
+            id="there is never room for all",
+        ),
+        pytest.param(
+            2,
+            ["n1"],
+            {},
+            "preemptible",
+            f"{MINIMUM}. None of them runs then until all 4 pods have room together",
+            id="another pod holds the room of the fourth",
+        ),
+    ],
+)
+def test_all_pods_start_together(
+    gpus: int, extra: list[str], bounds: dict[str, int], preemptibility: str, says: str
+) -> None:
+    others = [pod("o", "o", node_name=name) for name in extra]
+    objects = [*cluster(gpus, bounds, preemptibility), *others]
+    assert remedy(objects, "PodGroup") == f"If all must start together, {says}"
+
+
+def test_pods_that_do_not_exist_yet_need_room_too() -> None:
+    """Three of six pods exist, and the nodes have four GPUs."""
+    labels = {
+        "app.kubernetes.io/part-of": "w",
+        "grove.io/podclique": "w",
+        "grove.io/podgang": "w",
+        "kai.scheduler/subgroup-name": "w",
+    }
+    objects = [obj for obj in cluster(2, {}, "preemptible") if obj["metadata"]["name"] != "w-3"]
+    for obj in objects:
+        if obj["kind"] == "PodGroup":
+            owner = {"kind": "PodGang", "name": "w", "uid": "PodGang-w"}
+            obj["metadata"]["ownerReferences"] = [owner]
+            obj["spec"]["subGroups"] = [{"name": "w", "minMember": 2}]
+        elif obj["kind"] == "Pod":
+            obj["metadata"]["labels"] = labels
+    names = [{"name": f"w-{number}", "namespace": "default"} for number in range(3)]
+    groups = [{"name": "w", "minReplicas": 2, "podReferences": names}]
+    objects += [
+        made("grove.io/v1alpha1", "PodClique", "w", {"replicas": 6, "minAvailable": 2}),
+        made("scheduler.grove.io/v1alpha1", "PodGang", "w", {"podgroups": groups}),
+    ]
+    assert remedy(objects, "PodGang").endswith(
+        "use fewer or smaller pods: all 6 pods together have no room, even without other workloads"
+    )
+
+
+def remedy(objects: list[Object], kind: str) -> str:
+    [note] = [reason for reason in told(objects, kind, "w").reasons if reason.id == "GangSplit"]
+    return note.remedy
+
+
+def cluster(gpus: int, bounds: dict[str, int], preemptibility: str) -> list[Object]:
+    """Two nodes with so many GPUs, and a gang of four pods of one GPU, two of which run."""
+    places = ["n0", "n0" if gpus > 1 else "n1", "", ""]
+    return [
+        *(node(name, gpus) for name in ("n0", "n1")),
+        *queues(**bounds),
+        pod_group("w", 2, preemptibility=preemptibility),
+        *(pod(f"w-{number}", "w", node_name=place) for number, place in enumerate(places)),
+    ]
