@@ -106,9 +106,12 @@ def reference(text: str, namespace: str) -> Ref:
         raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
         others = "name one of its Pods, or omit the name to list all pending workloads"
-        made = _MADE.get(kind.partition(".")[0].lower().removesuffix("s"))
+        singular = kind.partition(".")[0].lower().removesuffix("s")
+        made = _MADE.get(singular)
         if made:
             others = f"its controller creates {made}/{name}, which can be explained"
+        elif singular == "queue":
+            others = "name a workload in the queue, or use grove-admission queues"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 

@@ -137,6 +137,10 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "'DynamoGraphDeployment/chat' can't be explained: its controller creates podcliqueset/chat, which can be explained. KIND is one of ",
         ),
         (
+            "queue/team-a",
+            "'queue/team-a' can't be explained: name a workload in the queue, or use grove-admission queues. KIND is one of ",
+        ),
+        (
             "pods/",
             "'pods/' has no name: give KIND/NAME, KIND NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain",
         ),

@@ -298,7 +298,7 @@ def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
     snapshot = replace(
         alone(),
         pod_groups=(group,),
-        pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods),
+        pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods if pod.subgroup == WORKERS),
     )
     tree = answer(snapshot, Ref("PodGroup", NAMESPACE, GANG)).tree
     (replica,) = [child for child in tree.children if child.ref.kind == "Replica"]

@@ -277,7 +277,7 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """
     subgroups = _distinct(group.subgroups)
     inside = by_key((sub.parent, sub) for sub in subgroups)
-    pods_of = by_key((pod.subgroup, pod) for pod in pods)
+    pods_of = by_key((pod.subgroup or _DEFAULT_SUBGROUP, pod) for pod in pods)
 
     def unit(whole: SubGroup, parent: str, depth: int) -> Unit:
         """Return a unit for `whole`, whose parts are the SubGroups with the parent `parent`."""
@@ -298,15 +298,46 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
     """Yield the gangs of `pods`, each with the first of `pods` in it, by namespace and name.
 
-    Pods that name an existing KAI PodGroup are in its gang. Every other pod is its own gang.
+    Pods that name an existing KAI PodGroup are in its gang. Every other pod is its own gang, and so
+    is every pending pod outside the SubGroups of its PodGroup.
     """
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):
         group = index.pod_groups.get((pod.namespace, pod.group))
+        if group and is_outside_subgroups(group, pod):
+            group = None
         ref = group.ref if group else pod.ref
         if ref not in seen:
             seen.add(ref)
             yield (gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)), pod
+
+
+def leaves_of(group: KaiPodGroup) -> list[str]:
+    """Return the names of the SubGroups of a PodGroup that have pods, in their order."""
+    subgroups = _distinct(group.subgroups)
+    parents = {sub.parent for sub in subgroups}
+    return [sub.name for sub in subgroups if sub.name not in parents]
+
+
+def is_outside_subgroups(group: KaiPodGroup, pod: Pod) -> bool:
+    """Return whether a pod of a PodGroup is pending and names none of its SubGroups.
+
+    KAI ignores such a pod (`AddTaskInfo` in `pkg/scheduler/api/podgroup_info/job_info.go`). Return
+    False for pods of Grove, whose SubGroups follow the PodGang within seconds.
+    """
+    if pod.node or not pod.is_alive or not group.subgroups or pod.place.podgang:
+        return False
+    return (pod.subgroup or _DEFAULT_SUBGROUP) not in leaves_of(group)
+
+
+_DEFAULT_SUBGROUP = "default"
+"""The SubGroup to which KAI adds pods without a label that names one."""
+
+
+def outside_subgroups(index: Index, group: KaiPodGroup) -> list[Pod]:
+    """Return the pending pods of a PodGroup that name none of its SubGroups."""
+    pods = index.pods_of_group.get(group.key, ())
+    return [pod for pod in pods if is_outside_subgroups(group, pod)]
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:

@@ -1,6 +1,6 @@
 """Find the PodCliqueSet and the gangs of the object that the user asks about."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from app.base.groups import by_key
@@ -11,6 +11,7 @@ from app.explain.gangs.assembly import (
     gang_to_come,
     gangs_of_pods,
     gangs_of_set,
+    outside_subgroups,
 )
 from app.explain.gangs.bases import bases_of
 from app.explain.gangs.gang import Gang, Unit
@@ -107,8 +108,18 @@ def subject(index: Index, ref: Ref) -> Subject | None:
         return Subject(index, ref, pcs, (), siblings)
 
     of_pods = map(itemgetter(0), gangs_of_pods(index, match.pods))
-    alone = (match.gang,) if match.gang else tuple(of_pods)
+    alone = (match.gang, *_beside(index, match.gang)) if match.gang else tuple(of_pods)
     return Subject(index, ref, None, alone, alone)
+
+
+def _beside(index: Index, gang: Gang) -> Iterator[Gang]:
+    """Yield the pods of a gang's PodGroup that are in none of its SubGroups, each as a gang.
+
+    Yield none if the gang lacks pods, because GangIncomplete names them then.
+    """
+    if gang.pod_group and (gang.whole.is_ready or gang.whole.is_satisfied):
+        pods = outside_subgroups(index, gang.pod_group)
+        yield from (each for each, _ in gangs_of_pods(index, pods))
 
 
 def _of_set(index: Index, ref: Ref) -> _Match | None:

@@ -153,7 +153,7 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
     if not row.exists and row.unusable == "does not exist":
         yield (
             "does not exist, but PodGroups name it. Create the queue, or set the label"
-            f" {KAI_QUEUE} of their workloads to another queue"
+            f" {KAI_QUEUE} of their workloads and spec.queue of the PodGroups to another queue"
         )
     elif row.unusable:
         yield row.unusable

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from app.base.groups import by_key
-from app.explain.gangs.assembly import gang_of
+from app.explain.gangs.assembly import gang_of, is_outside_subgroups, leaves_of
 from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
@@ -24,7 +24,7 @@ from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
 from app.facts.kubernetes.kueue import OF_KUEUE
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
+from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"
@@ -231,16 +231,43 @@ def workload_missing(gang: Gang) -> Reasons:
     yield from _missing((missing, pod) for missing, pod in named if missing is not None)
 
 
+_GROUP_FIELD = f"metadata.annotations[{POD_GROUP_NAME}]"
+
+
 def pod_group_missing(gang: Gang) -> Reasons:
     """Report that pods name a KAI PodGroup that does not exist."""
-    field = f"metadata.annotations[{POD_GROUP_NAME}]"
     pods = (
         pod
         for pod in gang.waiting
         if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups
         if not pod.skipped
     )
-    yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
+    yield from _missing((("KAI PodGroup", pod.group, _GROUP_FIELD), pod) for pod in pods)
+
+
+def subgroup_missing(gang: Gang) -> Reasons:
+    """Report that pods name a SubGroup that their KAI PodGroup does not have, or name none."""
+    groups = gang.index.pod_groups
+    outside = (
+        ((*group.key, pod.subgroup), pod)
+        for pod in gang.waiting
+        if (group := groups.get((pod.namespace, pod.group))) and is_outside_subgroups(group, pod)
+    )
+    for (namespace, name, named), pods in grouped(outside):
+        objects = refs(pods)
+        names = listed(ref.name for ref in objects)
+        label = f"the label {SUBGROUP}={named}" if named else f"no label {SUBGROUP}"
+        leaves = leaves_of(groups[namespace, name])
+        known = listed(leaves)
+        are = "only SubGroup of" if len(leaves) == 1 else "SubGroups of"
+        text = (
+            f"{names} {'has' if len(pods) == 1 else 'have'} {label}, and the {are} PodGroup {name}"
+            f" {'is' if len(leaves) == 1 else 'are'} {known}: KAI ignores"
+            f" {'it' if len(pods) == 1 else 'them'}"
+        )
+        remedy = f"Set this label of the pods and in their template to a SubGroup: {known}"
+        evidence = Evidence(objects[0], f"metadata.labels[{SUBGROUP}]", named or "absent")
+        yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
 
 def opt_out_without_effect(gang: Gang) -> Reasons:
@@ -285,6 +312,11 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
         text = f"{wait} for {kind} {name}, which does not exist"
         evidence = Evidence(objects[0], field, name)
         remedy = f"Create {kind} {name}, or correct the name in {field}"
+        if field == _GROUP_FIELD and any(pod.place.podgang for pod in pods):
+            remedy = (
+                "Ask the platform team why Grove's operator or KAI's pod-grouper has not created"
+                f" {name}: read their logs"
+            )
         yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
 

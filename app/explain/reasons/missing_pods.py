@@ -5,7 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
-from app.explain.gangs.assembly import pods_of_other_schedulers, pods_of_part
+from app.explain.gangs.assembly import (
+    outside_subgroups,
+    pods_of_other_schedulers,
+    pods_of_part,
+)
 from app.explain.gangs.gang import Gang, Member
 from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
@@ -30,7 +34,7 @@ from app.facts.grove.status import LastError
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, SUBGROUP
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
@@ -50,6 +54,17 @@ def gang_incomplete(gang: Gang) -> Reasons:
     elsewhere = pods_of_other_schedulers(gang.index, group, gang.pods) if group else []
     if elsewhere:
         text, remedy = _placed_elsewhere(elsewhere, text)
+        yield about(evidence, "GangIncomplete", text, remedy, "you")
+        return
+
+    outside = outside_subgroups(gang.index, group) if group else []
+    if outside:
+        names = listed(sorted(pod.name for pod in outside))
+        exist = "exists, but is" if len(outside) == 1 else "exist, but are"
+        text += f". {names} {exist} in no SubGroup, so KAI ignores"
+        text += " it" if len(outside) == 1 else " them"
+        lacking = listed(member.name for member in short)
+        remedy = f"Set the label {SUBGROUP} of {names} to a SubGroup that lacks pods ({lacking})"
         yield about(evidence, "GangIncomplete", text, remedy, "you")
         return
 
@@ -103,7 +118,7 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     )
 
 
-def _creators_message(gang: Gang, short: Iterable[Member]) -> tuple[str, str, Who]:
+def _creators_message(gang: Gang, short: Sequence[Member]) -> tuple[str, str, Who]:
     """Return the newest message of a controller that creates the pods, the remedy, and who can act.
 
     If no controller says anything, a known error of Grove about the parts in `short` is quoted. If
@@ -116,7 +131,7 @@ def _creators_message(gang: Gang, short: Iterable[Member]) -> tuple[str, str, Wh
         known = known_advice(error.text, gang.namespace) if error else None
         if error and known:
             return f". Grove said: {said_when(error, gang.facts.now)}", *known
-        return "", _unexplained_remedy(gang), "you"
+        return "", _unexplained_remedy(gang, short), "you"
 
     maker, words = told
     meaning, remedy, who = advice_on(maker, words, of_kai=gang.is_of_kai)
@@ -287,8 +302,11 @@ def _errors(members: Iterable[Member]) -> Iterator[LastError]:
     return (error for clique in cliques for error in clique.errors)
 
 
-def _unexplained_remedy(gang: Gang) -> str:
-    """Return the remedy for missing pods if no message says why they are missing."""
+def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
+    """Return the remedy for missing pods if no message says why they are missing.
+
+    `short` has the parts that lack pods.
+    """
     if gang.is_of_grove:
         return (
             "Find out why Grove creates no pods for the PodClique: check status.lastErrors (kubectl"
@@ -304,7 +322,10 @@ def _unexplained_remedy(gang: Gang) -> str:
             "Find out why the Workload's owner creates no more pods: check the status and the"
             " events of the owner"
         )
-    return (
-        "Create the missing pods, or lower the minimum of the PodGroup to the number of existing"
-        " pods"
-    )
+    create = "Create the missing pods"
+    if not all(member.pods for member in short):
+        return create  # A minimum of 0 would start nothing.
+    if gang.pod_group and gang.pod_group.subgroups:
+        minimums = (f"minMember of SubGroup {own.name} to {len(own.pods)}" for own in short)
+        return f"{create}, or lower {listed(minimums)} in PodGroup {gang.pod_group.name}"
+    return f"{create}, or lower the minimum of the PodGroup to the number of existing pods"

@@ -194,6 +194,7 @@ RULES: tuple[Rule, ...] = (
         gates.workload_missing, ("pods", "workloads", "workload_groups"), _references, together=True
     ),
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
+    Rule(gates.subgroup_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait, together=True),
     Rule(pod_starts.kubelet_rejects, ("pods",), _nothing_waits, "KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),

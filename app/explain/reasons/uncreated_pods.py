@@ -7,6 +7,7 @@ from app.explain.reasons.messages import (
     Advice,
     Words,
     advice_for,
+    is_of_kai,
     makers_of,
     one_line,
     words_about,
@@ -223,12 +224,14 @@ def _lacks_required(gang: Gang) -> bool:
 def _refusals(gang: Gang) -> Iterator[Event]:
     """Yield the messages of controllers that explain missing pods of a gang, newest first.
 
-    For a gang without pods, they are all warnings about its workload. For other gangs, they are the
+    For a gang without pods, they are all warnings about its workload, except KAI's, which creates
+    no pods. For other gangs, they are the
     messages about pods that cannot be created, if they are newer than the newest pod. Yield none if
     only some of the required pods exist, because GangIncomplete quotes the messages then.
     """
     if not gang.pods:
-        yield from warnings_about(gang.index, gang.ref)
+        warnings = warnings_about(gang.index, gang.ref)
+        yield from (event for event in warnings if not is_of_kai(event))
         return
     if _lacks_required(gang):
         return
