@@ -8,7 +8,7 @@ import pytest
 
 from tests.explain.small import Object, made, node, pod, pod_group, queues, told
 
-FITS = ", and delete all pods together: all 4 pods fit in n0 and n1 now"
+FITS = ", and delete all pods together and create them again: all 4 pods fit in n0 and n1 now"
 MINIMUM = "set minMember: 4 in PodGroup w"
 BOUND = "because all 4 pods together exceed the current one. Then set minMember: 4 in PodGroup w"
 

@@ -1,5 +1,6 @@
 """Say which nodes may take a pod: by selectors, GPUs, taints, cordons, readiness and pressure."""
 
+from collections.abc import Iterator
 from itertools import chain
 
 from app.base.groups import by_key
@@ -13,9 +14,19 @@ from app.objects.shape import integer_in
 
 NAME_FIELD = "metadata.name"
 
+NOT_READY = "not ready"
+_PRESSURE = "with "
 CORDONED = "cordoned"
 BY_KAI = "cordoned by KAI Resource Management"
 """A cordon that ends when KAI Resource Management has moved the node to another pool."""
+
+OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""The prefixes of taints that Kubernetes sets for the state of a node.
+
+Pods that tolerate them would not run well there, and a removed taint comes back.
+"""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The only taint with such a prefix that an administrator adds and has to remove."""
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that a pod must tolerate to be placed on a cordoned node. KAI reads it since 0.18.
@@ -150,19 +161,41 @@ def unfit_because(shape: Shape, node: Node) -> str:
 
     Return "" if they may be bound to it once it has room.
     """
+    return next(unfit_causes(shape, node), "")
+
+
+def unfit_causes(shape: Shape, node: Node) -> Iterator[str]:
+    """Yield in a few words each cause why new pods of this shape may not be bound to this node.
+
+    Taints that Kubernetes sets because of another cause are not repeated.
+    """
     if not node.ready:
-        return "not ready"
+        yield NOT_READY
     if node.unschedulable and not tolerates(shape.tolerations, _CORDON):
-        return BY_KAI if node.changes_pool else CORDONED
-    if node.pressure:
-        return f"with {node.pressure}"
+        yield BY_KAI if node.changes_pool else CORDONED
+    if node.pressure and node.ready:
+        yield f"{_PRESSURE}{node.pressure}"
     for taint in node.taints:
-        if not tolerates(shape.tolerations, taint):
-            return f"tainted {taint.key}"
+        if not tolerates(shape.tolerations, taint) and not _follows(taint, node):
+            yield f"tainted {taint.key}"
     refused = refused_by(shape, node)
     if refused:
-        return refused
-    return "" if is_selected(shape, node) else "not selected by the pods"
+        yield refused
+    if not is_selected(shape, node):
+        yield "not selected by the pods"
+
+
+def is_broken(cause: str) -> bool:
+    """Return whether a cause means that the node is not ready or under pressure."""
+    return cause == NOT_READY or cause.startswith(_PRESSURE)
+
+
+def _follows(taint: Taint, node: Node) -> bool:
+    """Return whether Kubernetes has set a taint because of another cause in `unfit_causes`."""
+    if not taint.key.startswith(OF_KUBERNETES) or taint.key == OUT_OF_SERVICE:
+        return False
+    of_cordon = node.unschedulable and taint.key == _CORDON.key
+    return not node.ready or of_cordon or (bool(node.pressure) and taint.key.endswith("-pressure"))
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:

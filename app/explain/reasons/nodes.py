@@ -3,7 +3,7 @@
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -12,7 +12,10 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import (
     BY_KAI,
     CORDONED,
+    OF_KUBERNETES,
+    OUT_OF_SERVICE,
     asks_gpus,
+    is_broken,
     is_selected,
     unfit_because,
 )
@@ -32,8 +35,10 @@ from app.explain.reasons.obstacle import (
     Obstacle,
     closed_because,
     obstacle_of,
+    of_pool,
     selection_words,
     selector_words,
+    used_for,
 )
 from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share
@@ -56,6 +61,9 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement, Taint
 from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
+Closed = list[tuple[Node, tuple[str, ...]]]
+"""Closed nodes, each with the causes."""
+
 
 def no_node_matches(gang: Gang) -> Reasons:
     """Report that no node matches the selectors of the pods."""
@@ -70,7 +78,8 @@ def no_node_matches(gang: Gang) -> Reasons:
         return  # VolumeElsewhere reports that only the volumes exclude these nodes.
 
     number = counted(obstacle.nodes, "node")
-    text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
+    which = f"(0 of {number}{of_pool(gang)})"
+    text = f"No node matches {selector_words(shape)}, which pods select {which}"
     evidence = Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape))
     helps = selector_of_kueue(gang)
     remedy = helps.remedy if helps else _selecting(obstacle, shape)
@@ -182,17 +191,17 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
     )
 
 
-def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
+def _is_needed(gang: Gang, closed: Closed) -> bool:
     """Return whether the gang would be placed on one of these nodes if all were open."""
     needed = gang.placements.under(OPENED).nodes
     return not needed.isdisjoint(node.name for node, _ in closed)
 
 
-def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
+def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
     """Yield the domains that would have room if all nodes were open, with their closed nodes.
 
-    Each node comes with the cause. Pods that a node never takes, because of the kind of its GPUs,
-    do not make it a closed node. Domains without closed nodes are skipped.
+    Pods that a node never takes, because of the kind of its GPUs, do not make it a closed node.
+    Domains without closed nodes are skipped.
     """
     nodes = obstacle.placements.domains.nodes
     fit = obstacle.placements.fit(OPENED)
@@ -229,8 +238,8 @@ def _opened(obstacle: Obstacle) -> list[Domain]:
     ]
 
 
-def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -> Reason:
-    counts = Counter(why for _, why in closed)
+def _unfit(obstacle: Obstacle, domain: Domain, closed: Closed) -> Reason:
+    counts = Counter(" and ".join(causes) for _, causes in closed)
     whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
     verb = "is" if len(closed) == 1 else "are"
     number = counted(domain.nodes, "node")
@@ -238,13 +247,16 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     pairs = itertools.product(obstacle.shapes, closed)
     is_open_to_some = any(not unfit_because(shape, node) for shape, (node, _) in pairs)
     to = " to some of the gang's pods" if is_open_to_some else ""
-    text = f"{len(closed)} of {number} of {domain} {verb} closed{to}: {whys}{selection}"
+    of = f" of {domain}" if domain.path else used_for(obstacle, obstacle.short)
+    text = (
+        f"{len(closed)} of {number}{of or ' of the cluster'} {verb} closed{to}: {whys}{selection}"
+    )
 
-    cordoned = [node.name for node, why in closed if why == CORDONED]
+    cordoned = [node.name for node, causes in closed if CORDONED in causes]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
-    evidence = Evidence(refs[0], "spec, status", closed[0][1])
-    remedy = _opening_remedy(obstacle, sorted(counts), closed)
+    evidence = Evidence(refs[0], "spec, status", " and ".join(closed[0][1]))
+    remedy = _opening_remedy(obstacle, closed)
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
@@ -254,21 +266,12 @@ _STEPS = {
     f" {' or '.join(KAI_CORDONS)}): the nodes leave this pool once its pods on them have ended",
 }
 _TAINTED = "tainted"
-_OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""The prefixes of taints that Kubernetes sets for the state of a node.
-
-Pods that tolerate them would not run well there, and a removed taint comes back.
-"""
-_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The only taint with such a prefix that an administrator adds and has to remove."""
 
 
-def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
-    """Return the remedy that opens closed nodes, with a note if they need free room too.
-
-    `closed` has each closed node with the cause, and `whys` has the different causes.
-    """
-    steps = dict.fromkeys(_step(why, closed) for why in whys)
+def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
+    """Return the remedy that opens closed nodes, with a note if they need free room too."""
+    causes = sorted({cause for _, causes in closed for cause in causes})
+    steps = dict.fromkeys(filter(None, (_step(cause, closed) for cause in causes)))
     remedy = listed(steps)
     remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:
@@ -276,20 +279,20 @@ def _opening_remedy(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[
     return f"{remedy}. Then room still has to become free there"
 
 
-def _step(why: str, closed: Sequence[tuple[Node, str]]) -> str:
-    """Return the step that opens the nodes that are closed because of `why`."""
-    names = listed((node.name for node, cause in closed if cause == why), 3)
-    kind, _, key = why.partition(" ")
-    if kind == _TAINTED and key == _OUT_OF_SERVICE:
+def _step(cause: str, closed: Closed) -> str:
+    """Return the step against one cause, or "" if the nodes have GPUs that the pods can't use."""
+    names = listed((node.name for node, causes in closed if cause in causes), 3)
+    kind, _, key = cause.partition(" ")
+    if kind == _TAINTED and key == OUT_OF_SERVICE:
         return f"remove the taint {key} from {names} once the node has recovered"
-    if kind == _TAINTED and key.startswith(_OF_KUBERNETES):
+    if kind == _TAINTED and key.startswith(OF_KUBERNETES):
         return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
     if kind == _TAINTED:
         return _tolerations(closed)
-    return _STEPS.get(why) or f"repair {names}"
+    return f"repair {names}" if is_broken(cause) else _STEPS.get(cause, "")
 
 
-def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:
+def _deleted_there(obstacle: Obstacle, closed: Closed) -> str:
     """Return a text about terminating pods that hold room until their nodes are ready, or ""."""
     index = obstacle.gang.index
     stuck = sorted(
@@ -306,10 +309,11 @@ def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> st
     return f": {names} {hold} room until the kubelet of {where} runs, or the node is deleted"
 
 
-def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
+def _tolerations(closed: Closed) -> str:
     """Return the step against taints, with the tolerations that a pod template needs."""
-    keys = {why.partition(" ")[2] for _, why in closed if why.startswith(_TAINTED)}
-    keys = {key for key in keys if not key.startswith(_OF_KUBERNETES)}
+    causes = {cause for _, causes in closed for cause in causes if cause.startswith(_TAINTED)}
+    keys = {cause.partition(" ")[2] for cause in causes}
+    keys = {key for key in keys if not key.startswith(OF_KUBERNETES)}
     taints = dict.fromkeys(
         taint for node, _ in closed for taint in node.taints if taint.key in keys
     )

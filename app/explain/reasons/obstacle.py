@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
-from app.explain.placing.fitness import is_selected, unfit_because
+from app.explain.placing.fitness import is_selected, unfit_causes
 from app.explain.placing.packer import Rules
 from app.explain.placing.placements import (
     ANY_POOL,
@@ -242,7 +242,7 @@ def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
 
     Also return True if the node pool has no nodes.
     """
-    if gang.pool == ANY_POOL or not (gang.pool or gang.index.has_pools):
+    if not of_pool(gang):
         return False
     if not nodes:
         return True
@@ -326,10 +326,32 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     return f" ({listed(dict.fromkeys(matches))})" if matches else ""
 
 
-def closed_because(shapes: Sequence[Shape], node: Node) -> str:
-    """Return why a node is closed to some of the pods that select it, or "" if it is open to all.
+def of_pool(gang: Gang) -> str:
+    """Return which nodes the gang may use, such as ` of node pool gold`, or "" for all nodes."""
+    if gang.pool == ANY_POOL or not (gang.pool or gang.index.has_pools):
+        return ""
+    return f" of node pool {gang.pool}" if gang.pool else " without a node pool"
 
-    Also return "" if no pod selects it.
+
+def used_for(obstacle: Obstacle, demand: Demand) -> str:
+    """Return which nodes KAI uses for a part that requires no level, or "" for all nodes."""
+    return f"{of_pool(obstacle.gang)}{labelled_for(obstacle, demand)}"
+
+
+def labelled_for(obstacle: Obstacle, demand: Demand) -> str:
+    """Return ` with the labels of all levels` if KAI ignores other nodes of the pool, or else "".
+
+    KAI ignores nodes that lack the label of a level, even if the level is only preferred.
     """
-    reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
-    return next(filter(None, reasons), "")
+    domains = obstacle.placements.domains.by(demand.levels)
+    ignores = demand.constrained and len(domains.inside.nodes) < len(domains.everywhere.nodes)
+    return " with the labels of all levels" if ignores else ""
+
+
+def closed_because(shapes: Sequence[Shape], node: Node) -> tuple[str, ...]:
+    """Return why a node is closed to some of the pods that select it, or () if it is open to all.
+
+    Also return () if no pod selects it.
+    """
+    causes = (tuple(unfit_causes(shape, node)) for shape in shapes if is_selected(shape, node))
+    return next(filter(None, causes), ())

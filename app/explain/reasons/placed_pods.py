@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
+from app.explain.placing.placements import EMPTY
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
@@ -79,6 +80,9 @@ def required_violated(gang: Gang) -> Reasons:
                 "Ask the platform team to rename the domains so that their names have no dots, then"
                 f" {restart}"
             )
+        elif not gang.is_of_kueue and (lacking := _lacking_room(gang, part, level, restart)):
+            remedy = lacking
+            commands = ()
         else:
             keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
             remedy = f"{remedy}: {keeps} one {level} only for pods that start together"
@@ -102,6 +106,28 @@ def _title(gang: Gang, part: Unit | Member) -> str:
     """
     is_replica = isinstance(part, Unit) and part.name != gang.whole.name
     return f"replica {part.name}" if is_replica and gang.ref.kind == "PodGang" else part.name
+
+
+def _lacking_room(gang: Gang, part: Unit | Member, level: str, restart: str) -> str:
+    """Return what to do about a part whose pods would have no place if they were restarted now.
+
+    `restart` says how to restart them. Return "" if they have a place, or if the room is not known.
+    """
+    if not gang.index.room_is_known:
+        return ""
+    placements = gang.placements_of(whole_demand(part), from_scratch=True)
+    if placements.now.fits:
+        return ""
+    pods = counted(part.placed, "pod")
+    if placements.under(EMPTY).fits:
+        return (
+            f"Wait until one {level} has room for all {pods}, and then {restart}: now, they would"
+            " not be placed again"
+        )
+    return (
+        "Ask the platform team to check the labels of the nodes, or require a broader level: no"
+        f" {level} is large enough for all {pods}, so they would not be placed again"
+    )
 
 
 def _labelling(

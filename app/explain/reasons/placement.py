@@ -15,7 +15,6 @@ from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.packer import Rules
 from app.explain.placing.placements import (
-    ANY_POOL,
     EMPTIED,
     EMPTY,
     OPENED,
@@ -33,9 +32,12 @@ from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
     Obstacle,
+    labelled_for,
     obstacle_of,
+    of_pool,
     selection_words,
     selector_words,
+    used_for,
 )
 from app.explain.reasons.queue import evicting, fair_share, losing_against
 from app.explain.reasons.reason import (
@@ -125,10 +127,18 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     if not best:
         text = f"No {level} exists, because no node has the labels of all levels"
         return text, "Ask the platform team to label the nodes, or require no level", "you"
+    if short.preferred and not best.domain.nodes:
+        preferred = gang.topology.name_of(short.preferred)
+        text = (
+            f"KAI uses no node for {short.name}, which prefers one {preferred}: no node has the"
+            " labels of all levels"
+        )
+        label = "Ask the platform team to label the nodes, or prefer no level"
+        return text, _unpreferred(obstacle) or label, "you"
 
-    room = _room_of(placements, short, best, level, selection)
+    room = _room_of(obstacle, short, best, level, selection)
 
-    return room, wider or remedy, "you"
+    return room, wider or _unpreferred(obstacle) or remedy, "you"
 
 
 def _also_needed(obstacle: Obstacle) -> str:
@@ -161,8 +171,9 @@ def _without_size(demand: Demand) -> Demand:
 
 
 def _room_of(
-    placements: Placements, short: Demand, best: DomainRoom, level: str, selection: str
+    obstacle: Obstacle, short: Demand, best: DomainRoom, level: str, selection: str
 ) -> str:
+    placements = obstacle.placements
     nodes = placements.domains.nodes_at(best.domain.nodes)
     fits = [placements.fit(OPENED)[shape] for shape, _ in short.shapes]
     usable = [
@@ -180,6 +191,9 @@ def _room_of(
         return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
     needs = pods_of(short.shapes)
+    if level == "cluster" and best.pods < short.count:
+        room = f"room for only {best.pods} of" if best.pods else "no room for"
+        return f"Even empty, the nodes{used_for(obstacle, short)} have {room} {needs}{selection}"
     if best.pods >= short.count:
         return f"Even empty, no {level} has room for all parts of {short.name} together{selection}"
 
@@ -187,6 +201,23 @@ def _room_of(
         f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
         f" {best.pods}{selection}"
     )
+
+
+def _unpreferred(obstacle: Obstacle) -> str:
+    """Return the advice to prefer no level if the gang then fits now, or else ""."""
+
+    def change(part: Demand) -> Demand:
+        return part if part.key else replace(part, preferred="")
+
+    demand = obstacle.demand.changed(change)
+    parts = obstacle.demand.every()
+    levels = dict.fromkeys(part.preferred for part in parts if part.preferred and not part.key)
+    if not levels or not obstacle.gang.placements_of(demand).now.fits:
+        return ""
+    names = listed(f'"{obstacle.gang.topology.name_of(level)}"' for level in levels)
+    ignores = labelled_for(obstacle, obstacle.demand)
+    where = " on nodes that lack the label of a level" if ignores else ""
+    return f"Prefer no level instead of {names}: it would fit now{where}"
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
@@ -199,7 +230,8 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= most:
                 continue
-            that = f" that matches {selector_words(shape)}" if shape.selects else ""
+            that = of_pool(obstacle.gang)
+            that += f" that matches {selector_words(shape)}" if shape.selects else ""
             if not most and is_device(name):
                 return _not_offered(obstacle.gang.index, name, that, nodes)
             text = (
@@ -502,8 +534,8 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 def _open_nodes(obstacle: Obstacle) -> str:
     """Return a text for the nodes that are open to pods, with their domain if they share one."""
-    pool = obstacle.gang.pool
-    everywhere = "The nodes" if pool in {"", ANY_POOL} else f"The nodes of node pool {pool}"
+    of = of_pool(obstacle.gang) if obstacle.gang.pool else ""
+    everywhere = f"The nodes{of}{labelled_for(obstacle, obstacle.short)}"
     if len(obstacle.open) == len(obstacle.nodes):
         return everywhere
 
@@ -537,15 +569,26 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
 
     Room that becomes free by itself comes first, and then changes with which the gang fits now.
     """
-    evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
-    itself = [each for each in (_ending(obstacle), *evicts) if each]
+    itself = _by_itself(obstacle)
     elsewhere, commands = _elsewhere(obstacle)
-    others = (_wider(obstacle), elsewhere, _unselected(obstacle), labelling_memory(obstacle))
+    others = (
+        _wider(obstacle),
+        _unpreferred(obstacle),
+        elsewhere,
+        _unselected(obstacle),
+        labelling_memory(obstacle),
+    )
     now = [each for each in others if each]
     waits, who = _freeing(obstacle)
     if itself:
         waits, who = [], "wait"
     return together(*itself, *now, *waits), "you" if now else who, commands
+
+
+def _by_itself(obstacle: Obstacle) -> list[str]:
+    """Return the remedies to wait because pods terminate, or because KAI may evict pods."""
+    evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
+    return [each for each in (_ending(obstacle), *evicts) if each]
 
 
 def _reclaiming(obstacle: Obstacle) -> str:
@@ -573,7 +616,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     Return ("", ()) if there is none.
     """
     gang = obstacle.gang
-    if gang.placed or not (gang.pool or gang.index.has_pools):
+    if gang.placed or not of_pool(gang):
         return "", ()
     pools = sorted({node.labels.get(NODE_POOL, "") for node in gang.index.nodes} - {gang.pool})
     fitting = (pool for pool in pools if obstacle.placements.under(Assumption(pool=pool)).fits)
@@ -712,7 +755,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
         "BoundToDomain",
         text,
         remedy,
-        "you",
+        "wait" if remedy.startswith(("Wait: ", "Wait for ")) else "you",
         parts=parts(obstacle.demand, short),
         commands=deletion_of(gang, gang.pods) if remedy.startswith(_START_OVER) else (),
     )
@@ -749,9 +792,9 @@ def _restart(gang: Gang) -> str:
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     """Return the remedy for a gang with running pods in `best`, which lacks room for the rest."""
-    ending = _ending(obstacle)
-    if ending:
-        return ending
+    itself = _by_itself(obstacle)
+    if itself:
+        return together(*itself)
 
     gang = obstacle.gang
     helps: list[str] = []

@@ -84,7 +84,7 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         if gang.placements.under(only_on(gang, partial(matches_any, claim.nodes))).fits:
             continue
         shapes = [pod.shape for pod in pods]
-        closed = {node.name: closed_because(shapes, node) for node in allowed}
+        closed = {node.name: " and ".join(closed_because(shapes, node)) for node in allowed}
         words = (f"{name} ({why})" if why else name for name, why in closed.items())
         where = listed(words) or "a node that is gone"
         number = counted(pods, "pending pod")

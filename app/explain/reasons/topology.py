@@ -9,6 +9,7 @@ from app.base.groups import by_key
 from app.base.spelling import nearest
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import is_selected
+from app.explain.placing.placements import ANY_POOL
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -27,6 +28,7 @@ from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, Level
 from app.facts.identity import Ref
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
+from app.facts.labels import NODE_POOL
 from app.objects.owners import OwnerRef
 from app.rules.topology.coverage import right_order
 from app.rules.topology.levels import labels_hint, suggested_levels, yaml_of_levels
@@ -106,7 +108,11 @@ def _could_use(gang: Gang, node: Node) -> bool:
 
     Return True if the gang's parts are not known.
     """
-    return not gang.members or any(
+    if not gang.members:
+        return True
+    if gang.pool not in (ANY_POOL, node.labels.get(NODE_POOL, "")):
+        return False
+    return any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
         for shape, _ in gang.demand.shapes

@@ -1,0 +1,437 @@
+"""Small clusters of which explain once told something false, or named a remedy that does not help.
+
+If the remedy can be carried out on the objects, the last part of a test does that.
+"""
+
+import pytest
+
+from app.explain.answers.answer import Answer
+from tests.explain.small import (
+    Object,
+    in_subgroup,
+    made,
+    node,
+    pod,
+    pod_group,
+    queues,
+    told,
+    topology,
+)
+
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+PREFERS = {"topologyConstraint": {"topology": "topo", "preferredTopologyLevel": "rack"}}
+LABELS = {"zone": "z", "rack": "r"}
+
+
+def said(answer: Answer) -> list[tuple[str, str, str]]:
+    return [(each.id, each.text, each.remedy) for each in answer.reasons]
+
+
+@pytest.mark.parametrize(
+    ("closed", "text", "remedy"),
+    [
+        pytest.param(
+            node("n0", ready=False, unschedulable=True, taints=[CORDON, NOT_READY]),
+            "1 of 1 node of the cluster is closed: 1 not ready and cordoned",
+            "Uncordon the nodes and repair n0",
+            id="a cordon that is left after the repair",
+        ),
+        pytest.param(
+            node(
+                "n0",
+                taints=[
+                    {"key": "a", "value": "1", "effect": "NoSchedule"},
+                    {"key": "b", "effect": "NoExecute"},
+                ],
+            ),
+            "1 of 1 node of the cluster is closed: 1 tainted a and tainted b",
+            "Add the tolerations {key: a, value: 1, effect: NoSchedule} and {key: b, operator:"
+            " Exists, effect: NoExecute} to the pod template or ask for the taints to be removed",
+            id="two taints",
+        ),
+        pytest.param(
+            node("n0", unschedulable=True, taints=[CORDON]),
+            "1 of 1 node of the cluster is closed: 1 cordoned",
+            "Uncordon the nodes",
+            id="the taint of a cordon is no second cause",
+        ),
+        pytest.param(
+            node("n0", taints=[NOT_READY]),
+            "1 of 1 node of the cluster is closed: 1 tainted node.kubernetes.io/not-ready",
+            "Repair n0: Kubernetes removes the taint node.kubernetes.io/not-ready once its cause"
+            " is gone",
+            id="a taint of Kubernetes alone",
+        ),
+        pytest.param(
+            node(
+                "n0",
+                ready=False,
+                taints=[{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}],
+            ),
+            "1 of 1 node of the cluster is closed: 1 not ready and tainted"
+            " node.kubernetes.io/out-of-service",
+            "Repair n0 and remove the taint node.kubernetes.io/out-of-service from n0 once the node"
+            " has recovered",
+            id="a taint that an administrator has to remove",
+        ),
+    ],
+)
+def test_all_causes_that_close_a_node_are_named(closed: Object, text: str, remedy: str) -> None:
+    gang = [*queues(), pod_group("w", 1), pod("w-0", "w", 8)]
+    assert said(told([closed, *gang], "PodGroup", "w")) == [("NodesUnfit", text, remedy)]
+
+
+def test_a_node_whose_gpus_the_pods_cannot_use_needs_no_repair() -> None:
+    mig = node("n0", labels={"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig.capable": "true"})
+    mig["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    cordoned = node("n1", unschedulable=True)
+    gang = [*queues(), pod_group("w", 1), pod("w-0", "w", 8)]
+    [(_, text, remedy)] = said(told([mig, cordoned, *gang], "PodGroup", "w"))
+    assert text == "1 of 2 nodes of the cluster is closed: 1 cordoned"
+    assert remedy == "Uncordon the nodes"
+
+
+GOLD = {"kai.scheduler/node-pool": "gold"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "nodes", "reason", "text"),
+    [
+        pytest.param(
+            "gold",
+            [node("n0", ready=False, labels=GOLD), node("n1", 4)],
+            "NodesUnfit",
+            "1 of 1 node of node pool gold is closed: 1 not ready",
+            id="the only node of the pool is closed",
+        ),
+        pytest.param(
+            "",
+            [node("n0", ready=False), node("n1", 4, labels=GOLD)],
+            "NodesUnfit",
+            "1 of 1 node without a node pool is closed: 1 not ready",
+            id="the only node without a pool is closed",
+        ),
+        pytest.param(
+            "gold",
+            [node("n0", 4, labels=GOLD), node("n1", 4)],
+            "NeverFits",
+            "No node of node pool gold has 8 GPUs, which a pod requests; the largest has 4 GPUs",
+            id="no node of the pool is large enough",
+        ),
+        pytest.param(
+            "",
+            [node("n1", labels=GOLD), node("n0", 4)],
+            "OutsidePool",
+            "The gang is in no node pool, and the 1 node without a pool has no room for it; nodes"
+            ' elsewhere: 1 in pool "gold"',
+            id="one node is without a pool",
+        ),
+    ],
+)
+def test_only_nodes_of_the_pool_are_counted(
+    pool: str, nodes: list[Object], reason: str, text: str
+) -> None:
+    gang = [*queues(pool), pod_group("w", 1, pool), pod("w-0", "w", 8)]
+    [(found, words, _)] = said(told([*nodes, *gang], "PodGroup", "w"))
+    assert (found, words) == (reason, text)
+
+
+UNPREFERRED = (
+    'Prefer no level instead of "rack": it would fit now on nodes that lack the label of a level'
+)
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason", "text", "remedy"),
+    [
+        pytest.param(
+            [node("n0"), node("n1")],
+            "NeverFits",
+            "KAI uses no node for w, which prefers one rack: no node has the labels of all levels",
+            UNPREFERRED,
+            id="no node has the labels",
+        ),
+        pytest.param(
+            [node("n0"), node("n1", 0), node("n2", 0)],
+            "NeverFits",
+            "KAI uses no node for w, which prefers one rack: no node has the labels of all levels",
+            "Ask the platform team to label the nodes, or prefer no level",
+            id="no node has the labels, and all together are too small",
+        ),
+        pytest.param(
+            [node("n0", labels=LABELS), node("n1")],
+            "NeverFits",
+            "All nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
+            UNPREFERRED,
+            id="too few nodes have the labels",
+        ),
+        pytest.param(
+            [node("n0", labels=LABELS)],
+            "NeverFits",
+            "All nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
+            "Use smaller or fewer pods, or ask the platform team for more nodes",
+            id="the only node has the labels",
+        ),
+        pytest.param(
+            [
+                node("n0", labels=LABELS),
+                node("n1", labels=LABELS),
+                node("n2"),
+                pod_group("o", 1),
+                pod("o-0", "o", 8, "n0"),
+            ],
+            "NoDomainFits",
+            "The nodes with the labels of all levels have no room for 2 pods of 8 GPUs, only for 1",
+            f"{UNPREFERRED}. Or wait until PodGroup o (1 pod) ends and room for 1 more pod is free."
+            " If it runs indefinitely, ask its owner",
+            id="other pods hold the nodes with the labels",
+        ),
+    ],
+)
+def test_a_preferred_level_excludes_nodes_without_labels(
+    objects: list[Object], reason: str, text: str, remedy: str
+) -> None:
+    gang = [*queues(), topology(), pod_group("w", 2, **PREFERS)]
+    pods = [pod(f"w-{number}", "w", 8) for number in range(2)]
+    found = said(told([*objects, *gang, *pods], "PodGroup", "w"))
+    assert [each for each in found if each[0] == reason] == [(reason, text, remedy)]
+
+    if UNPREFERRED in remedy:
+        free = pod_group("w", 2)
+        answer = told([*objects, *queues(), topology(), free, *pods], "PodGroup", "w")
+        assert [turn.next for turn in answer.line] == ["next"]
+
+
+def test_pods_without_gpus_have_no_room_in_the_nodes_together() -> None:
+    small = node("n0", pods="1")
+    small["status"]["allocatable"]["pods"] = "1"
+    gang = [*queues(), pod_group("w", 2), *(pod(f"w-{number}", "w", 0) for number in range(2))]
+    [(reason, text, _)] = said(told([small, *gang], "PodGroup", "w"))
+    assert (reason, text) == ("NeverFits", "Even empty, the nodes have room for only 1 of 2 pods")
+
+
+SUBGROUPS = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "remedy"),
+    [
+        pytest.param(
+            ["a", "b"],
+            "2 of 3 pods exist; a lacks 1",
+            "Create the missing pods, or lower minMember of SubGroup a to 1 in PodGroup w",
+            id="a SubGroup lacks one of two pods",
+        ),
+        pytest.param(
+            ["b"],
+            "1 of 3 pods exists; a lacks 2",
+            "Create the missing pods",
+            id="a SubGroup has no pods: a minimum of 0 would start nothing",
+        ),
+        pytest.param(
+            ["a", "b", ""],
+            "2 of 3 pods exist; a lacks 1. w-2 exists, but is in no SubGroup, so KAI ignores it",
+            "Set the label kai.scheduler/subgroup-name of w-2 to a SubGroup that lacks pods (a)",
+            id="a pod has no label",
+        ),
+        pytest.param(
+            ["A", "B", "b"],
+            "1 of 3 pods exists; a lacks 2. w-0 and w-1 exist, but are in no SubGroup, so KAI"
+            " ignores them",
+            "Set the label kai.scheduler/subgroup-name of w-0 and w-1 to a SubGroup that lacks pods"
+            " (a)",
+            id="pods name SubGroups that do not exist",
+        ),
+    ],
+)
+def test_a_subgroup_lacks_pods(names: list[str], text: str, remedy: str) -> None:
+    group = pod_group("w", 3, subGroups=SUBGROUPS)
+    pods = [in_subgroup(f"w-{number}", "w", name) for number, name in enumerate(names)]
+    answer = told([node("n0"), *queues(), group, *pods], "PodGroup", "w")
+    assert said(answer) == [("GangIncomplete", text, remedy)]
+
+    if "Set the label" in remedy:
+        right = [in_subgroup(f"w-{number}", "w", name) for number, name in enumerate("aab")]
+        answer = told([node("n0"), *queues(), group, *right], "PodGroup", "w")
+        assert [turn.next for turn in answer.line] == ["next"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "subgroup", "text"),
+    [
+        (
+            "Pod/x",
+            "",
+            "x has no label kai.scheduler/subgroup-name, and the SubGroups of PodGroup w are a and"
+            " b: KAI ignores it",
+        ),
+        (
+            "PodGroup/w",
+            "A",
+            "x has the label kai.scheduler/subgroup-name=A, and the SubGroups of PodGroup w are a"
+            " and b: KAI ignores it",
+        ),
+    ],
+)
+def test_a_pod_outside_the_subgroups_of_a_gang_that_runs(
+    asked: str, subgroup: str, text: str
+) -> None:
+    """KAI says so in an event of the pod; the pod was once said to be placed."""
+    running = [in_subgroup(f"w-{number}", "w", name, "n0") for number, name in enumerate("aab")]
+    group = pod_group("w", 3, subGroups=SUBGROUPS)
+    answer = told(
+        [node("n0"), *queues(), group, *running, in_subgroup("x", "w", subgroup)],
+        *asked.split("/"),
+    )
+    assert answer.state == "waits"
+    remedy = "Set this label of the pods and in their template to a SubGroup: a and b"
+    assert said(answer) == [("WorkloadMissing", text, remedy)]
+
+    right = [node("n0"), *queues(), group, *running, in_subgroup("x", "w", "b")]
+    assert said(told(right, "PodGroup", "w"))[0][0] == "GangSplit"  # a note
+
+
+@pytest.mark.parametrize("subgroup", ["p", "a"])
+def test_only_subgroups_without_children_have_pods(subgroup: str) -> None:
+    nested = [{"name": "p"}, {"name": "a", "parent": "p", "minMember": 1}]
+    group = pod_group("w", 1, subGroups=nested)
+    pods = [in_subgroup("w-0", "w", "a", "n0"), in_subgroup("x", "w", subgroup)]
+    ids = [
+        reason.id for reason in told([node("n0"), *queues(), group, *pods], "PodGroup", "w").reasons
+    ]
+    assert ids == (["WorkloadMissing"] if subgroup == "p" else ["GangSplit"])
+
+
+def test_pods_without_label_are_in_the_subgroup_default() -> None:
+    group = pod_group("w", 1, subGroups=[{"name": "default", "minMember": 1}])
+    objects = [node("n0"), *queues(), group, in_subgroup("w-0", "w", "")]
+    answer = told(objects, "PodGroup", "w")
+    assert said(answer) == []
+    assert [turn.next for turn in answer.line] == ["next"]
+
+
+def test_the_subgroups_of_a_grove_gang_follow_within_seconds() -> None:
+    labels = {"grove.io/podgang": "w", "kai.scheduler/subgroup-name": "c"}
+    group = pod_group("w", 1, subGroups=[{"name": "a", "minMember": 1}])
+    pods = [in_subgroup("w-0", "w", "a", "n0"), pod("w-1", "w", labels=labels)]
+    assert said(told([node("n0"), *queues(), group, *pods], "PodGroup", "w")) == []
+
+
+def test_nobody_creates_the_pod_group_of_a_grove_gang_by_hand() -> None:
+    labels = {"grove.io/podgang": "w"}
+    [(reason, text, remedy)] = said(
+        told([node("n0"), *queues(), pod("w-0", "w", labels=labels)], "Pod", "w-0")
+    )
+    assert (reason, text) == (
+        "WorkloadMissing",
+        "1 pod waits for KAI PodGroup w, which does not exist",
+    )
+    assert remedy == (
+        "Ask the platform team why Grove's operator or KAI's pod-grouper has not created w: read"
+        " their logs"
+    )
+
+
+def test_kai_creates_no_pods() -> None:
+    """A PodGroup whose last pod KAI evicted: that event does not say why there are no pods."""
+    event = made("v1", "Event", "e", {})
+    event |= {
+        "type": "Warning",
+        "reason": "StaleJob",
+        "message": "Workload doesn't meet the minimum required number of pods (3), evicting",
+        "involvedObject": {
+            "kind": "PodGroup",
+            "name": "w",
+            "namespace": "default",
+            "uid": "PodGroup-w",
+        },
+        "source": {"component": "kai-scheduler"},
+    }
+    ended = pod("w-0", "w", node_name="n0")
+    ended["status"] = {"phase": "Succeeded"}
+    answer = told([node("n0"), *queues(), pod_group("w", 3), ended, event], "PodGroup", "w")
+    assert [reason.id for reason in answer.reasons] == ["GangIncomplete", "GangEvicted"]
+
+
+REQUIRES = {"topologyConstraint": {"topology": "topo", "requiredTopologyLevel": "rack"}}
+
+
+def in_rack(name: str, rack: str) -> Object:
+    return node(name, labels={"zone": "z", "rack": rack})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "held", "remedy"),
+    [
+        pytest.param(
+            [in_rack("n0", "a"), in_rack("n1", "b"), in_rack("n2", "b")],
+            False,
+            "Delete all pods of w together and create them again: KAI keeps pods in one rack only"
+            " for pods that start together",
+            id="a rack has room for both",
+        ),
+        pytest.param(
+            [in_rack("n0", "a"), in_rack("n1", "b"), in_rack("n2", "b")],
+            True,
+            "Wait until one rack has room for all 2 pods, and then delete all pods of w together and"
+            " create them again: now, they would not be placed again",
+            id="another pod holds the room",
+        ),
+        pytest.param(
+            [in_rack("n0", "a"), in_rack("n1", "b")],
+            False,
+            "Ask the platform team to check the labels of the nodes, or require a broader level: no"
+            " rack is large enough for all 2 pods, so they would not be placed again",
+            id="no rack is large enough, for example because a label was changed",
+        ),
+    ],
+)
+def test_pods_outside_their_domain_are_deleted_only_if_they_fit_again(
+    nodes: list[Object], held: bool, remedy: str
+) -> None:
+    gang = [*queues(), topology(), pod_group("w", 2, **REQUIRES)]
+    pods = [pod("w-0", "w", 8, "n0"), pod("w-1", "w", 8, "n1")]
+    other = [pod_group("o", 1), pod("o-0", "o", 8, "n2")] if held else []
+    [(reason, _, found)] = said(told([*nodes, *gang, *pods, *other], "PodGroup", "w"))
+    assert (reason, found) == ("RequiredViolated", remedy)
+
+
+def test_kai_evicts_pods_for_the_rest_of_a_gang() -> None:
+    """The gang was once told to restart, or to wait until the other pod ends by itself."""
+    nodes = [in_rack("n0", "a"), in_rack("n1", "a"), in_rack("n2", "b"), in_rack("n3", "b")]
+    high = made("scheduling.k8s.io/v1", "PriorityClass", "high", {})
+    high["value"] = 90
+    group = pod_group("w", 2, **REQUIRES)
+    group["spec"]["priorityClassName"] = "high"
+    pods = [pod("w-0", "w", 8, "n0"), pod("w-1", "w", 8)]
+    other = [pod_group("o", 1), pod("o-0", "o", 8, "n1")]
+    answer = told([*nodes, *queues(), topology(), high, group, *pods, *other], "PodGroup", "w")
+    [reason] = answer.reasons
+    assert (reason.id, reason.who) == ("BoundToDomain", "wait")
+    assert reason.remedy == "Wait: KAI may evict 1 pod of o, which can be preempted"
+
+
+def test_a_gang_does_not_wait_for_its_own_pods_to_end() -> None:
+    group = pod_group("w", 2, **PREFERS)
+    names = enumerate(("n0", "n0", ""))
+    pods = [pod(f"w-{number}", "w", node_name=name) for number, name in names]
+    other = [pod_group("o", 1), pod("o-0", "o", 2, "n0")]
+    nodes = [node("n0", labels=LABELS)]
+    answer = told([*nodes, *queues(limit=4), topology(), group, *pods, *other], "PodGroup", "w")
+    [limit] = [reason for reason in answer.reasons if reason.id == "QueueLimit"]
+    assert limit.remedy == "Wait until default/o ends, or ask for a higher limit on queue team"
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids"), [(GOLD, ["NeverFits", "LevelLabelMissing"]), ({}, ["NeverFits"])]
+)
+def test_only_nodes_of_the_pool_lack_labels(labels: dict[str, str], ids: list[str]) -> None:
+    nodes = [
+        node("n0", 4, labels={"zone": "z", "rack": "r", **GOLD}),
+        node("n1", 4, labels={"zone": "z", "rack": "s", **GOLD}),
+        node("n2", 8, labels=labels),
+    ]
+    pods = [pod(f"w-{number}", "w", 4) for number in range(3)]
+    gang = [*queues("gold"), topology(), pod_group("w", 3, "gold", **REQUIRES), *pods]
+    assert [each.id for each in told([*nodes, *gang], "PodGroup", "w").reasons] == ids
