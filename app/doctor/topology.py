@@ -129,8 +129,9 @@ async def _kai_of_binding(client: Client, stored: Object) -> Checks:
     if kai is not None and level_labels(kai) == binding.keys:
         return [ok(f"{title} has the same levels as the ClusterTopologyBinding")]
 
+    change = f"Create {title} with" if kai is None else f"Give {title}"
     remedy = (
-        f"Give {title} the levels of the ClusterTopologyBinding, or correct"
+        f"{change} the levels of the ClusterTopologyBinding, or correct"
         " spec.schedulerTopologyBindings."
         if binding.external
         else "Check that Grove's operator runs, with topologyAwareScheduling.enabled: true and with"

@@ -216,6 +216,12 @@ async def test_a_grove_with_bindings(
     assert [(check.status, check.message) for check in checks] == [expected]
 
 
+def kai_of_an_administrator() -> Object:
+    other = kai(key="k/zone")
+    other["metadata"]["name"] = "own"
+    return other
+
+
 EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "own"}]
 
 
@@ -244,6 +250,12 @@ EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "own"}]
             id="of an administrator, missing",
         ),
         pytest.param(
+            [kai(), kai_of_an_administrator()],
+            EXTERNAL,
+            ("warning", "the levels of KAI Topology own differ from the ClusterTopologyBinding's"),
+            id="of an administrator, other levels",
+        ),
+        pytest.param(
             [kai(key="k/zone")],
             [],
             (
@@ -264,8 +276,11 @@ async def test_the_kai_topology_of_a_binding(
         MemoryClient([bound, *stored], served=served), NAME, enabled=True, levels=LEVELS
     )
     assert [(check.status, check.message) for check in checks[1:]] == [expected]
-    remedy = "correct spec.schedulerTopologyBindings" if external else "Grove's operator"
-    assert all(remedy in check.remedy for check in checks[1:] if check.status != "ok")
+    remedy = "Check that Grove's operator runs"
+    if external:
+        remedy = "Create KAI Topology own with the levels"
+        remedy = remedy if not stored[1:] else "Give KAI Topology own the levels"
+    assert all(check.remedy.startswith(remedy) for check in checks[1:] if check.status != "ok")
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -91,6 +91,10 @@ def test_a_resource_that_nodes_have_is_not_a_claim() -> None:
 
 
 def test_gpus_without_such_a_name_are_only_for_claims() -> None:
+    """Without the DeviceClasses, it is not known whether one has such a name."""
+    unread = asking(shape(8), (), unseen={"device_classes": "no permission to list"})
+    [reason] = found(unread, "NeverFits")
+    assert "only for ResourceClaims" not in reason.text
     [reason] = found(asking(shape(8), BY_CLAIM), "NeverFits")
     assert reason.text.endswith(f"; the GPUs of driver {DRIVER} are only for ResourceClaims")
     assert reason.remedy.startswith("Request GPUs with a ResourceClaim instead")

@@ -429,8 +429,20 @@ def test_nobody_makes_the_template_of_pods_that_name_no_owner() -> None:
     )
 
 
-def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
-    units = tuple(replace(pod, asks_mnnvl=True) for pod in of_unit().pods)
+@pytest.mark.parametrize(
+    ("controller", "begins", "commands"),
+    [
+        (Ref("StatefulSet", NAMESPACE, "s"), "Delete these pods when", 1),
+        (Ref("Job", NAMESPACE, "j"), "Suspend Job j (or the object that created it)", 0),
+        (None, "Delete these pods together and create them again when", 0),
+    ],
+)
+def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason(
+    controller: Ref | None, begins: str, commands: int
+) -> None:
+    units = tuple(
+        replace(pod, asks_mnnvl=True, controller=controller, made_for=()) for pod in of_unit().pods
+    )
     index = Index(replace(of_unit(), pods=(replace(units[0], claims=()), *units[1:])))
     found = explain(index, units[0].ref)
     assert found is not None
@@ -440,6 +452,8 @@ def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
         "platform",
         (units[0].ref,),
     )
+    assert reason.remedy.startswith(begins)
+    assert len(reason.commands) == commands
 
 
 @pytest.mark.parametrize(

@@ -83,26 +83,43 @@ def test_a_job_that_has_completed_is_said_to_have(answer: Asking) -> None:
     assert (without.state, without.exit_code) == ("well", 0)
 
 
-@pytest.mark.parametrize("ended", ["Succeeded", ""])
-def test_a_workload_that_has_ended_misses_no_pods(ended: str) -> None:
+MPI = Ref("MPIJob", NAMESPACE, "mpi")
+OUTER = Ref("TrainJob", NAMESPACE, "mpi")
+
+
+@pytest.mark.parametrize(
+    ("made_for", "statuses", "ended"),
+    [
+        pytest.param((MPI,), (WorkloadStatus(MPI, "Succeeded"),), True, id="it has"),
+        pytest.param((MPI,), (WorkloadStatus(MPI),), False, id="it runs"),
+        pytest.param(
+            (OUTER, MPI),
+            (WorkloadStatus(OUTER), WorkloadStatus(MPI, "Succeeded")),
+            False,
+            id="what created it runs",
+        ),
+    ],
+)
+def test_a_workload_that_has_ended_misses_no_pods(
+    made_for: tuple[Ref, ...], statuses: tuple[WorkloadStatus, ...], ended: bool
+) -> None:
     """The workers of an MPIJob may still run when its launcher has completed."""
-    ref = Ref("MPIJob", NAMESPACE, "mpi")
     own = {"group": "pg", "scheduler": KAI_SCHEDULER, "node": "n"}
     pods = tuple(
-        replace(pod(name, phase, **own), made_for=(ref,))
+        replace(pod(name, phase, **own), made_for=made_for)
         for name, phase in (("launcher", "Succeeded"), ("worker", "Running"))
     )
     state = Snapshot(
         pods=pods,
         pod_groups=(KaiPodGroup(NAMESPACE, "pg", minimum=2),),
-        workload_statuses=(WorkloadStatus(ref, ended),),
+        workload_statuses=statuses,
         nodes=(Node("n"),),
         now=NOW,
     )
-    told = explain(Index(state), ref)
+    told = explain(Index(state), MPI)
     assert told
     wrong = {"GangIncomplete", "NeverFits", "NoDomainFits"}
-    assert wrong.isdisjoint(reason.id for reason in told.reasons) is bool(ended)
+    assert wrong.isdisjoint(reason.id for reason in told.reasons) is ended
 
 
 @pytest.mark.parametrize(

@@ -335,10 +335,14 @@ class Gang(Value, dict=True):
 
     @property
     def has_ended(self) -> bool:
-        """Has the workload that its first pod was created for ended, by its own status?"""
+        """Has the workload that its first pod was created for ended, by its own status?
+
+        A Job may end while the JobSet that created it still creates pods.
+        """
         statuses = self.index.workload_statuses
         known = (statuses.get(ref) for pod in self.pods[:1] for ref in pod.made_for)
-        return any(status.ended for status in known if status)
+        outermost = next(filter(None, known), None)
+        return outermost is not None and bool(outermost.ended)
 
     def may_wait(self) -> bool:
         """Return whether the gang has members, and some of its pods may be missing or not placed.

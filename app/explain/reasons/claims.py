@@ -180,8 +180,13 @@ _GENERATED = "status.resourceClaimStatuses[].resourceClaimName"
 
 def _namespace_of_domain(index: Index, template: str) -> str:
     """Return NAMESPACE/NAME of a ComputeDomain with a template of this name, or "" if none has."""
-    found = (domain for domain in index.facts.compute_domains if domain.template == template)
-    return next((f"{domain.namespace}/{domain.name}" for domain in found), "")
+
+    def look() -> Mapping[str, str]:
+        domains = index.facts.compute_domains
+        return {domain.template: f"{domain.namespace}/{domain.name}" for domain in domains}
+
+    key = "ComputeDomains by template"
+    return index.remembered(key, look, ["compute_domains"]).get(template, "")
 
 
 def device_class_missing(gang: Gang) -> Reasons:
@@ -330,7 +335,8 @@ def _replaceable(
     restart = "Delete these pods"
     names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
     commands: tuple[str, ...] = (f"kubectl delete pod -n {objects[-1].namespace} {names}",)
-    if any(map(fails_if_deleted, pods)):
+    is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
+    if any(map(fails_if_deleted, pods)) or not is_created_again:
         restart = upper_first(restart_of(gang, pods, "these pods"))
         commands = ()
     remedy = f"{restart} when the workload can tolerate it: their replacements get the claim"

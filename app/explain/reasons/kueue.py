@@ -166,11 +166,13 @@ def selector_of_kueue(gang: Gang) -> Help | None:
         for item in pod.shape.selector
         if item.key in workload.levels
     }
-    gone = sorted(
-        f"{key}={value}"
-        for key, value in chosen
-        if not any(node.labels.get(key) == value for node in gang.index.nodes)
-    )
+    there = {
+        (key, node.labels[key])
+        for node in gang.index.nodes
+        for key in workload.levels
+        if key in node.labels
+    }
+    gone = sorted(f"{key}={value}" for key, value in chosen - there)
     if not gone:
         return None
     named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"

@@ -387,7 +387,8 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         )
         return text, remedy, "platform"
     by_claim = sorted({part.driver for part in index.slices if part.gpus})
-    if name == _GPU and by_claim:
+    unread = index.facts.unseen.keys() | index.facts.skipped
+    if name == _GPU and by_claim and "device_classes" not in unread:
         text += f"; the GPUs of driver {by_claim[0]} are only for ResourceClaims"
         remedy = (
             "Request GPUs with a ResourceClaim instead, or ask the platform team to set"
