@@ -138,12 +138,12 @@ def nothing(age: float) -> Changes:
     }
 
 
-def bound_claim(node: str, *users: Any, name: str = "scratch") -> Changes:
+def bound_claim(node: str, *users: Any, name: str = "scratch", **changes: Any) -> Changes:
     """The workers that wait share a claim that is bound to a node, and that others use."""
     used = tuple(Consumer(pod.name, pod.uid) for pod in users)
     on_node = ((Requirement("metadata.name", "In", (node,)),),)
     stored = ResourceClaim(NAMESPACE, "shared", (CHANNEL,), True, nodes=on_node, consumers=used)
-    return {"pods": (*claiming(PodClaim(name, "shared")), *users), "claims": (stored,)}
+    return {"pods": (*claiming(PodClaim(name, "shared"), **changes), *users), "claims": (stored,)}
 
 
 EVICTABLE = {
@@ -236,8 +236,17 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
         "ClaimElsewhere",
         "a claim of the user's is bound to a closed node",
-        {**bound_claim("gpu-00"), "nodes": changed(("gpu-00",), unschedulable=True)},
+        {
+            **bound_claim("gpu-00", shape=shape(2)),
+            "nodes": changed(("gpu-00",), unschedulable=True),
+        },
         "Use a ResourceClaimTemplate, which creates a claim for each pod. Or ask the platform team to open gpu-00",
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of the user's is bound to a closed node that is too small",
+        {**bound_claim("gpu-00"), "nodes": changed(("gpu-00",), unschedulable=True)},
+        "Use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "VolumeUnbound",

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only_on
@@ -81,7 +83,8 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         if not claim.allocated or not claim.nodes:
             continue
         allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
-        if gang.placements.under(only_on(gang, partial(matches_any, claim.nodes))).fits:
+        only_there = only_on(gang, partial(matches_any, claim.nodes))
+        if gang.placements.under(only_there).fits:
             continue
         shapes = [pod.shape for pod in pods]
         closed = {node.name: " and ".join(closed_because(shapes, node)) for node in allowed}
@@ -96,8 +99,9 @@ def claim_elsewhere(gang: Gang) -> Reasons:
             text = f"ResourceClaim {claim.name} is bound to {where}, so {number} cannot be placed"
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
-        if closed and all(closed.values()):
-            remedy += f". Or ask the platform team to open {listed(closed)}"
+        to_open = [name for name, why in closed.items() if why]
+        if to_open and gang.placements.under(replace(only_there, opened=True)).fits:
+            remedy += f". Or ask the platform team to open {listed(to_open)}"
         commands = () if allowed else tuple(_deleting(gang, claim))
         yield about(evidence, "ClaimElsewhere", text, remedy, who, commands=commands)
 
