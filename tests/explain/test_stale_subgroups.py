@@ -1,12 +1,16 @@
 """Gangs that KAI marks as below their minimum although enough of their SubGroups run.
 
-Tests `app/explain/reasons/evictions.py`.
+Tests `app/explain/reasons/evictions.py`, and the search for SubGroups in
+`app/explain/gangs/assembly.py`.
 """
+
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.gangs.assembly import gangs_of_pods, outside_subgroups
 from app.explain.reasons.reason import Reason
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import SubGroup
@@ -45,3 +49,27 @@ def test_a_release_of_kai_that_does_not_know_how_many_subgroups_are_enough(said:
         " satisfied, which KAI respects from 0.18 on: KAI evicts its 1 running pod at "
     )
     assert reason.remedy.startswith("Ask the platform team for KAI 0.18. To keep KAI from ")
+
+
+class _Counted(tuple[SubGroup, ...]):
+    """SubGroups that count how often they are all read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[SubGroup]:
+        _Counted.reads += 1
+        return super().__iter__()
+
+
+def test_the_subgroups_are_not_read_for_each_pod() -> None:
+    """A tenant decides how many SubGroups and pods a PodGroup has."""
+    names = [f"s{number}" for number in range(50)]
+    gangs = Gangs()
+    gangs.add("g", *(1 for _ in names), subgroups=_Counted(SubGroup(name) for name in names))
+    gangs.pods = [replace(pod, subgroup=name) for pod, name in zip(gangs.pods, names, strict=True)]
+    index = gangs.index(node("n1"))
+    (group,) = index.pod_groups.values()
+    before = _Counted.reads
+    assert [gang.ref.name for gang, _ in gangs_of_pods(index, gangs.pods)] == ["g"]
+    assert outside_subgroups(index, group) == []
+    assert _Counted.reads - before < 10

@@ -1,7 +1,7 @@
 """Create gangs from PodGangs, from KAI PodGroups that no PodGang owns, and from other pods."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -304,7 +304,7 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):
         group = index.pod_groups.get((pod.namespace, pod.group))
-        if group and is_outside_subgroups(group, pod):
+        if group and is_outside_subgroups(index, group, pod):
             group = None
         ref = group.ref if group else pod.ref
         if ref not in seen:
@@ -312,14 +312,19 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
             yield (gang_of_pod_group(index, group) if group else gang_of_pod(index, pod)), pod
 
 
-def leaves_of(group: KaiPodGroup) -> list[str]:
+def leaves_of(index: Index, group: KaiPodGroup) -> Collection[str]:
     """Return the names of the SubGroups of a PodGroup that have pods, in their order."""
-    subgroups = _distinct(group.subgroups)
-    parents = {sub.parent for sub in subgroups}
-    return [sub.name for sub in subgroups if sub.name not in parents]
+
+    def look() -> Mapping[str, None]:
+        subgroups = _distinct(group.subgroups)
+        parents = {sub.parent for sub in subgroups}
+        return dict.fromkeys(sub.name for sub in subgroups if sub.name not in parents)
+
+    # A tenant may create thousands of SubGroups, and as many pods.
+    return index.remembered(("leaves", group.key), look, ["pod_groups"])
 
 
-def is_outside_subgroups(group: KaiPodGroup, pod: Pod) -> bool:
+def is_outside_subgroups(index: Index, group: KaiPodGroup, pod: Pod) -> bool:
     """Return whether a pod of a PodGroup is pending and names none of its SubGroups.
 
     KAI ignores such a pod (`AddTaskInfo` in `pkg/scheduler/api/podgroup_info/job_info.go`). Return
@@ -327,7 +332,7 @@ def is_outside_subgroups(group: KaiPodGroup, pod: Pod) -> bool:
     """
     if pod.node or not pod.is_alive or not group.subgroups or pod.place.podgang:
         return False
-    return (pod.subgroup or _DEFAULT_SUBGROUP) not in leaves_of(group)
+    return (pod.subgroup or _DEFAULT_SUBGROUP) not in leaves_of(index, group)
 
 
 _DEFAULT_SUBGROUP = "default"
@@ -337,7 +342,7 @@ _DEFAULT_SUBGROUP = "default"
 def outside_subgroups(index: Index, group: KaiPodGroup) -> list[Pod]:
     """Return the pending pods of a PodGroup that name none of its SubGroups."""
     pods = index.pods_of_group.get(group.key, ())
-    return [pod for pod in pods if is_outside_subgroups(group, pod)]
+    return [pod for pod in pods if is_outside_subgroups(index, group, pod)]
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:

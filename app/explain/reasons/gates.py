@@ -247,17 +247,19 @@ def pod_group_missing(gang: Gang) -> Reasons:
 
 def subgroup_missing(gang: Gang) -> Reasons:
     """Report that pods name a SubGroup that their KAI PodGroup does not have, or name none."""
-    groups = gang.index.pod_groups
+    index = gang.index
+    groups = index.pod_groups
     outside = (
         ((*group.key, pod.subgroup), pod)
         for pod in gang.waiting
-        if (group := groups.get((pod.namespace, pod.group))) and is_outside_subgroups(group, pod)
+        if (group := groups.get((pod.namespace, pod.group)))
+        if is_outside_subgroups(index, group, pod)
     )
     for (namespace, name, named), pods in grouped(outside):
         objects = refs(pods)
         names = listed(ref.name for ref in objects)
         label = f"the label {SUBGROUP}={named}" if named else f"no label {SUBGROUP}"
-        leaves = leaves_of(groups[namespace, name])
+        leaves = leaves_of(index, groups[namespace, name])
         known = listed(leaves)
         are = "only SubGroup of" if len(leaves) == 1 else "SubGroups of"
         text = (
