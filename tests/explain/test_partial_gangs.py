@@ -4,8 +4,20 @@ The first remedy was once to raise the minimum, which stopped gangs that exceed 
 no room for all of their pods.
 """
 
-import pytest
+from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.answer import explain
+from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import Demand
+from app.explain.reasons import partial_gangs
+from app.explain.reasons.queue import bound_below
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import SubGroup
+from tests.explain.queue_order.test_cycle import Gangs
+from tests.explain.queue_order.test_cycle import node as gpu_node
 from tests.explain.small import Object, made, node, pod, pod_group, queues, told
 
 FITS = ", and delete all pods together and create them again: all 4 pods fit in n0 and n1 now"
@@ -87,6 +99,29 @@ def test_all_pods_start_together(
     assert remedy(objects, "PodGroup") == f"If all must start together, {says}"
 
 
+def test_each_part_has_its_own_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is the same for all parts is computed once: a tenant decides how many there are."""
+    calls: list[Gang] = []
+
+    def counted(gang: Gang, demand: Demand) -> str:
+        calls.append(gang)
+        return bound_below(gang, demand)
+
+    monkeypatch.setattr(partial_gangs, "bound_below", counted)
+    gangs = Gangs()
+    parts = (SubGroup("a", minimum=1), SubGroup("b", minimum=1))
+    gangs.add("g", 1, 1, 1, 1, nodes=("n1", "n1"), subgroups=parts)
+    gangs.pods = [replace(pod, subgroup=name) for pod, name in zip(gangs.pods, "abab", strict=True)]
+    answer = explain(gangs.index(gpu_node("n1")), Ref("PodGroup", "ns", "g"))
+    assert answer is not None
+    told = [reason.remedy for reason in answer.reasons if reason.id == "GangSplit"]
+    assert [remedy.partition(", and")[0] for remedy in told] == [
+        f"If all must start together, set minMember: 2 of SubGroup {name} in PodGroup g"
+        for name in "ab"
+    ]
+    assert len(calls) == 1
+
+
 def test_pods_that_do_not_exist_yet_need_room_too() -> None:
     """Three of six pods exist, and the nodes have four GPUs."""
     labels = {
@@ -119,7 +154,7 @@ def remedy(objects: list[Object], kind: str) -> str:
     return note.remedy
 
 
-def cluster(gpus: int, bounds: dict[str, int], preemptibility: str) -> list[Object]:
+def cluster(gpus: int, bounds: Any, preemptibility: str) -> list[Object]:
     """Two nodes with so many GPUs, and a gang of four pods of one GPU, two of which run."""
     places = ["n0", "n0" if gpus > 1 else "n1", "", ""]
     return [

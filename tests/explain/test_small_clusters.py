@@ -20,7 +20,7 @@ from tests.explain.small import (
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-PREFERS = {"topologyConstraint": {"topology": "topo", "preferredTopologyLevel": "rack"}}
+PREFERS: Object = {"topologyConstraint": {"topology": "topo", "preferredTopologyLevel": "rack"}}
 LABELS = {"zone": "z", "rack": "r"}
 
 
@@ -354,7 +354,7 @@ def test_kai_creates_no_pods() -> None:
     assert [reason.id for reason in answer.reasons] == ["GangIncomplete", "GangEvicted"]
 
 
-REQUIRES = {"topologyConstraint": {"topology": "topo", "requiredTopologyLevel": "rack"}}
+REQUIRES: Object = {"topologyConstraint": {"topology": "topo", "requiredTopologyLevel": "rack"}}
 
 
 def in_rack(name: str, rack: str) -> Object:

@@ -17,6 +17,7 @@ def gang_split(gang: Gang) -> Reasons:
     """Report that KAI started a part of the gang with its minimum, and its other pods wait."""
     if not gang.is_of_kai:
         return
+    together = ""
     for member in gang.members:
         rest = member.expected - len(member.placed)
         if not member.placed or not rest or member.minimum >= member.expected:
@@ -31,7 +32,9 @@ def gang_split(gang: Gang) -> Reasons:
             " there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
-        remedy = f"If all must start together, {_together(gang, member)}"
+        together = together or _together(gang)
+        steps = together.replace(_STEP, _minimum_remedy(gang, member))
+        remedy = f"If all must start together, {steps}"
         if _is_elastic(gang, member):
             text = (
                 f"{member.name} has its minimum ({minimum}):"
@@ -85,7 +88,9 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
         return "set minReplicas of the worker group to the number of its replicas"
     if kind.endswith("Job"):
         return f"set spec.runPolicy.schedulingPolicy.minAvailable: {number} in {controller}"
-    return f"set minMember: {number} in PodGroup {gang.ref.name}"
+    # KAI ignores the minimum of a PodGroup that has SubGroups.
+    of = f" of SubGroup {member.name}" if gang.pod_group and gang.pod_group.subgroups else ""
+    return f"set minMember: {number}{of} in PodGroup {gang.ref.name}"
 
 
 def _is_grouped_by_kai(gang: Gang) -> bool:
@@ -103,8 +108,15 @@ def _deployment_of(member: Member) -> str:
     return str(next(made_for, "the Deployment"))
 
 
-def _together(gang: Gang, member: Member) -> str:
-    """Return the steps after which KAI starts all pods of the gang together."""
+_STEP = "{step}"
+
+
+def _together(gang: Gang) -> str:
+    """Return the steps after which KAI starts all pods of the gang together.
+
+    _STEP stands for the step that sets the minimum of a part. The other steps are the same for all
+    parts, and take long to find.
+    """
     demand = _needing_all(gang.whole).demand(from_scratch=True)
     placements = gang.placements_of(demand, from_scratch=True)
     pods = f"all {counted(demand.count, 'pod')}"
@@ -112,18 +124,17 @@ def _together(gang: Gang, member: Member) -> str:
         return (
             f"use fewer or smaller pods: {pods} together have no room, even without other workloads"
         )
-    step = _minimum_remedy(gang, member)
     bound = bound_below(gang, demand)
     if bound:
         return (
             f"first ask for a higher {bound}, because {pods} together exceed the current one."
-            f" Then {step}"
+            f" Then {_STEP}"
         )
     places = _places_now(placements, demand)
     if not places:
-        return f"{step}. None of them runs then until {pods} have room together"
+        return f"{_STEP}. None of them runs then until {pods} have room together"
     restart = restart_of(gang, gang.pods, "all pods")
-    return f"{step}, and {restart}: {pods} fit in {places} now"
+    return f"{_STEP}, and {restart}: {pods} fit in {places} now"
 
 
 def _needing_all(unit: Unit) -> Unit:

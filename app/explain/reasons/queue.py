@@ -141,9 +141,9 @@ def bound_below(gang: Gang, demand: Demand) -> str:
     asked = quantities_of(demand.shapes, memory_in_pool(gang.index, gang.pool).most)
     own = [pod for pod in gang.placed if pod.is_alive]
     is_semi = group.preemptibility == SEMI_PREEMPTIBLE
-    surplus = surplus_of(gang.index, group) if is_semi else ()
+    surplus = {pod.key for pod in surplus_of(gang.index, group)} if is_semi else set()
     binds = not group_is_preemptible(gang.index, group)
-    core = _quantities(pod for pod in own if pod not in surplus)
+    core = _quantities(pod for pod in own if pod.key not in surplus)
     for account in _accounts(gang, group.queue):
         if account.over_limit(asked, _quantities(own)):
             return f"limit on queue {account.queue.name}"
