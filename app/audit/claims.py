@@ -66,9 +66,9 @@ class ClaimAudit(Struct):
         pods = self._pods.get(key_of(obj))
         if pods is None:
             return None
-        run, their = ("Pod {} runs", "its") if len(pods) == 1 else ("Pods {} run", "their")
-        names = run.format(", ".join(pods))
-        problem = f"{names} without its claim, outside of {their} NVLink domain"
+        lack = "Pod {} lacks" if len(pods) == 1 else "Pods {} lack"
+        names = lack.format(", ".join(pods))
+        problem = f"{names} its claim, and so cannot use NVLink between nodes"
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:

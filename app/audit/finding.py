@@ -168,8 +168,9 @@ UNDECIDED = "Correct the problem that the message names, and run the audit again
 """The remedy for an object without a verdict."""
 
 NEVER_ALLOCATED = (
-    "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodClique of the claim:"
-    " Grove creates it again, with a claim that the driver can allocate."
+    "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto and"
+    " delete the PodClique of the claim: Grove creates it again, with a claim that the driver can"
+    " allocate."
 )
 
 _NAME_LEVEL = (
@@ -201,6 +202,11 @@ BY_PROBLEM = (
     ("not a level of", _NAME_LEVEL),
     ("must not be broader than packDomain", _NAME_DOMAIN),
     ("; allowed: ", _NAME_DOMAIN),
+    (
+        "must not be broader than the required domain",
+        "Delete the PodCliqueSet, and create it again without the preferred domain or with a"
+        " narrower one: Grove does not allow a change of it.",
+    ),
     (
         "KAI never places",
         "Remove the preferred domain, or use a narrower one. Until then, the pods stay pending.",
@@ -235,12 +241,16 @@ BY_PROBLEM = (
     ),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
     (
-        "never placed on the others",
+        "never placed on nodes without it",
         "Label the nodes that lack the label of the level. List them: grove-admission topology",
     ),
     ("are not a tree", "Give each domain its own label value."),
     ("is listed above", "List the broadest level first."),
-    ("must fit into one", "Require a broader domain, or use fewer or smaller replicas."),
+    (
+        "must fit into one",
+        "Request fewer pods or GPUs per replica, or create the PodCliqueSet again with a broader"
+        " domain.",
+    ),
     ("unknown field", "Correct the name of the field, or remove it."),
     ("has no effect", "Remove the setting that has no effect, or correct it as the message says."),
     (
@@ -251,11 +261,13 @@ BY_PROBLEM = (
 )
 """The remedies of problems: (a part of the message, the remedy). The first match applies."""
 
+_AS_TOLD = "Create the PodCliqueSet again as the message says, if its pods must stay together."
+
 _LARGER_PODS = "Use fewer, larger pods, one per node."
 
 BY_WARNING = (
     (
-        "add pack.preferred",
+        "Create the PodCliqueSet with pack.preferred",
         "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow"
         " you to add one later.",
     ),
@@ -279,6 +291,31 @@ BY_WARNING = (
     ("of a node's", _LARGER_PODS),
     ("requests one GPU", _LARGER_PODS),
     ("pods need", "Use fewer pods, or a narrower scope."),
+    (
+        "that must start together need",
+        "Create the PodCliqueSet again with fewer pods that must start together.",
+    ),
+    (
+        "KAI schedules none of these pods",
+        "Create the queue, or name an existing one.",
+    ),
+    (
+        "is ignored by KAI, because no topology is set",
+        "Set the name of a KAI Topology next to the level, where the level was set.",
+    ),
+    ("unknown annotation", "Correct the name of the annotation."),
+    (
+        "unknown scheduler",
+        "Create the PodCliqueSet again with another schedulerName, or start that scheduler.",
+    ),
+    ("minAvailable form their own PodGangs", _AS_TOLD),
+    ("applies per clique", _AS_TOLD),
+    (
+        "CUDA may fail with",
+        'Create the PodCliqueSet again with the scope "replica", or with one grove.io/mnnvl-group'
+        " for all cliques.",
+    ),
+    ("cannot check capacity", "Check the GPU driver, unless an autoscaler adds nodes later."),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
     (
         "characters long",
@@ -310,8 +347,8 @@ _BY_KIND = {
         " then, every change to it is rejected."
     ),
     POD_CLIQUE.kind: (
-        "Correct the template in the PodCliqueSet. Until then, every change to the PodClique is"
-        " rejected."
+        "Correct the template in the PodCliqueSet. Until then, the PodClique cannot be created"
+        " again."
     ),
     POD_GANG.kind: (
         "Correct the program that creates the PodGang. Until then, every change to it is rejected."

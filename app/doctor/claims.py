@@ -101,7 +101,8 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
         " claims without another DeviceClass can never be allocated"
     )
     remedy = (
-        "Set mnnvl.claimMode: auto in the configuration of the server, or create the DeviceClass."
+        "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto"
+        " in the configuration of the server."
     )
     return [problem(message, remedy)]
 
@@ -144,14 +145,14 @@ def _check_cliques(
         return ok("every PodClique that requests an MNNVL claim has one")
 
     message = (
-        "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink"
-        f" domain: {listed(lacking, _SHOWN)}"
+        "PodCliques without their MNNVL claim, whose new Pods run outside of their NVLink domain:"
+        f" {listed(lacking, _SHOWN)}"
     )
     return problem(message, PUT_BACK)
 
 
 def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Checks:
-    """Return a problem if Pods run without the claim that their PodClique has, otherwise [].
+    """Return a problem if Pods lack the claim that their PodClique has, otherwise [].
 
     `pods` has the names of the Pods without a claim, by their PodClique. `claimed` are the
     PodCliques that have a claim.
@@ -166,8 +167,8 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
         return []
 
     message = (
-        "these Pods run without the MNNVL claim that their PodClique has, outside of their NVLink"
-        f" domain: {listed(without, _SHOWN)}"
+        "Pods without the MNNVL claim that their PodClique has, which cannot use NVLink between"
+        f" nodes: {listed(without, _SHOWN)}"
     )
     return [problem(message, f"{REPLACE} List all of them: grove-admission audit")]
 
@@ -197,8 +198,9 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
         f" exist: {listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
-        "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodCliques of these"
-        " claims: Grove creates them again, with claims that the driver can allocate."
+        "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto"
+        " and delete the PodCliques of these claims: Grove creates them again, with claims that the"
+        " driver can allocate."
     )
     return problem(message, remedy)
 

@@ -103,7 +103,9 @@ async def _binding(
     title = f"ClusterTopologyBinding {name}"
     stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY_BINDING, name))
     if stored is None:
-        message = f'{title} does not exist: PodCliqueSets with topologyName "{name}" are rejected'
+        message = (
+            f'{title} does not exist: new PodCliqueSets with topologyName "{name}" are rejected'
+        )
         return [problem(message, _LEADER)]
 
     current = dialect.read_levels(stored)

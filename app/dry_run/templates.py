@@ -142,7 +142,9 @@ TOO_MANY = patched(
 )
 """The verdict on a workload with more than MOST_TEMPLATES Pod templates."""
 
-NOT_REQUESTED = f"workloads are judged only if a Pod template has the annotation {MNNVL_ENABLED}"
+NOT_REQUESTED = (
+    f'workloads are judged only if a Pod template has the annotation {MNNVL_ENABLED}: "true"'
+)
 """The note on a workload without a verdict, because its Pod templates do not request MNNVL."""
 
 
@@ -422,7 +424,7 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
     if maker.spec:
         return (
             f"each {made} that this {maker.kind} creates is checked only if a Pod template has the"
-            f" annotation {MNNVL_ENABLED}"
+            f' annotation {MNNVL_ENABLED}: "true"'
         )
     return f"check the {made} that the controller of this {maker.kind} creates instead"
 

@@ -108,9 +108,9 @@ class PodsWithoutClaim(Struct):
         )
         if names:
             note = (
-                "These Pods started before the claim of their PodCliques was restored, so they run"
-                f" outside of their NVLink domain: {listed(names, _SHOWN)}. Delete each of them, so"
-                f" that its replacement gets the claim: kubectl -n {namespace} delete pod NAME"
+                "Pods without an MNNVL claim, because they were created before the claim of their"
+                f" PodClique was restored: {listed(names, _SHOWN)}. Delete each of them, so that"
+                f" its replacement gets the claim: kubectl -n {namespace} delete pod NAME"
             )
             self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
@@ -149,7 +149,7 @@ AT_ONCE = 4
 With more, the other sets would wait longer for their turn.
 """
 
-LACKING = "PodCliques of this PodCliqueSet request MNNVL but have no claim"
+LACKING = "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim"
 """The beginning of notes about missing claims.
 
 It does not name the PodCliques, because their names change while Grove's operator writes, and each
@@ -396,7 +396,7 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
 
 
 def _cliques(names: list[str]) -> str:
-    return f"PodCliques {listed(names, _SHOWN)}"
+    return f"PodClique{'s' if len(names) > 1 else ''} {listed(names, _SHOWN)}"
 
 
 def _now() -> float:

@@ -205,8 +205,9 @@ class WorkloadReconciler:
         if stored is None:
             note = (
                 f'PodGroup "{group.pod_group_name}" exists and does not belong to group'
-                f" {group.identity}. Use a Workload with another name, or run: kubectl -n"
-                f" {key[0]} delete {POD_GROUP} {group.pod_group_name}"
+                f" {group.identity}. Give the Workload or its PodGroup another name. Or, if nothing"
+                f" uses the existing one, run: kubectl -n {key[0]} delete {POD_GROUP}"
+                f" {group.pod_group_name}"
             )
             self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
             await self._pods.mark(key, members.waiting)

@@ -40,30 +40,32 @@ _ANNOTATIONS = (
 )
 
 
-def minimum_findings(template: Template) -> Findings:
+def minimum_findings(template: Template, *, is_stored: bool = False) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
-    If there are fewer replicas than must be placed together, none is ever placed.
+    If there are fewer replicas than must be placed together, none is ever placed. Grove does not
+    allow a change of minAvailable in a stored set (`is_stored`).
     """
+    remedy = "Raise replicas" if is_stored else "Lower minAvailable or raise replicas"
     cliques = [
-        _minimum(clique.parts[0].path.child("spec"), clique.min_available, clique.pods)
+        _minimum(clique.parts[0].path.child("spec"), clique.min_available, clique.pods, remedy)
         for clique in template.cliques
         if clique.min_available > clique.pods
     ]
     groups = [
-        _minimum(group.part.path, group.min_available, group.replicas)
+        _minimum(group.part.path, group.min_available, group.replicas, remedy)
         for group in template.groups
         if group.min_available > group.replicas
     ]
     return [*cliques, *groups]
 
 
-def _minimum(at: FieldPath, minimum: int, replicas: int) -> FieldError:
+def _minimum(at: FieldPath, minimum: int, replicas: int, remedy: str) -> FieldError:
     return invalid(
         at.child("minAvailable"),
         minimum,
         f"must not be greater than replicas ({replicas}), because that many must start together."
-        " Lower minAvailable or raise replicas",
+        f" {remedy}",
     )
 
 

@@ -50,7 +50,7 @@ class PodCliqueSetWebhook(Value):
         others = self.facts.sets_with_groups(request.namespace) if groups_read else None
         annotated, stored = validate_annotations(template, old, others)
 
-        minimums = minimum_findings(template)
+        minimums = minimum_findings(template, is_stored=old is not None)
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored, *mistake_warnings(template)]
         if old is None:

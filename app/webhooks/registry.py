@@ -374,8 +374,9 @@ def _verdict_on(problem: Exception) -> Verdict | None:
     if not isinstance(problem, ClusterError):
         return None
     if isinstance(problem, Rejected):
+        # quotas and webhooks of other products answer 403 too
+        hint = " (check its RBAC)" if 'is forbidden: User "' in problem.message else ""
         return hindered(
-            "the API server rejected a request of grove-admission (check its RBAC):"
-            f" {problem.message}"
+            f"the API server rejected a request of grove-admission{hint}: {problem.message}"
         )
     return unavailable(problem.message)

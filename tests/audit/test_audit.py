@@ -438,9 +438,9 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
         "PodGang infer-0",
     }
     assert problems["PodCliqueSet infer"] == [
-        'the constraint "zone" of the PodCliqueSet applies per PodGang. Replicas of scaling group "prefill" above minAvailable form their own PodGangs and may be placed in another zone. Set minAvailable = replicas to keep all pods together',
+        'the constraint "zone" of the PodCliqueSet applies per PodGang. Replicas of scaling group "prefill" above minAvailable form their own PodGangs and may be placed in another zone. Set minAvailable = replicas at creation to keep all pods together',
         "cannot check capacity: no node reports GPUs (checked: label nvidia.com/gpu.count, status.allocatable, ResourceSlices)",
-        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs instead of 17',
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: for the pods that must start together, KAI looks for 3 x 8 = 24 free GPUs instead of 17',
     ]
     assert problems["PodGang infer-0"] == [
         "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, but Grove would write {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
@@ -518,7 +518,7 @@ async def test_a_level_that_a_tenant_made_up_chooses_no_remedy_and_is_truncated(
     assert await audit(MemoryClient([group]), Configuration(), None, "json") == 3
     found = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (found["remedy"], len(found["problems"])) == (
-        "Correct the levels in the PodCliqueSet or workload of the PodGroup.",
+        "Set the name of a KAI Topology next to the level, where the level was set.",
         1,
     )
     assert len(found["problems"][0]) <= MOST_PROBLEM + 1

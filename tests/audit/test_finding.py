@@ -50,6 +50,28 @@ def test_a_finding_as_text() -> None:
             "Correct the key of the level, or label the nodes.",
         ),
         (
+            "PodGroup",
+            0,
+            [
+                'spec.queue: queue "a" does not exist, and KAI schedules none of these pods until it does. Existing queues: b'
+            ],
+            "Create the queue, or name an existing one.",
+        ),
+        (
+            "PodCliqueSet",
+            422,
+            [
+                'spec: Invalid value: "zone": must not be broader than the required domain "rack", because KAI never places such pods. Remove it, or use one of: rack'
+            ],
+            "Delete the PodCliqueSet, and create it again without the preferred domain or with a narrower one: Grove does not allow a change of it.",
+        ),
+        (
+            "PodCliqueSet",
+            0,
+            ["MNNVL of a: 17 pods that must start together need 17 of the 18 nodes of an NVLink"],
+            "Create the PodCliqueSet again with fewer pods that must start together.",
+        ),
+        (
             "ClusterTopology",
             0,
             ["odd"],
@@ -59,7 +81,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             [
-                'a "rack": all nodes are in one "host", and KAI then places the pods only if a level is also preferred: add pack.preferred: host'
+                'a "rack": all nodes are in one "host", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
             ],
             "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow you to add one later.",
         ),
@@ -118,7 +140,12 @@ def test_only_what_is_left_of_a_former_api_is_to_be_deleted_with_its_crd() -> No
 def test_the_words_of_a_tenant_choose_no_remedy(kind: str) -> None:
     """A level may be any text, and the remedy may be to delete a CRD."""
     usual = remedy_for(kind, 0, ['level "a" is ignored by KAI'])
-    for level in (OLD_API, "add pack.preferred", r"a\" are not a tree", 'a" and ' + OLD_API):
+    for level in (
+        OLD_API,
+        "Create the PodCliqueSet with pack.preferred",
+        r"a\" are not a tree",
+        'a" and ' + OLD_API,
+    ):
         assert remedy_for(kind, 0, [f'level "{level}" is ignored by KAI']) == usual
 
 

@@ -200,7 +200,7 @@ def test_the_compute_domains_of_an_example(name: str, capsys: Any) -> None:
 
 def workload(kind: str = "Job", **template: Any) -> str:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 4}}}
-    spec = {"template": {"spec": {"containers": [container]}, **template}}
+    spec = {"parallelism": 2, "template": {"spec": {"containers": [container]}, **template}}
     return json.dumps(
         {"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
     )
@@ -234,7 +234,7 @@ def test_a_constraint_in_the_template_of_a_job_keeps_its_pods_together(
         ),
         pytest.param(workload(), 0, "no webhook judges batch/v1 Job", id="nothing is asked for"),
         pytest.param(
-            workload(metadata={"annotations": ENABLED}),
+            workload(parallelism=2, metadata={"annotations": ENABLED}),
             0,
             'warning: MNNVL of unit "job-a": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique)',
             id="no level of a topology",

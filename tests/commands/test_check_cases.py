@@ -369,7 +369,7 @@ CASES: list[Any] = [
         "a group larger than a domain",
         [CLIQUES_OF_2, lws(3)],
         0,
-        ['MNNVL of unit "lws-w-0": 3 pods need 3 nodes', "in this cluster has 2"],
+        ['MNNVL of unit "lws-w-0": 3 pods need 3 nodes', "in this cluster has at most 2"],
         [],
     ),
     (
@@ -433,7 +433,7 @@ CASES: list[Any] = [
             lws(5, annotations=f"{REQUIRED}: example.com/rack"),
         ],
         0,
-        ["must be in one domain of example.com/rack, and the largest has room for only 4"],
+        ["must be in one domain of example.com/rack, and none has GPUs for more than 4"],
         [],
     ),
     (
@@ -815,6 +815,6 @@ def test_spare_nodes_come_from_the_configuration(tmp_path: Path, capsys: Any) ->
     file = tmp_path / "in.yaml"
     file.write_text("---\n".join([CLIQUES_OF_2, lws(2)]))
     assert main(["check", str(file), "--config", str(config)]) == 0
-    assert "With mnnvl.spareNodes: 1, the maximum is 1" in capsys.readouterr().out
+    assert "mnnvl.spareNodes: 1 leaves 1 node for such pods" in capsys.readouterr().out
     assert main(["check", str(file)]) == 0
     assert "spareNodes" not in capsys.readouterr().out

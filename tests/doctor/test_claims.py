@@ -113,13 +113,13 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
 EVERY = ("ok", "every PodClique that requests an MNNVL claim has one", "")
 LACKING = (
     "problem",
-    "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain: ml/train-0-lost",
+    "PodCliques without their MNNVL claim, whose new Pods run outside of their NVLink domain: ml/train-0-lost",
     PUT_BACK,
 )
 WITHOUT = (
     "problem",
-    "these Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
-    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the new Pods get the claim. List all of them: grove-admission audit",
+    "Pods without the MNNVL claim that their PodClique has, which cannot use NVLink between nodes: ml/a",
+    "Delete each Pod without the claim when its workload can spare it: Grove's operator replaces the Pod, and the new one gets the claim. List all of them: grove-admission audit",
 )
 
 

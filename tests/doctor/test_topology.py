@@ -187,7 +187,7 @@ def binding(*levels: tuple[str, str]) -> Object:
             True,
             (
                 "problem",
-                'ClusterTopologyBinding grove-topology does not exist: PodCliqueSets with topologyName "grove-topology" are rejected',
+                'ClusterTopologyBinding grove-topology does not exist: new PodCliqueSets with topologyName "grove-topology" are rejected',
             ),
             id="missing",
         ),

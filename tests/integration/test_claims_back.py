@@ -30,7 +30,7 @@ from tests.integration.tried import tried
 pytestmark = pytest.mark.untraced
 
 NAMES = ["train-0-leader", "train-0-worker"]
-OUTSIDE = "Pod {} runs without its claim, outside of its NVLink domain"
+OUTSIDE = "Pod {} lacks its claim, and so cannot use NVLink between nodes"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -176,7 +176,7 @@ async def test_claims_come_back_and_the_tools_tell_the_truth(cluster: Cluster) -
     assert all("resourceClaims" not in spec for spec in (await cluster.specs()).values())
     assert await cluster.audit() == dict.fromkeys(NAMES, (LACKS,))
     assert [message.partition(":")[0] for message in await cluster.doctor()] == [
-        "these PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain"
+        "PodCliques without their MNNVL claim, whose new Pods run outside of their NVLink domain"
     ]
     events = await eventually(cluster.events, lambda events: "MnnvlClaimsMissing" in events)
     assert "the webhook that injects it is not called" in events["MnnvlClaimsMissing"]

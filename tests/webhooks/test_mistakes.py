@@ -122,7 +122,7 @@ async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.level-removed-in-use")
     assert code == 422
     assert (
-        'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSets t/infer'
+        'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSet t/infer'
         in text
     )
 
@@ -130,7 +130,7 @@ async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
 async def test_a_binding_is_deleted_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.delete-in-use")
     assert code == 403
-    assert "from the PodGangs of PodCliqueSets t/infer" in text
+    assert "from the PodGangs of PodCliqueSet t/infer" in text
 
 
 @pytest.mark.parametrize("name", ["level-removed-in-use", "delete-in-use"])
@@ -140,7 +140,7 @@ async def test_a_level_in_use_is_removed_on_purpose(name: str) -> None:
 
     code, text = await answer(f"clustertopologybinding.{name}", allowed)
     assert code == 200
-    assert "from the PodGangs of PodCliqueSets t/infer" in text
+    assert "from the PodGangs of PodCliqueSet t/infer" in text
 
 
 # PodCliqueSets.
@@ -149,7 +149,7 @@ async def test_a_level_in_use_is_removed_on_purpose(name: str) -> None:
 async def test_a_group_whose_compute_domain_has_too_long_a_name() -> None:
     code, text = await answer("podcliqueset.mnnvl-group-too-long")
     assert code == 422
-    assert "Use at most 58 characters" in text
+    assert "Create the PodCliqueSet with a group name of at most 58 characters" in text
 
 
 async def test_two_pod_clique_sets_whose_compute_domains_have_one_name() -> None:
@@ -255,7 +255,9 @@ async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
 
     code, text = await answer("podcliqueset.clique-broader-than-set", many, node)
     assert code == 200
-    assert 'clique "w" has 3 pods with 8 GPUs each, and the largest one has room for only 1' in text
+    assert (
+        'has 3 pods with 8 GPUs each, and no "rack" has GPUs for more than 1 of them: some' in text
+    )
 
 
 # Both vocabularies.

@@ -82,7 +82,7 @@ async def test_what_a_person_must_fix_is_refused() -> None:
     status = (await caller.ask("/mutate/podclique", load(WORKER)))["status"]
     assert (status["code"], status["message"]) == (
         500,
-        "the API server rejected a request of grove-admission (check its RBAC): not you",
+        "the API server rejected a request of grove-admission: not you",
     )
 
 

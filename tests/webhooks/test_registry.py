@@ -208,9 +208,17 @@ async def test_what_the_cluster_could_not_do_is_tried_again(
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
     if error is Rejected:
         assert (verdict.code, verdict.allowed) == (500, False)
-        assert verdict.message.endswith("grove-admission (check its RBAC): the cluster says no")
+        assert verdict.message.endswith("grove-admission: the cluster says no")
     else:
         assert verdict == unavailable("the cluster says no")
+
+
+async def test_only_a_missing_permission_leads_to_rbac() -> None:
+    def handler(_: Request) -> Verdict:
+        raise Rejected('claims is forbidden: User "a" cannot create resource "claims"', code=403)
+
+    verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
+    assert "(check its RBAC): claims is forbidden" in verdict.message
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])

@@ -228,16 +228,25 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
     if pods > MAX_RESERVED:
         yield (
             f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-            f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
-            f" {MNNVL_SCOPE}, or claimMode: template"
+            f" reserved by at most {MAX_RESERVED}: the others will stay pending."
+            f" {_with_fewer(plan)}"
         )
 
     if unallocatable([plan.device_class], facts.classes):
         yield (
             f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass'
-            f' "{plan.device_class}" does not exist. Create it, name another one in'
-            f" {MNNVL_DEVICE_CLASS}, or use claimMode: template"
+            f' "{plan.device_class}" does not exist. Create it. Or name another one in'
+            f" {MNNVL_DEVICE_CLASS} or set mnnvl.claimMode: template, and {_DELETE}"
         )
+
+
+def _with_fewer(plan: Plan) -> str:
+    """Return the remedy for the claim of `plan`, which too many pods share."""
+    scope = f"Use a narrower {MNNVL_SCOPE}, or set" if plan.scope != "clique" else "Set"
+    return f"{scope} mnnvl.claimMode: template. Then {_DELETE}"
+
+
+_DELETE = "delete the PodClique, so that Grove creates it again with another claim"
 
 
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:

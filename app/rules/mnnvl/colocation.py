@@ -16,6 +16,7 @@ from app.facts.unit_owners import OWNER_KINDS, UnitSize
 from app.objects.names import label_key_problem
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
+from app.rules.workload.groups import group_ref
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
@@ -38,7 +39,7 @@ class Bounds(Value):
     group: str | None = ""
     """The KAI PodGroup that the Pod names.
 
-    It is "" if KAI's pod-grouper creates a PodGroup, and None if nothing creates one.
+    It is "" if a controller creates the PodGroup, and None if nothing creates one.
     """
     size: UnitSize | None = None
     """The size of the unit, or None if that is not known."""
@@ -88,8 +89,8 @@ def read_bounds(
     """Return the bounds of a Pod.
 
     `above` are the controllers of the Pod from the nearest one up, as far as they can be read.
-    `own_group` is the PodGroup that a user created for the Pod, and `size` is the size of the unit.
-    They are None if they are not known.
+    `own_group` is the PodGroup that the Pod names, and `size` is the size of the unit. They are
+    None if they are not known.
     """
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")
@@ -108,7 +109,9 @@ def read_bounds(
     group: str | None = ""
     if is_skipped:
         together.pop(TOPOLOGY_REQUIRED, None)
-        group = own_group.name if own_group is not None else None
+        named = own_group.name if own_group is not None else name_of_own_group(pod)
+        # the leader creates the PodGroup of a Workload group
+        group = named or (None if group_ref(pod) is None else "")
     else:
         own_group = None
     levels |= set(together.values())
@@ -120,7 +123,7 @@ def read_bounds(
         # nodes can't have other labels, and an annotation in a review may have megabytes
         frozenset(level for level in levels if level and not label_key_problem(level)),
         is_known=controller_of([pod, *above][-1]) is None
-        and (own_group is None or own_group.levels is not None),
+        and (not group or (own_group is not None and own_group.levels is not None)),
         is_apart=HOSTNAME_KEY in _topology_keys(affinity, "podAntiAffinity"),
         is_exclusive=any(key != TOPOLOGY_REQUIRED for key in together),
         group=group,

@@ -151,10 +151,22 @@ def _of_claim(
             f" {has // 1000} GPUs of {'its' if one else 'their'} node",
             "Remove the claim from the pod template, or request all GPUs of a node in one pod.",
         )
-    elif domain is not None and users.get((domain.namespace, domain.template), 0) == 1:
+    elif domain is not None and _is_only_pod(pods, domain, users):
         yield held(
             f"pod {names} is the only pod of ComputeDomain {domain.name}, so it talks to no"
             " other node",
             "Remove the claim from the pod template, unless more pods will join this"
             " ComputeDomain.",
         )
+
+
+def _is_only_pod(
+    pods: Sequence[Pod], domain: ComputeDomain, users: Mapping[tuple[str, str], int]
+) -> bool:
+    """Return whether `pods` are one pod, and no other pod gets a claim from the domain's template.
+
+    `users` are the numbers of pods by namespace and template.
+    """
+    if len(pods) != 1 or users.get((domain.namespace, domain.template), 0) != 1:
+        return False
+    return any(entry.template == domain.template for entry in pods[0].claims)

@@ -18,10 +18,10 @@ PUT_BACK = (
 
 
 REPLACE = (
-    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the"
-    " new Pods get the claim."
+    "Delete each Pod without the claim when its workload can spare it: Grove's operator replaces"
+    " the Pod, and the new one gets the claim."
 )
-"""The remedy for Pods that run without the claim of their PodClique."""
+"""The remedy for Pods that lack the claim of their PodClique."""
 
 
 WITHOUT_CLAIM = (

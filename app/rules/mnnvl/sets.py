@@ -177,9 +177,9 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
                 f" Grove writes it into a label, which holds {MAX_LABEL}: Grove would never create"
                 " the PodCliques. "
                 + (
-                    f"Use at most {most} characters"
-                    if most > 0
-                    else "Use a shorter name for the PodCliqueSet"
+                    f"Create the PodCliqueSet with a group name of at most {most} characters"
+                    if most > 1
+                    else "Create the PodCliqueSet with a shorter name"
                 )
             )
             yield invalid(part.path_of(MNNVL_GROUP), part.group, text)
@@ -201,7 +201,7 @@ def _collisions(
         text = (
             f'group "{other_group}" of PodCliqueSet "{other_name}" uses the same'
             f' ComputeDomain "{shared}", which Grove would not take over: Grove would never'
-            " create the PodCliques of this PodCliqueSet. Use another group name"
+            " create the PodCliques of this PodCliqueSet. Create it with another group name"
         )
         yield invalid(parts[name].path_of(MNNVL_GROUP), name, text)
 

@@ -107,7 +107,8 @@ def unit_warnings(
     assert named is not None
     unit = f'unit "{plan.base_name}"'
     levels = [Level(key, key) for key in sorted(bounds.levels)]
-    if not bounds.is_apart:
+    is_alone = bounds.size is not None and bounds.size.pods < 2
+    if not bounds.is_apart and not is_alone:
         yield from _sharing(subject=unit, pods="pods", gpus=bounds.gpus, levels=levels, nodes=nodes)
 
     if bounds.group is None:
@@ -121,7 +122,12 @@ def unit_warnings(
     is_known = bounds.is_known and is_label_key(named.kind.key)
     # more pods than an NVLink domain has nodes can't be kept within one
     may_fit = bounds.size is None or bounds.size.pods <= nvlink.size(nodes)
-    if is_known and may_fit and not any(_is_inside(level, nodes) for level in levels):
+    if (
+        is_known
+        and may_fit
+        and not is_alone
+        and not any(_is_inside(level, nodes) for level in levels)
+    ):
         keys = ", ".join(level.key for level in levels)
         broader = f"; domains of {keys} can contain several NVLink domains" if levels else ""
         yield (
@@ -165,8 +171,7 @@ def _of_size(
         if most is not None and size.pods > most:
             yield (
                 f"{unit}: its {pods_with(size.pods, bounds.gpus)} must be in one domain of {key},"
-                f" and the largest has room for {f'only {most}' if most else 'none'}: the unit will"
-                " stay pending"
+                f" and none has GPUs for more than {most}: not all of its pods can be placed"
             )
 
     most = nvlink.size(nodes)
@@ -333,12 +338,13 @@ def _too_many(
     if pods > most:
         yield (
             f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an"
-            f" NVLink domain {source} has {most}"
+            f" NVLink domain {source} has at most {most}"
         )
     elif pods > 1 and together > most - nvlink.spare:
+        left = max(most - nvlink.spare, 0)
         yield (
             f"MNNVL of {name}: {together} pods that must start together need {together} of the"
             f" {most} nodes of an NVLink domain {source}: with {most - together + 1} of them down,"
-            f" they cannot start. With mnnvl.spareNodes: {nvlink.spare}, the maximum is"
-            f" {max(most - nvlink.spare, 0)}"
+            f" they cannot start. mnnvl.spareNodes: {nvlink.spare} leaves"
+            f" {left} node{'s' if left != 1 else ''} for such pods"
         )

@@ -85,7 +85,7 @@ class _Count(Value):
     """Pods under one constraint whose GPU requests differ."""
 
     pods: int
-    """The number of pods."""
+    """The number of pods that must start together."""
     sizes: list[int]
     """The different GPU requests per pod, largest first."""
 
@@ -96,16 +96,35 @@ def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
     KAI then treats each pod like the largest one. Source: `are_counted_exactly` of
     `rules/dialects/design/podgangs.py`.
     """
-    sizes = sorted({clique.whole_gpus for clique, pods in cliques if pods}, reverse=True)
+    first = _starting_together(cliques)
+    sizes = sorted({clique.whole_gpus for clique, pods in first if pods}, reverse=True)
     if len(sizes) < 2 or 0 in sizes:
         return None
 
-    return _Count(sum(pods for _, pods in cliques), sizes)
+    return _Count(sum(pods for _, pods in first), sizes)
+
+
+def _starting_together(cliques: Sequence[CountedClique]) -> list[CountedClique]:
+    """Return `cliques` with only the pods that must start together.
+
+    KAI looks for room for these first. It adds the other pods of the cliques one by one.
+    """
+    return [
+        (clique, pods // clique.pods * min(clique.min_available, clique.pods))
+        for clique, pods in cliques
+        if clique.pods > 0
+    ]
 
 
 def _needed(cliques: Sequence[CountedClique]) -> int:
     """Return the number of GPUs that all pods of `cliques` request."""
     return sum(clique.whole_gpus * pods for clique, pods in cliques)
+
+
+def _subject(owner: Owner) -> str:
+    """Return the pods that a constraint of `owner` keeps together, as the subject of a sentence."""
+    text = owner_text(owner)
+    return text if owner[0] == "clique" else f"a replica of {text}"
 
 
 def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
@@ -120,9 +139,10 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 
     largest = counted.sizes[0]
     yield (
-        f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
-        f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
-        f" {largest} = {counted.pods * largest} GPUs instead of {_needed(cliques)}"
+        f"{_subject(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
+        " GPUs under one topology constraint: for the pods that must start together, KAI looks for"
+        f" {counted.pods} x {largest} = {counted.pods * largest} free GPUs instead of"
+        f" {_needed(_starting_together(cliques))}"
     )
 
 
@@ -155,34 +175,43 @@ def _too_small(
     room = nodes.room_at(tuple(level.key for level in levels[: position + 1]))
     if room is None:
         return
-    problem = _why_too_small(room, cliques)
+    problem = _why_too_small(room, domain, cliques)
     if problem:
-        yield f'a replica of {owner_text(owner)} must fit into one "{domain}", but {problem}'
+        yield f'{_subject(owner)} must fit into one "{domain}", but {problem}'
 
 
-def _why_too_small(room: Room, cliques: Sequence[CountedClique]) -> str:
-    """Return why the pods of `cliques` fit into no domain of `room`, or "" if they may fit."""
+def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) -> str:
+    """Return why the pods of `cliques` fit into no domain of `room`, or "" if they may fit.
+
+    `domain` is the name of the level. If the pods that must start together fit, only other pods
+    will stay pending.
+    """
+    first = _starting_together(cliques)
+    together = {clique.name: pods for clique, pods in first}
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
+            more = f"more than {most} of them" if most else "one of them"
+            stay = "all of its pods" if together[clique.name] > most else "some of its pods"
             return (
-                f'clique "{clique.name}" has {pods_with(pods, clique.whole_gpus)}, and the largest'
-                f" one has room for {f'only {most}' if most else 'none'}: its pods will stay"
-                " pending"
+                f'clique "{clique.name}" has {pods_with(pods, clique.whole_gpus)}, and no'
+                f' "{domain}" has GPUs for {more}: {stay} will stay pending'
             )
 
     counted = _counted_by_kai(cliques)
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
-            f"KAI counts each of its {counted.pods} pods like the largest one, with"
-            f" {counted.sizes[0]} GPUs, and no domain has room for that: they will stay pending"
+            f"KAI counts each of the {counted.pods} pods that must start together like the largest"
+            f' one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all of its pods'
+            " will stay pending"
         )
 
     needed = _needed(cliques)
     if needed > room.gpus:
+        stay = "all of its pods" if _needed(first) > room.gpus else "some of its pods"
         return (
-            f"it needs {needed} GPUs and the largest one has {room.gpus}: its pods will stay"
-            " pending"
+            f'it needs {needed} GPUs, and no "{domain}" has more than {room.gpus} GPUs: {stay} will'
+            " stay pending"
         )
     return ""
 
@@ -224,7 +253,7 @@ def apart_warnings(
     return [
         f'the constraint "{domain}" of the PodCliqueSet applies per PodGang. Replicas of {names}'
         " above minAvailable form their own PodGangs and may be placed in another"
-        f" {domain}{common}. Set minAvailable = replicas to keep all pods together"
+        f" {domain}{common}. Set minAvailable = replicas at creation to keep all pods together"
     ]
 
 

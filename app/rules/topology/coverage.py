@@ -174,7 +174,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             have = "has" if number == 1 else "have"
             text = (
                 f'level "{level.domain}": only {number} of {total} nodes {have} the label'
-                f" {level.key}; pods that require this level are never placed on the others"
+                f" {level.key}; pods that require this level are never placed on nodes without it"
             )
             problems.append(LevelProblem("NodesLackLevel", text))
 

@@ -54,8 +54,7 @@ def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSe
     if not sets:
         return []
     names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in sets], SHOWN)
-    levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in removed)
+    used = {domain for pcs in sets for domain in pcs.domains if domain in removed}
+    levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in used)
     subject = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
-    return [
-        f"{subject} constraints on the removed levels ({levels}), which will be ignored: {names}"
-    ]
+    return [f"{subject} constraints on removed levels ({levels}), which will be ignored: {names}"]

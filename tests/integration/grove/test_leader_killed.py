@@ -34,12 +34,12 @@ BACK_SECONDS = 240.0
 SAYS = {
     "lost": {
         "audit": LACKS,
-        "doctor": "these PodCliques lack their MNNVL claim",
+        "doctor": "PodCliques without their MNNVL claim",
         "explain": "requests MNNVL but has no claim",
     },
     "outside": {
         "audit": "without its claim, outside of",
-        "doctor": "Pods run without the MNNVL claim that their PodClique has",
+        "doctor": "Pods without the MNNVL claim that their PodClique has",
         "explain": "without its claim, outside the NVLink domain",
     },
 }

@@ -149,7 +149,7 @@ async def test_a_level_or_a_binding_in_use_stays(
         return len(served.cluster.facts.users_of(used))
 
     await eventually(users)
-    message = f"from the PodGangs of PodCliqueSets {namespace}/train"
+    message = f"from the PodGangs of PodCliqueSet {namespace}/train"
     with pytest.raises(ClusterError, match=message):
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     levels = mistakes.binding(used, ("zone", mistakes.ZONE))["spec"]
@@ -159,7 +159,9 @@ async def test_a_level_or_a_binding_in_use_stays(
 
 
 async def test_a_group_with_too_long_a_name_is_rejected(clients: Users, namespace: str) -> None:
-    with pytest.raises(ClusterError, match="Use at most 56 characters"):
+    with pytest.raises(
+        ClusterError, match="Create the PodCliqueSet with a group name of at most 56 characters"
+    ):
         await clients.user.create(POD_CLIQUE_SET, mistakes.LONG, namespace)
 
 
@@ -225,7 +227,7 @@ async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
     clients: Users, namespace: str, used: str
 ) -> None:
     warned = await warnings(clients, SETS.format(namespace=namespace), mistakes.TOO_LARGE)
-    assert "the largest one has room for only 2" in warned
+    assert "has GPUs for more than 2 of them" in warned
 
 
 async def test_audit_reports_an_edited_constraint(

@@ -127,11 +127,13 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be(said: Said) -> No
     (finding,), _ = validate_annotations(
         read_template(pcs(clique("worker"), group="g" * 60)), None, []
     )
-    assert finding.message.endswith("Use at most 57 characters")
+    assert finding.message.endswith(
+        "Create the PodCliqueSet with a group name of at most 57 characters"
+    )
     (finding,), _ = validate_annotations(
         read_template(pcs(clique("w"), name="p" * 62, group="g")), None, []
     )
-    assert finding.message.endswith("Use a shorter name for the PodCliqueSet")
+    assert finding.message.endswith("Create the PodCliqueSet with a shorter name")
     said([finding])
 
 

@@ -76,6 +76,20 @@ CASES: list[Any] = [
         id="no GPU in two pods",
     ),
     pytest.param(
+        [named("a"), named("b", "n1"), pod("c", "")],
+        [claim("a", "shared", consumers=(Consumer("a"), Consumer("b")))],
+        DOMAIN,
+        [],
+        id="two pods share a claim, and a third one has the template's",
+    ),
+    pytest.param(
+        [named("a"), pod("c", "")],
+        [claim("a", "shared")],
+        DOMAIN,
+        [],
+        id="one pod names a claim, and another one has the template's",
+    ),
+    pytest.param(
         [pod("a", "small", gpus=1), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,

@@ -209,6 +209,17 @@ def test_bounds_of_an_own_group(
     assert (bounds.is_known, set(bounds.levels), bounds.group) == (known, levels, named)
 
 
+def test_a_pod_may_name_a_group_that_is_not_read_or_that_the_leader_creates() -> None:
+    """The webhook reads no PodGroup. Pods of Workloads are skipped until they have theirs."""
+    named = worker(annotations={**SKIPPED, "pod-group-name": "own"})
+    named["metadata"].pop("ownerReferences")
+    bounds = read_bounds(named, [])
+    assert (bounds.group, bounds.is_known) == ("own", False)
+
+    of_workload = worker(annotations=SKIPPED, schedulingGroup={"podGroupName": "g"})
+    assert read_bounds(of_workload, []).group == ""
+
+
 def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None = None) -> str:
     obj = worker(annotations=annotations)
     plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
@@ -221,8 +232,12 @@ def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None
     ("annotations", "size", "nodes", "words"),
     [
         pytest.param(KEPT, UnitSize(3, 1), RACKS, "3 pods need 3 nodes", id="too many"),
-        pytest.param(KEPT, UnitSize(2, 1), RACKS, "the maximum is 1", id="none is spare"),
+        pytest.param(
+            KEPT, UnitSize(2, 1), RACKS, "leaves 1 node for such pods", id="none is spare"
+        ),
         pytest.param(KEPT, UnitSize(1, 1), RACKS, "", id="one pod"),
+        pytest.param({}, UnitSize(1, 1), RACKS, "", id="one pod, which nothing must keep"),
+        pytest.param({REQUIRED: HOST}, UnitSize(1, 1), RACKS, "", id="one pod on one node"),
         pytest.param(
             {REQUIRED: "k/none"}, UnitSize(1, 1), RACKS, "k/none, which no node has", id="no level"
         ),

@@ -114,7 +114,7 @@ def several(domains: int) -> str:
             RACK,
             [],
             [
-                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain (mnnvl.domainNodes) has 18'
+                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain (mnnvl.domainNodes) has at most 18'
             ],
             id="more than an NVLink domain can have",
         ),
@@ -138,7 +138,7 @@ def several(domains: int) -> str:
             RACK,
             [node(4, clique="a")],
             [
-                'MNNVL of grove.io/mnnvl-group "train": 6 pods need 6 nodes, one NVLink channel each, but an NVLink domain in this cluster has 4'
+                'MNNVL of grove.io/mnnvl-group "train": 6 pods need 6 nodes, one NVLink channel each, but an NVLink domain in this cluster has at most 4'
             ],
             id="all replicas of a scaling group share Grove's ComputeDomain",
         ),
@@ -244,7 +244,7 @@ RACK_OF_18 = [node(18, clique="a")]
             RACK_OF_18,
             NvlinkDomains(spare=2),
             "17 pods that must start together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
-            " down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
+            " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="one is left",
         ),
         pytest.param(
@@ -252,7 +252,7 @@ RACK_OF_18 = [node(18, clique="a")]
             [],
             NvlinkDomains(spare=2),
             "18 pods that must start together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
-            " them down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
+            " them down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="nodes tell nothing",
         ),
         pytest.param(
@@ -260,7 +260,7 @@ RACK_OF_18 = [node(18, clique="a")]
             RACK_OF_18,
             NvlinkDomains(spare=2),
             "19 pods need 19 nodes, one NVLink channel each, but an NVLink domain in this cluster"
-            " has 18",
+            " has at most 18",
             id="more than all nodes",
         ),
         pytest.param(
@@ -272,7 +272,7 @@ RACK_OF_18 = [node(18, clique="a")]
             [],
             NvlinkDomains(nodes=144),
             "145 pods need 145 nodes, one NVLink channel each, but an NVLink domain"
-            " (mnnvl.domainNodes) has 144",
+            " (mnnvl.domainNodes) has at most 144",
             id="more than is configured",
         ),
     ],
@@ -294,8 +294,8 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             18,
             17,
             "17 pods that must start together need 17 of the 18 nodes of an NVLink domain"
-            " in this cluster: with 2 of them down, they cannot start. With mnnvl.spareNodes: 2, the"
-            " maximum is 16",
+            " in this cluster: with 2 of them down, they cannot start. mnnvl.spareNodes: 2"
+            " leaves 16 nodes for such pods",
             id="more start together",
         ),
         pytest.param((2, 1), 9, 9, "", id="one replica of a group starts alone"),
@@ -304,7 +304,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             9,
             9,
             "18 pods that must start together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
-            " down, they cannot start. With mnnvl.spareNodes: 2, the maximum is 16",
+            " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="both replicas of a group start together",
         ),
     ],

@@ -23,7 +23,7 @@ def text(groups: str, common: str) -> str:
     return (
         f'the constraint "rack" of the PodCliqueSet applies per PodGang. Replicas of {groups} above'
         f" minAvailable form their own PodGangs and may be placed in another rack{common}."
-        " Set minAvailable = replicas to keep all pods together"
+        " Set minAvailable = replicas at creation to keep all pods together"
     )
 
 

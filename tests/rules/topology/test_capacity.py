@@ -30,6 +30,16 @@ POOLED = pcs(
     clique("l", replicas=1),
     groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 9, "minAvailable": 2}],
 )
+SOME = clique("some", replicas=5)
+SOME["spec"]["minAvailable"] = 2
+TWO_OF_THREE = clique("more", replicas=3)
+TWO_OF_THREE["spec"]["minAvailable"] = 2
+ELASTIC = pcs(
+    SOME,
+    TWO_OF_THREE,
+    clique("one", replicas=1),
+    groups=[{"name": "both", "cliqueNames": ["more", "one"], "replicas": 1}],
+)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +68,7 @@ POOLED = pcs(
             RACK,
             [node(3, count="8")],
             [
-                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest one has 24: its pods will stay pending'
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: all of its pods will stay pending'
             ],
             id="the minAvailable replicas of a group count",
         ),
@@ -66,7 +76,7 @@ POOLED = pcs(
             {("clique", "w"): "host"},
             [node(3, count="8")],
             [
-                'a replica of clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and the largest one has room for only 1: its pods will stay pending'
+                'clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and no "host" has GPUs for more than 1 of them: all of its pods will stay pending'
             ],
             id="two pods on a node for one",
         ),
@@ -74,14 +84,31 @@ POOLED = pcs(
             {("group", "pool"): "rack"},
             [node(3, count="4")],
             [
-                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pod with 8 GPUs, and the largest one has room for none: its pods will stay pending'
+                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pod with 8 GPUs, and no "rack" has GPUs for one of them: all of its pods will stay pending'
             ],
             id="larger pods than nodes",
+        ),
+        pytest.param(
+            {("clique", "some"): "rack"},
+            [node(3, count="8")],
+            [
+                'clique "some" must fit into one "rack", but clique "some" has 5 pods with 8 GPUs each, and no "rack" has GPUs for more than 3 of them: some of its pods will stay pending'
+            ],
+            id="room for the pods that must start together",
+        ),
+        pytest.param(
+            {("group", "both"): "rack"},
+            [node(3, count="8")],
+            [
+                'a replica of scaling group "both" must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: some of its pods will stay pending'
+            ],
+            id="room for the pods of two cliques that must start together",
         ),
     ],
 )
 def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
-    assert capacity_warnings(read_template(POOLED), required, [], LEVELS, Nodes(nodes)) == warnings
+    obj = ELASTIC if {("clique", "some"), ("group", "both")} & set(required) else POOLED
+    assert capacity_warnings(read_template(obj), required, [], LEVELS, Nodes(nodes)) == warnings
 
 
 MIXED = pcs(
@@ -91,7 +118,7 @@ MIXED = pcs(
     groups=[{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}],
 )
 OF_POOL = 'a replica of scaling group "pool"'
-COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 5 x 8 = 40 GPUs instead of 12"
+COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: for the pods that must start together, KAI looks for 5 x 8 = 40 free GPUs instead of 12"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +138,20 @@ def test_pods_of_different_sizes_under_one_constraint(
     assert capacity_warnings(read_template(MIXED), {}, owners, LEVELS, Nodes()) == warnings
 
 
+def test_kai_looks_for_room_for_the_pods_that_must_start_together() -> None:
+    """`w` starts with one of its four pods. KAI adds the others one by one."""
+    workers = clique("w", replicas=4, gpus=1)
+    workers["spec"]["minAvailable"] = 1
+    groups = [{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}]
+    template = read_template(pcs(workers, clique("l", replicas=1), groups=groups))
+    pool = ("group", "pool")
+    of_sizes = capacity_warnings(template, {}, [pool], LEVELS, Nodes())
+    assert of_sizes[0].endswith("KAI looks for 2 x 8 = 16 free GPUs instead of 9")
+    assert (
+        capacity_warnings(template, {pool: "rack"}, [], LEVELS, Nodes([node(2, count="8")])) == []
+    )
+
+
 @pytest.mark.parametrize(
     ("nodes", "warnings"),
     [
@@ -118,7 +159,7 @@ def test_pods_of_different_sizes_under_one_constraint(
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest one, with 8 GPUs, and no domain has room for that: they will stay pending'
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of the 5 pods that must start together like the largest one, with 8 GPUs, and no "rack" has that many: all of its pods will stay pending'
             ],
             id="enough for all pods, but not for five of the largest",
         ),
@@ -141,7 +182,7 @@ def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> No
         pytest.param(
             [node(1, count="8")],
             [
-                'a replica of clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and the largest one has room for only 1: its pods will stay pending'
+                'clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and no "rack" has GPUs for more than 1 of them: all of its pods will stay pending'
             ],
             id="too small for one of them",
         ),

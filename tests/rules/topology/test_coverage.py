@@ -54,7 +54,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": only 3 of 5 nodes have the label k/rack; pods that require this level are never placed on the others'
+                'NodesLackLevel: level "rack": only 3 of 5 nodes have the label k/rack; pods that require this level are never placed on nodes without it'
             ],
             id="some nodes lack it",
         ),
@@ -62,7 +62,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 1), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": only 1 of 3 nodes has the label k/rack; pods that require this level are never placed on the others'
+                'NodesLackLevel: level "rack": only 1 of 3 nodes has the label k/rack; pods that require this level are never placed on nodes without it'
             ],
             id="all nodes but one lack it",
         ),

@@ -81,28 +81,35 @@ def test_the_condition(
     assert condition is None or condition.generation == 5
 
 
+USER = replace(
+    FREE,
+    constraint=StoredConstraint("rack"),
+    groups=(ScalingGroup("g", (), constraint=StoredConstraint("block")),),
+)
+
+
 @pytest.mark.parametrize(
     ("count", "warning"),
     [
         pytest.param(0, None, id="nobody names them"),
         pytest.param(
             1,
-            "1 PodCliqueSet has constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0",
+            "1 PodCliqueSet has constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0",
             id="one is one",
         ),
         pytest.param(
             2,
-            "2 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1",
+            "2 PodCliqueSets have constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1",
             id="a few are all named",
         ),
         pytest.param(
             7,
-            "7 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
+            "7 PodCliqueSets have constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
             id="of many the first",
         ),
     ],
 )
 def test_who_takes_levels_away_is_told_whom_it_hits(count: int, warning: str | None) -> None:
     assert removed_levels_warnings(
-        {"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]
+        {"rack", "block", "zone"}, [replace(USER, name=f"s{n}") for n in range(count)]
     ) == ([warning] if warning else [])

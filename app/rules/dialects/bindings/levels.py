@@ -40,7 +40,8 @@ _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
 _SHOWN = 5
 _HOW_TO_ALLOW = (
-    f'Change these PodCliqueSets first, or annotate the binding with {ALLOW_IN_USE}: "true"'
+    "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or"
+    f' annotate the binding with {ALLOW_IN_USE}: "true"'
 )
 
 
@@ -140,7 +141,8 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
     return (
-        f"Grove would remove the constraints on {levels} from the PodGangs of PodCliqueSets {names}"
+        f"Grove would remove the constraints on {levels} from the PodGangs of"
+        f" PodCliqueSet{'s' if len(using) > 1 else ''} {names}"
     )
 
 

@@ -167,6 +167,7 @@ class Problems(Value):
 
 
 _STORED = "stored topology constraint, still allowed"
+_ONLY_AGAIN = "to correct it, delete the PodCliqueSet and create it again"
 
 
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
@@ -216,7 +217,7 @@ def _judge(
         deprecated = [forbidden(path, text) for path in packings.deprecated]
         return [*findings, *problems.unplaceable, *deprecated], problems.warnings
 
-    unplaceable = (f"{_STORED}: {finding}" for finding in problems.unplaceable)
+    unplaceable = (f"{_STORED} ({_ONLY_AGAIN}): {finding}" for finding in problems.unplaceable)
     warnings = [*problems.warnings, *unplaceable]
     changes = [*_validate_change(packings, stored)]
     if changes or _needs_names(stored):
@@ -344,8 +345,8 @@ def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
         if _is_broader(packing.required, parent.preferred, domains):
             yield (
                 f'{packing.required_path} "{packing.required}" is broader than the preferred domain'
-                f' "{parent.preferred}" of {owner_text(parent.owner)}, which may be ignored for'
-                f" {owner_text(packing.owner)}"
+                f' "{parent.preferred}" of {owner_text(parent.owner)}, so this preference may be'
+                f" ignored for {owner_text(packing.owner)}"
             )
 
 
@@ -368,7 +369,7 @@ def _shared_domain(
         yield (
             f'{packing.required_path} "{packing.required}": all nodes are in one'
             f' "{domains[depth - 1]}", and KAI then places the pods only if a level is also'
-            f" preferred: add pack.preferred: {domains[-1]}"
+            f" preferred. Create the PodCliqueSet with pack.preferred: {domains[-1]}"
         )
 
 
@@ -430,7 +431,8 @@ def _shown(packing: Packing | None) -> str:
         return "absent"
     fields = (
         ("topologyName", packing.topology_name),
-        ("required", packing.required),
+        ("packDomain", packing.pack_domain),
+        ("required", packing.pack_required),
         ("preferred", packing.preferred),
     )
     return "{" + ", ".join(f"{name}: {value}" for name, value in fields if value) + "}"

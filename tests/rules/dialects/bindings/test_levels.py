@@ -185,7 +185,7 @@ USERS = [user(f"set-{number}", "rack") for number in range(7)]
     [
         (
             USERS[:1],
-            'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSets ml/set-0',
+            'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSet ml/set-0',
         ),
         (
             USERS,
@@ -200,7 +200,7 @@ def test_who_uses_a_level(sets: list[Any], refused: str) -> None:
     old = binding(RACK, HOST)
     new = binding(HOST)
     verdict = BINDINGS.validate_levels(new, old, "UPDATE", around, managed=False)
-    assert [str(finding).partition(". Change")[0] for finding in verdict.findings] == (
+    assert [str(finding).partition(". Delete")[0] for finding in verdict.findings] == (
         [f"spec.levels: Forbidden: {refused}"] if refused else []
     )
     new["metadata"]["annotations"] = {"grove.io/allow-topology-in-use": "true"}

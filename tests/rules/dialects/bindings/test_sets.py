@@ -175,6 +175,7 @@ def test_without_any_binding_the_message_says_so(said: Said) -> None:
 STORED = pcs(c("gb200", "rack"), c("", "host"))
 FORMER = pcs(c("", "", "", "zone"), c("", "", "", "rack"))
 NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
+NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             NAMED,
             pcs(c("gb200", "block"), c("", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, required: block}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: block}}"
             ],
             id="another level with that",
         ),
@@ -237,7 +238,7 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             NAMED,
             pcs(c("gb200", "zone", "rack"), c("", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, required: zone, preferred: rack}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: zone, preferred: rack}}"
             ],
             id="a preferred level with that",
         ),
@@ -253,9 +254,17 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             FORMER,
             pcs(None, c("gb200", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{required: zone}}, would be absent",
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{packDomain: zone}}, would be absent",
             ],
             id="a constraint of before is removed",
+        ),
+        pytest.param(
+            pcs(c("gb200", "zone")),
+            NAMED_AGAIN,
+            [
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, packDomain: zone}}"
+            ],
+            id="pack.required does not become packDomain",
         ),
         pytest.param(pcs(c("gone", "rack")), pcs(c("gone", "rack")), [], id="the binding is gone"),
         pytest.param(pcs(), pcs(), [], id="never any"),
@@ -303,7 +312,7 @@ def test_what_is_stored_is_warned_about() -> None:
         (
             pcs(None, None, c("gb200", "", "host"), c("", "rack")),
             [
-                f'{OF_LEADER}.pack.required "rack" is broader than the preferred domain "host" of scaling group "pool", which may be ignored for clique "leader"'
+                f'{OF_LEADER}.pack.required "rack" is broader than the preferred domain "host" of scaling group "pool", so this preference may be ignored for clique "leader"'
             ],
         ),
     ],
@@ -323,7 +332,7 @@ def nodes(*places: str, count: int = 2) -> Nodes:
     )
 
 
-ALONE = 'all nodes are in one "{}", and KAI then places the pods only if a level is also preferred: add pack.preferred: host'
+ALONE = 'all nodes are in one "{}", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
 
 
 @pytest.mark.parametrize(
@@ -377,6 +386,7 @@ def test_a_required_domain_while_all_nodes_share_a_narrower_one(
     assert validated(obj, None, Around(bound=BOUND, counted=counted)) == ([], warnings)
 
 
+AGAIN = "stored topology constraint, still allowed (to correct it, delete the PodCliqueSet and create it again)"
 NEVER = 'must not be broader than the required domain "rack", because KAI never places such pods. Remove it, or use one of: rack, host'
 
 
@@ -402,7 +412,7 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
     assert list(map(str, created)) == findings
 
     scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
-    stored = [f"stored topology constraint, still allowed: {finding}" for finding in findings]
+    stored = [f"{AGAIN}: {finding}" for finding in findings]
     assert validated(scaled, obj, AROUND) == ([], stored)
 
 
@@ -411,10 +421,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds(said: 
     new = pcs(c("gb200", "", "zone", "rack"))
     findings, warnings = validated(new, old, AROUND)
     assert findings == []
-    assert (
-        f'stored topology constraint, still allowed: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
-        in warnings
-    )
+    assert f'{AGAIN}: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}' in warnings
     said(warnings)
 
 
