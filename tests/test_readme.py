@@ -151,6 +151,8 @@ PARTS = {
     "a replica of the PodCliqueSet",
     "a replica of …",
     "all of its pods",
+    "install its CRD (kubectl apply -k manifests/prerequisites)",
+    "the leader of grove-admission writes it from clusterTopology.levels",
     " (check its RBAC)",
     'is forbidden: User "',
     "some of its pods",

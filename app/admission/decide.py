@@ -135,7 +135,8 @@ async def _awaited(route: Route, request: Request, later: Later, seconds: float)
         return _checked(route, request, answer)
     except TimeoutError:
         return unavailable(
-            f"no verdict within {seconds:g} s, because the API server was too slow: try again"
+            f"no verdict within {seconds:g} s, because calls to the API server took too long: try"
+            " again"
         )
     except Exception as problem:
         return _failed(route, request, problem)

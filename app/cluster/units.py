@@ -202,7 +202,7 @@ def not_owned(plan: Plan) -> FieldError:
 def _rival(pod_spec: FieldPath, position: int) -> FieldError:
     """Return the finding about the claim at `position` of a Pod's claims."""
     detail = (
-        "this claim also requests the only NVLink channel of the node: remove the claim, and the"
-        " ComputeDomain that was created for it"
+        "this claim also requests the only NVLink channel of the node: remove the claim, and its"
+        " ComputeDomain if no other Pod uses it"
     )
     return forbidden(pod_spec.child("resourceClaims").index(position), detail)

@@ -244,16 +244,19 @@ class ClusterView:
         if not self._topology_enabled:
             return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
 
-        stored = self._stores[rows.TOPOLOGIES].ready("ClusterTopologies").get("", name)
+        store = self._stores[rows.TOPOLOGIES].ready("ClusterTopologies")
+        stored = store.get("", name)
         if stored is None:
             self.known.check(
                 CLUSTER_TOPOLOGY, name, ", or give --config with clusterTopology.levels"
             )
         if stored is None or not stored.levels:
             problem = "does not exist" if stored is None else "has no levels"
+            remedy = "the leader of grove-admission writes it from clusterTopology.levels"
+            if not store.served:
+                remedy = "install its CRD (kubectl apply -k manifests/prerequisites)"
             raise TopologyMissing(
-                f'topology support is enabled, but ClusterTopology "{name}" {problem} yet; the'
-                " leader of grove-admission writes it from clusterTopology.levels"
+                f'topology support is enabled, but ClusterTopology "{name}" {problem} yet; {remedy}'
             )
 
         return stored

@@ -1,9 +1,12 @@
 """Look up the Workload group of a Pod in the caches."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
+from app.kube.store import WatchStore
 from app.rules.workload.groups import DefinedGroup, group_of_pod_group, groups_of_workload
 from app.rules.workload.kai_podgroup import Remark
 
@@ -24,16 +27,16 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remar
     stored = caches.workloads.get(pod.namespace, ref.workload)
     if stored is None:
         return _not_found(
-            f'Workload "{ref.workload}" does not exist: create it. Until then, the Pod stays'
-            " pending"
+            caches.workloads, pod.namespace, f'Workload "{ref.workload}"', ref.workload
         )
 
     groups = groups_of_workload(stored.view())
     if ref.group not in groups:
         names = ", ".join(sorted(groups)) or "none"
-        return _not_found(
+        return Remark(
+            "WorkloadNotFound",
             f'Workload "{ref.workload}" has no group "{ref.group}" (its groups: {names}): add the'
-            " group to it. Until then, the Pod stays pending"
+            " group to it. Until then, the Pod stays pending",
         )
 
     return replace(groups[ref.group], replica_key=ref.replica_key)
@@ -43,10 +46,8 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
     name = pod.ref.pod_group
     stored = caches.instances.get(pod.namespace, name)
     if stored is None:
-        return _not_found(
-            f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: create it. Until then, the'
-            " Pod stays pending"
-        )
+        subject = f'PodGroup "{name}" of {K8S_POD_GROUP.group}'
+        return _not_found(caches.instances, pod.namespace, subject, name)
 
     if stored.composite:
         note = (
@@ -61,13 +62,15 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
 
     workload = caches.workloads.get(pod.namespace, stored.workload)
     if workload is None:
-        return _not_found(
-            f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: create it. Until'
-            " then, the Pod stays pending"
-        )
+        subject = f'Workload "{stored.workload}" of PodGroup "{name}"'
+        return _not_found(caches.workloads, pod.namespace, subject, stored.workload)
 
     return group_of_pod_group(stored.view(), workload.view())
 
 
-def _not_found(note: str) -> Remark:
-    return Remark("WorkloadNotFound", note)
+def _not_found(store: WatchStore[Any], namespace: str, subject: str, name: str) -> Remark:
+    """Return the remark that `store` lacks the object `name`, which is the `subject`."""
+    problem = "does not exist: create it"
+    if (namespace, name) in store.too_large:
+        problem = "is too large to be read: shorten its lists, labels and annotations"
+    return Remark("WorkloadNotFound", f"{subject} {problem}. Until then, the Pod stays pending")

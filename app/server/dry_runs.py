@@ -39,6 +39,9 @@ JUDGING_SECONDS = 100.0
 """The time limit of a dry run, in seconds. It is less than the time limit of a connection."""
 
 
+_SEND_LESS = "send fewer or smaller documents"
+
+
 class BodyTooLarge(UnusableInput):
     """The body of a dry run is larger than MAX_DRY_RUN."""
 
@@ -81,7 +84,7 @@ class DryRuns:
                     asker = Asker(parameters.user, parameters.operation, tuple(replaced))
                     return await self._judged(documents, asker, parameters.output)
         except TimeoutError:
-            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: send fewer documents")
+            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: {_SEND_LESS}")
         except ClientDisconnect:
             return Response(status_code=499)
         except BodyTooLarge as problem:
@@ -106,7 +109,7 @@ class DryRuns:
             size += len(shown[-1])
             if size > MAX_ANSWER:
                 raise UnusableInput(
-                    f"the answer is larger than {MAX_ANSWER // MIB} MiB: send fewer documents"
+                    f"the answer is larger than {MAX_ANSWER // MIB} MiB: {_SEND_LESS}"
                 )
         if output == "text":
             return Response(b"".join(shown), media_type="text/plain")
@@ -133,8 +136,7 @@ async def _body(request: Request) -> str:
         size += len(chunk)
         if size > MAX_DRY_RUN:
             raise BodyTooLarge(
-                f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB: send fewer"
-                " documents"
+                f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB: {_SEND_LESS}"
             )
         chunks.append(chunk)
     try:

@@ -131,7 +131,7 @@ async def test_no_verdict_in_time_is_a_503() -> None:
 
     verdict = await decided(route(lambda _: Later(never)), request(), 0.01)
     assert verdict == unavailable(
-        "no verdict within 0.01 s, because the API server was too slow: try again"
+        "no verdict within 0.01 s, because calls to the API server took too long: try again"
     )
 
 

@@ -125,6 +125,13 @@ def test_only_the_managed_topology_counts() -> None:
     )
 
 
+def test_without_its_crd_nobody_writes_the_managed_topology() -> None:
+    cluster = OfflineCluster([])
+    cluster.stores[TOPOLOGIES].mark_not_served()
+    with pytest.raises(Unavailable, match="yet; install its CRD"):
+        cluster.facts.topology()
+
+
 def test_a_managed_topology_without_levels_is_not_called_missing() -> None:
     with pytest.raises(Unavailable, match='"grove-topology" has no levels yet; the leader'):
         OfflineCluster([topology()]).facts.topology()

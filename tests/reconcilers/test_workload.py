@@ -974,6 +974,19 @@ def test_a_podgroup_stays_while_its_pod_is_too_large_to_be_cached() -> None:
     virtual.run(story())
 
 
+def test_a_workload_that_is_too_large_to_be_cached_is_not_called_missing() -> None:
+    async def story() -> None:
+        large = workload("w", {"g": 1})
+        large["metadata"]["annotations"] = {"note": "x" * 1_000_000}
+        world = World(large, pod("p", "w", "g"))
+        async with world.leading():
+            assert world.happened() == [("p", "WorkloadNotFound")]
+            (event,) = world.client.objects(EVENT)
+            assert event["note"].startswith('Workload "w" is too large to be read: shorten')
+
+    virtual.run(story())
+
+
 def test_a_podgroup_that_loses_its_pods_again_keeps_its_seconds_again() -> None:
     async def story() -> None:
         world = World(stored(K8S_POD_GROUP, "i", version="v1alpha2", spec={}), pod_of("p", "i"))

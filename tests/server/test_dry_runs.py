@@ -273,7 +273,7 @@ async def test_one_dry_run_is_judged_at_a_time_and_none_for_long(
     asked = [served.request("POST", "/dry-run", content="kind: Thing") for _ in range(8)]
     answers = await asyncio.gather(*asked)
     assert {answer.status_code for answer in answers} == {503}
-    assert answers[0].json()["error"] == "no verdicts within 0.1 s: send fewer documents"
+    assert answers[0].json()["error"] == "no verdicts within 0.1 s: send fewer or smaller documents"
 
 
 async def test_an_answer_is_not_much_larger_than_its_documents() -> None:
@@ -287,7 +287,7 @@ async def test_an_answer_has_a_limit() -> None:
     text = "\\x01" * 200_000
     content = f'{CLIQUE}texts: [&text "{text}"{", *text" * 15}]\n'
     answer = await Served().request("POST", "/dry-run", content=content)
-    said = "the answer is larger than 8 MiB: send fewer documents"
+    said = "the answer is larger than 8 MiB: send fewer or smaller documents"
     assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
@@ -295,7 +295,7 @@ async def test_a_body_that_is_too_large_is_said() -> None:
     answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
     assert (answer.status_code, answer.json()) == (
         413,
-        {"error": "the body is larger than the limit of 2048 KiB: send fewer documents"},
+        {"error": "the body is larger than the limit of 2048 KiB: send fewer or smaller documents"},
     )
 
 
