@@ -292,8 +292,8 @@ BY_WARNING = (
     ("requests one GPU", _LARGER_PODS),
     ("pods need", "Use fewer pods, or a narrower scope."),
     (
-        "that must start together need",
-        "Create the PodCliqueSet again with fewer pods that must start together.",
+        "that must be scheduled together need",
+        "Create the PodCliqueSet again with fewer pods that must be scheduled together.",
     ),
     (
         "KAI schedules none of these pods",

@@ -172,7 +172,7 @@ class Mnnvl(_Section):
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
     """The number of nodes in each domain that should stay free.
 
-    A workload gets a warning if its pods that must start together need one of these nodes.
+    A workload gets a warning if its pods that must be scheduled together need one of these nodes.
     """
 
 

@@ -440,7 +440,7 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
     assert problems["PodCliqueSet infer"] == [
         'the constraint "zone" of the PodCliqueSet applies per PodGang. Replicas of scaling group "prefill" above minAvailable form their own PodGangs and may be placed in another zone. Set minAvailable = replicas at creation to keep all pods together',
         "cannot check capacity: no node reports GPUs (checked: label nvidia.com/gpu.count, status.allocatable, ResourceSlices)",
-        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: for the pods that must start together, KAI looks for 3 x 8 = 24 free GPUs instead of 17',
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: for the pods that must be scheduled together, KAI looks for 3 x 8 = 24 free GPUs instead of 17',
     ]
     assert problems["PodGang infer-0"] == [
         "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, but Grove would write {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"

@@ -68,8 +68,10 @@ def test_a_finding_as_text() -> None:
         (
             "PodCliqueSet",
             0,
-            ["MNNVL of a: 17 pods that must start together need 17 of the 18 nodes of an NVLink"],
-            "Create the PodCliqueSet again with fewer pods that must start together.",
+            [
+                "MNNVL of a: 17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink"
+            ],
+            "Create the PodCliqueSet again with fewer pods that must be scheduled together.",
         ),
         (
             "ClusterTopology",

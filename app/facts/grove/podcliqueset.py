@@ -169,7 +169,7 @@ class Clique(Value, Constrained):
     requests: Requests = ()
     """The requests of each pod."""
     minimum: int = 1
-    """The number of pods that must start together (`minAvailable`)."""
+    """The number of pods that must be scheduled together (`minAvailable`)."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
     """The clique's own annotations about MNNVL, without inherited ones."""
 
@@ -192,7 +192,7 @@ class ScalingGroup(Value, Constrained):
     replicas: int = 1
     """The number of replicas of the group in one replica of the set."""
     minimum: int = 1
-    """The number of replicas of the group that must start together (`minAvailable`)."""
+    """The number of replicas of the group that must be scheduled together (`minAvailable`)."""
 
 
 class PodCliqueSet(Namespaced, Constrained):

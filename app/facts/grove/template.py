@@ -110,7 +110,7 @@ class GroupTemplate(Value):
     replicas: int
     """The number of replicas of the group in one replica of the set."""
     min_available: int
-    """The number of replicas that must start together."""
+    """The number of replicas that must be scheduled together."""
     members: tuple[str, ...]
     """The names of the cliques in the group."""
 
@@ -122,7 +122,7 @@ class CliqueTemplate(Value):
     pods: int
     """The number of pods in one replica of the set or of the scaling group."""
     min_available: int
-    """The number of these pods that must start together."""
+    """The number of these pods that must be scheduled together."""
     gpus: int
     """The GPUs of one pod, including MIG devices."""
     whole_gpus: int

@@ -319,7 +319,7 @@ def _is_inside(level: Level | None, nodes: Nodes) -> bool:
 
 
 def _together(member: CountedClique) -> int:
-    """Return the number of the counted pods of a clique that must start together."""
+    """Return the number of the counted pods of a clique that must be scheduled together."""
     clique, pods = member
     replicas = clique.group.min_available if clique.group and pods > clique.pods else 1
     return clique.min_available * replicas
@@ -330,8 +330,8 @@ def _too_many(
 ) -> Iterator[str]:
     """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free.
 
-    `together` is the number of pods that must start together. While nodes are down, only these pods
-    must fit.
+    `together` is the number of pods that must be scheduled together. While nodes are down, only
+    these pods must fit.
     """
     most = nvlink.size(nodes)
     source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"
@@ -343,8 +343,8 @@ def _too_many(
     elif pods > 1 and together > most - nvlink.spare:
         left = max(most - nvlink.spare, 0)
         yield (
-            f"MNNVL of {name}: {together} pods that must start together need {together} of the"
-            f" {most} nodes of an NVLink domain {source}: with {most - together + 1} of them down,"
-            f" they cannot start. mnnvl.spareNodes: {nvlink.spare} leaves"
+            f"MNNVL of {name}: {together} pods that must be scheduled together need {together} of"
+            f" the {most} nodes of an NVLink domain {source}: with {most - together + 1} of them"
+            f" down, they cannot start. mnnvl.spareNodes: {nvlink.spare} leaves"
             f" {left} node{'s' if left != 1 else ''} for such pods"
         )

@@ -85,7 +85,7 @@ class _Count(Value):
     """Pods under one constraint whose GPU requests differ."""
 
     pods: int
-    """The number of pods that must start together."""
+    """The number of pods that must be scheduled together."""
     sizes: list[int]
     """The different GPU requests per pod, largest first."""
 
@@ -105,7 +105,7 @@ def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
 
 
 def _starting_together(cliques: Sequence[CountedClique]) -> list[CountedClique]:
-    """Return `cliques` with only the pods that must start together.
+    """Return `cliques` with only the pods that must be scheduled together.
 
     KAI looks for room for these first. It adds the other pods of the cliques one by one.
     """
@@ -140,8 +140,8 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
     largest = counted.sizes[0]
     yield (
         f"{_subject(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
-        " GPUs under one topology constraint: for the pods that must start together, KAI looks for"
-        f" {counted.pods} x {largest} = {counted.pods * largest} free GPUs instead of"
+        " GPUs under one topology constraint: for the pods that must be scheduled together, KAI"
+        f" looks for {counted.pods} x {largest} = {counted.pods * largest} free GPUs instead of"
         f" {_needed(_starting_together(cliques))}"
     )
 
@@ -183,8 +183,8 @@ def _too_small(
 def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) -> str:
     """Return why the pods of `cliques` fit into no domain of `room`, or "" if they may fit.
 
-    `domain` is the name of the level. If the pods that must start together fit, only other pods
-    will stay pending.
+    `domain` is the name of the level. If the pods that must be scheduled together fit, only other
+    pods will stay pending.
     """
     first = _starting_together(cliques)
     together = {clique.name: pods for clique, pods in first}
@@ -201,9 +201,9 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
     counted = _counted_by_kai(cliques)
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
-            f"KAI counts each of the {counted.pods} pods that must start together like the largest"
-            f' one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all of its pods'
-            " will stay pending"
+            f"KAI counts each of the {counted.pods} pods that must be scheduled together like the"
+            f' largest one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all of its'
+            " pods will stay pending"
         )
 
     needed = _needed(cliques)

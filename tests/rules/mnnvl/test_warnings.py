@@ -243,7 +243,7 @@ RACK_OF_18 = [node(18, clique="a")]
             17,
             RACK_OF_18,
             NvlinkDomains(spare=2),
-            "17 pods that must start together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
+            "17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
             " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="one is left",
         ),
@@ -251,7 +251,7 @@ RACK_OF_18 = [node(18, clique="a")]
             18,
             [],
             NvlinkDomains(spare=2),
-            "18 pods that must start together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
+            "18 pods that must be scheduled together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
             " them down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="nodes tell nothing",
         ),
@@ -293,7 +293,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             (),
             18,
             17,
-            "17 pods that must start together need 17 of the 18 nodes of an NVLink domain"
+            "17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink domain"
             " in this cluster: with 2 of them down, they cannot start. mnnvl.spareNodes: 2"
             " leaves 16 nodes for such pods",
             id="more start together",
@@ -303,7 +303,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             (2, 2),
             9,
             9,
-            "18 pods that must start together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
+            "18 pods that must be scheduled together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
             " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="both replicas of a group start together",
         ),

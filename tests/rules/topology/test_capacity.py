@@ -94,7 +94,7 @@ ELASTIC = pcs(
             [
                 'clique "some" must fit into one "rack", but clique "some" has 5 pods with 8 GPUs each, and no "rack" has GPUs for more than 3 of them: some of its pods will stay pending'
             ],
-            id="room for the pods that must start together",
+            id="room for the pods that must be scheduled together",
         ),
         pytest.param(
             {("group", "both"): "rack"},
@@ -102,7 +102,7 @@ ELASTIC = pcs(
             [
                 'a replica of scaling group "both" must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: some of its pods will stay pending'
             ],
-            id="room for the pods of two cliques that must start together",
+            id="room for the pods of two cliques that must be scheduled together",
         ),
     ],
 )
@@ -118,7 +118,7 @@ MIXED = pcs(
     groups=[{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}],
 )
 OF_POOL = 'a replica of scaling group "pool"'
-COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: for the pods that must start together, KAI looks for 5 x 8 = 40 free GPUs instead of 12"
+COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: for the pods that must be scheduled together, KAI looks for 5 x 8 = 40 free GPUs instead of 12"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_kai_looks_for_room_for_the_pods_that_must_start_together() -> None:
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts each of the 5 pods that must start together like the largest one, with 8 GPUs, and no "rack" has that many: all of its pods will stay pending'
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of the 5 pods that must be scheduled together like the largest one, with 8 GPUs, and no "rack" has that many: all of its pods will stay pending'
             ],
             id="enough for all pods, but not for five of the largest",
         ),
