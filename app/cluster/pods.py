@@ -45,18 +45,18 @@ MOST_UNCHANGED_SECONDS = 600.0
 
 
 class _Used(Struct):
-    """The claims that Pods of one namespace used in the last list."""
+    """The claims and templates that the Pods of one namespace used when they were last listed."""
 
     backoff: Backoff
-    """The time for which the claims count as used, which grows as long as they don't change."""
+    """Computes how long the names count as used, which grows while they don't change."""
     names: frozenset[str] = frozenset()
-    """The names of the claims and templates."""
+    """The names that Pods used, among the candidates of the last list."""
     begun: float = -SHARED_SECONDS
-    """The time at which the last list began, on the clock of ClaimUsers."""
+    """When the last list began, on the clock of ClaimUsers."""
     counts_until: float = 0.0
-    """The time until which the claims count as used without another list, on the same clock."""
+    """Until when the names count as used without another list, on the clock of ClaimUsers."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """A lock that is held while the Pods are listed."""
+    """The lock that is held while the Pods are listed."""
 
 
 class ClaimUsers(Struct):

@@ -38,7 +38,7 @@ class ReportedUser(GpuUser, rename=AS_JSON):
 
 
 class RoomInDomain(TypedDict):
-    """How many pods of the first part that does not fit have room in a domain."""
+    """The room in a domain, as a number of pods of the first part that does not fit."""
 
     domain: list[str]
     pods: int
@@ -130,9 +130,9 @@ class TopologyDomain(TypedDict):
 
 
 class RoomByPath(TypedDict):
-    """How many of the requested pods fit into a domain.
+    """The number of requested pods that fit into a domain.
 
-    `withLabels` is how many would fit if unlabelled nodes had the labels of their neighbours.
+    `withLabels` is the number that fit if unlabelled nodes get their neighbours' labels.
     """
 
     path: list[str]
@@ -152,8 +152,8 @@ class RoomAtLevel(TypedDict):
 class FoundRoom(RoomAtLevel):
     """The room at the requested level, and at the next `wider` level that has enough, or null.
 
-    `fits` says whether one domain has room for all pods. `withSpare` is how many pods fit if
-    `mnnvl.spareNodes` nodes stay free, or null if that was not examined.
+    `fits` says whether one domain has room for all pods. `withSpare` is the number of pods that fit
+    if `mnnvl.spareNodes` nodes stay free, or null if that was not examined.
     """
 
     fits: bool

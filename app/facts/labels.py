@@ -65,9 +65,9 @@ KAI_PROJECT = "kai/project"
 """The label of namespaces with the name of their project in KAI Resource Management."""
 
 KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
-"""The labels of nodes that KAI Resource Management cordons to move them to another node pool.
+"""The labels by which KAI Resource Management cordons a node before it changes the node's pool.
 
-The second label means that the other pool is the pool of the nodes that KAI does not manage.
+The second label means that KAI does not manage the nodes of the new pool.
 """
 
 POD_GROUP_NAME = "pod-group-name"

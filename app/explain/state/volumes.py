@@ -21,9 +21,10 @@ class Tied(Value):
 
 
 def class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """Return the StorageClass that a claim names, or the default one if it names none.
+    """Return the StorageClass of a claim, or None if the claim has none or it does not exist.
 
-    Return None if that class does not exist.
+    A claim without the field `storageClassName` gets the default class. A claim whose field is ""
+    has no class.
     """
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)

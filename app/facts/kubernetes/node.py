@@ -122,9 +122,10 @@ class Node(ClusterScoped):
     pressure: str = ""
     """The first condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """The time since which Ready is not True, in seconds since 1970.
+    """The time at which Ready became False or Unknown, in seconds since 1970.
 
-    It is None if Ready is True, missing or has no time.
+    The node may have been unready before, because Ready changes from False to Unknown when the
+    kubelet stops. It is None if Ready is True, missing or has no time.
     """
 
     @property

@@ -46,7 +46,7 @@ class StorageClass(ClusterScoped):
     waits: bool = False
     """Whether a volume is bound only once a pod is placed (`WaitForFirstConsumer`)."""
     is_default: bool = False
-    """Whether claims that name no class get this class."""
+    """Whether claims without the field `storageClassName` get this class."""
     provisions: bool = True
     """Whether a provisioner creates the volumes. If not, they are created by hand."""
     places: tuple[Term, ...] = ()

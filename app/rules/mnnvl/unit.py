@@ -57,7 +57,10 @@ class NvlinkUnit(Value):
 
     @property
     def base_name(self) -> str:
-        """The prefix of the names of the unit's resources, or "" if a label for it is missing."""
+        """The prefix of the names of the unit's resources.
+
+        It is "" if a label or name from which it follows is missing.
+        """
         owner = self.member.named
         if owner is None:
             return _base_name(self.member, self.scope)
@@ -137,9 +140,9 @@ _PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, MNNVL_UNIT)
 
 
 def _base_name(member: UnitMember, scope: Scope) -> str:
-    """Return the base name of a PodClique, or "" if a label for it is missing.
+    """Return the base name of the unit of a PodClique, or "" if a label or its name is missing.
 
-    In the scope `clique`, that is its own name, which is unique for each replica.
+    In the scope `clique`, the base name is the PodClique's own name, which is unique.
     """
     place = member.place
     if not (place.pcs and place.replica and member.name):
@@ -228,7 +231,7 @@ MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
 
 
 def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
-    """Return the base name of the unit of a Pod, or "" if the Pod lacks a label for it."""
+    """Return the base name of the unit of a Pod, or "" if it names no owner or lacks a label."""
     of_scope = owner.kind.scope(scope)
     values = owner.values_at(of_scope.keys)
     if not owner.name or not all(values):
