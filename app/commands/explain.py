@@ -226,7 +226,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--watch",
         action="store_true",
-        help="keep running until Ctrl-C, and print a line whenever the answer changes",
+        help="keep running until Ctrl-C, and print a line when the state, the numbers of pods or"
+        " the ids of the reasons change",
     )
     how.add_argument(
         "--offline",
@@ -455,7 +456,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Read the cluster every `every` seconds, and print the summary of the answer if it changed."""
+    """Read the cluster every `every` seconds, and print `summary` whenever it has changed."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)

@@ -383,7 +383,7 @@ def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
         ),
         (
             {"pods": "no permission to list"},
-            "it is not known whether 1 of 1 workload in namespace inference is pending",
+            "the state of 1 of 1 workload in namespace inference is not known",
             2,
         ),
     ],

@@ -1,4 +1,4 @@
-"""What helps a gang of which KAI started only the minimum, if all of its pods must start together.
+"""What helps a gang whose minimum KAI started, if all of its pods must be scheduled together.
 
 The first remedy was once to raise the minimum, which stopped gangs that exceed a limit or that have
 no room for all of their pods.
@@ -96,7 +96,7 @@ def test_all_pods_start_together(
 ) -> None:
     others = [pod("o", "o", node_name=name) for name in extra]
     objects = [*cluster(gpus, bounds, preemptibility), *others]
-    assert remedy(objects, "PodGroup") == f"If all must start together, {says}"
+    assert remedy(objects, "PodGroup") == f"If all must be scheduled together, {says}"
 
 
 def test_each_part_has_its_own_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_each_part_has_its_own_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer is not None
     told = [reason.remedy for reason in answer.reasons if reason.id == "GangSplit"]
     assert [remedy.partition(", and")[0] for remedy in told] == [
-        f"If all must start together, set minMember: 2 of SubGroup {name} in PodGroup g"
+        f"If all must be scheduled together, set minMember: 2 of SubGroup {name} in PodGroup g"
         for name in "ab"
     ]
     assert len(calls) == 1

@@ -162,7 +162,9 @@ def running(*rejected: Pod, age: float = 840) -> Changes:
 
 
 OF_NODE = "OutOfcpu: Node didn't have enough resource: cpu"
-OF_DEVICE = "UnexpectedAdmissionError: Allocate failed"
+OF_DEVICE = (
+    "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable"
+)
 EVICTED = "Evicted: The node was low on resource: memory."
 REJECTIONS: dict[str, tuple[Changes, list[tuple[str, str]]]] = {
     "two pods on a node, for one cause": (
@@ -187,6 +189,10 @@ REJECTIONS: dict[str, tuple[Changes, list[tuple[str, str]]]] = {
     "an evicted pod is as old as it is": (
         beside(failed(EVICTED, 900)),
         [(f"The kubelet evicted {WORKERS}-9 on gpu-03: {EVICTED[:-1]}", "problem")],
+    ),
+    "a new pod is rejected because of a condition of its node": (
+        beside(failed("Evicted: The node had condition: [DiskPressure].", 900)),
+        [(f"The kubelet rejected {WORKERS}-9 on gpu-03: Evicted: The node had condition: [DiskPressure] (15 minutes ago)", "problem")],
     ),
     "another cause, and no node": (
         beside(failed("Shutdown: no", 900, node="")),
@@ -229,6 +235,79 @@ def test_pods_that_the_kubelet_rejects(
     reasons = answered(facts(**changes)).reasons
     found = [(each.text, each.severity) for each in reasons if each.id == "KubeletRefuses"]
     assert found == told
+
+
+LOW = "Evicted: The node was low on resource: "
+USES = "Container app was using 9Gi, "
+RAISE_LIMIT = "Raise limits.ephemeral-storage of the containers, or write less data"
+RAISE_REQUEST = "Raise the containers' requests for the resource in the message to the usage there"
+FIND_USE = "Ask the platform team to find out what uses the resource in the message on gpu-03"
+FIND_CAUSE = "Ask the platform team to find out why gpu-03 has the condition in the message"
+ADVICE: dict[str, tuple[str, str, str]] = {
+    "an emptyDir is too full": (
+        'Evicted: Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".',
+        "Raise sizeLimit of the emptyDir volume in the message, or write less data to the volume",
+        "you",
+    ),
+    "a pod writes too much": (
+        "Evicted: Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.",
+        RAISE_LIMIT,
+        "you",
+    ),
+    "a container writes too much": (
+        'Evicted: Container app exceeded its local ephemeral storage limit "1Gi".',
+        RAISE_LIMIT,
+        "you",
+    ),
+    "a container uses more than its request": (
+        f"{LOW}memory. {USES}request is 1Gi, has larger consumption of memory.",
+        RAISE_REQUEST,
+        "you",
+    ),
+    "a container uses more than its request, in older words": (
+        f"{LOW}ephemeral-storage. {USES}which exceeds its request of 0.",
+        RAISE_REQUEST,
+        "you",
+    ),
+    "no container uses more than its request": (f"{LOW}memory.", FIND_USE, "platform"),
+    "there is no request for it": (
+        f"{LOW}pids. Threshold quantity: 100, available: 9.",
+        FIND_USE,
+        "platform",
+    ),
+    "the node has a condition": (
+        "Evicted: The node had condition: [MemoryPressure].",
+        FIND_CAUSE,
+        "platform",
+    ),
+    "the node has a condition, in older words": (
+        f"{LOW}[DiskPressure].",
+        FIND_CAUSE,
+        "platform",
+    ),
+    "no words": ("Evicted", "Ask the platform team why gpu-03 ended the pod", "platform"),
+    "too few devices": (
+        "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable"
+        " for nvidia.com/gpu. Requested: 8, Available: 0, which is unexpected",
+        "Ask the platform team to check the device plugin on gpu-03, which has fewer devices",
+        "platform",
+    ),
+    "too few CPUs": (
+        "UnexpectedAdmissionError: Allocate failed due to not enough cpus available",
+        "Ask the platform team to check the device plugins and the log of the kubelet on gpu-03",
+        "platform",
+    ),
+}
+
+
+@pytest.mark.parametrize(("failure", "begin", "who"), ADVICE.values(), ids=ADVICE)
+def test_the_remedy_follows_from_the_words_of_the_kubelet(
+    failure: str, begin: str, who: str, answered: Asking
+) -> None:
+    reasons = answered(facts(**beside(failed(failure, 900)))).reasons
+    (found,) = (each for each in reasons if each.id == "KubeletRefuses")
+    assert found.remedy.startswith(begin)
+    assert found.who == who
 
 
 def test_a_rejected_pod_that_is_asked_for_is_told_of_whatever_its_age(said: Said) -> None:

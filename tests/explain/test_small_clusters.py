@@ -368,7 +368,7 @@ def in_rack(name: str, rack: str) -> Object:
             [in_rack("n0", "a"), in_rack("n1", "b"), in_rack("n2", "b")],
             False,
             "Delete all pods of w together and create them again: KAI keeps pods in one rack only"
-            " for pods that start together",
+            " for pods that are scheduled together",
             id="a rack has room for both",
         ),
         pytest.param(

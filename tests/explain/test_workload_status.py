@@ -139,7 +139,11 @@ def test_pods_that_have_all_ended_are_not_placed(answer: Asking) -> None:
     assert answer(*pods).headline == (
         "train has no pod that runs or is pending: 3 pods ended (2 Failed and 1 Succeeded)"
     )
-    assert answer(*pods, pod("d", "Running", node="n")).headline.startswith("train is placed")
+    others = answer(*pods, pod("d", "Running", node="n"))
+    assert others.headline.startswith("train is placed")
+    assert [reason.text for reason in others.reasons] == [
+        "Pod d is on node n, which does not exist any more"
+    ]
 
 
 def test_a_suspended_job_is_pending_and_kueue_is_asked_first(answer: Asking) -> None:

@@ -160,7 +160,7 @@ def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
     assert answer
     said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
-    assert ("with its minimum only" in note.text) is is_wrong
+    assert ("as soon as its minimum fits" in note.text) is is_wrong
     assert note.remedy.startswith("Do nothing if the workload is elastic") is not is_wrong
     assert note.severity == "note"
 
@@ -196,7 +196,7 @@ def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str, said: Said
     assert answer
     said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
-    assert f"If all must start together, {remedy}" in note.remedy
+    assert f"If all must be scheduled together, {remedy}" in note.remedy
 
 
 def asked(index: Index, text: str) -> Answer | None:

@@ -109,8 +109,7 @@ def headline(
     if counts["waits"]:
         return visible(counted(counts["waits"], f"{of_all} is pending", f"{of_all} are pending"))
     if counts["unknown"]:
-        pending = counted(counts["unknown"], f"{of_all} is pending", f"{of_all} are pending")
-        return visible(f"it is not known whether {pending}")
+        return visible(f"the state of {counts['unknown']:,} {of_all} is not known")
     none = f"no workload{' with GPUs' if others else ''} is pending {_anywhere(namespace)}"
     if counts["problem"]:
         has = "has" if counts["problem"] == 1 else "have"

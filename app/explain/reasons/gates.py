@@ -1,7 +1,7 @@
 """Report pods that KAI cannot consider: they have gates, no PodGroup or another scheduler."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from app.base.groups import by_key
@@ -44,6 +44,16 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
     return tuple(sorted(pod.ref for pod in pods))
 
 
+def pods_in_words(gang: Gang, pods: Sequence[Pod]) -> str:
+    """Return some pods of a gang in words, such as `2 pods of llm-0`.
+
+    For a gang that is a single pod, the words are `Pod` and its name.
+    """
+    if refs(pods) == (gang.ref,):
+        return f"Pod {gang.ref.name}"
+    return f"{counted(pods, 'pod')} of {gang.ref.name}"
+
+
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     """Return each key with its values, sorted by key."""
     return sorted(by_key(pairs).items(), key=lambda group: group[0])
@@ -54,8 +64,8 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
     _, pods = _gated(gang)
     if pods:
         age = _since_gated(gang, pods)
-        of_gang = f"{counted(pods, 'pod')} of {gang.ref.name} to the gang"
-        text = f"Grove has not added {of_gang}{f' for {ago(age)}' if age else ' yet'}"
+        to_gang = f"{pods_in_words(gang, pods)} to the gang"
+        text = f"Grove has not added {to_gang}{f' for {ago(age)}' if age else ' yet'}"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = Evidence(gang.ref, "spec.podgroups[].podReferences", without)
         yield _of_operator(evidence, "GateNotInGang", text, pods, is_late=age > 0)
@@ -397,7 +407,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 
 def wrong_scheduler(gang: Gang) -> Reasons:
-    """Report that pods with a topology constraint use a scheduler that does not read it."""
+    """Report that pods use a scheduler that ignores their topology constraint, or is unknown."""
     if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
         return  # Grove hands the gang to another backend, such as Kueue, which reads constraints.
     others = (

@@ -205,24 +205,27 @@ def _without_memory(obstacle: Obstacle) -> list[str]:
     ]
 
 
-def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
+def part_too_large(part: GpuPart, nodes: Sequence[Node], that: str) -> tuple[str, str, Who] | None:
     """Return (text, remedy, who can act) if no node can provide a requested part of GPUs, or None.
 
-    Either no GPU has enough memory, or no node has enough GPUs.
+    Either no GPU has enough memory, or no node has enough GPUs. `that` says which
+    nodes these are, such as ` that matches gpu=h100`, or is "".
     """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:
+        of_node = f" of a node{that}" if that else ""
         return (
-            f"No GPU has {part.memory:,} MiB of memory, which a pod requests ({GPU_MEMORY}); the"
-            f" largest has {memory:,} MiB, as KAI reads the label {MEMORY_LABEL}",
+            f"No GPU{of_node} has {part.memory:,} MiB of memory, which a pod requests"
+            f" ({GPU_MEMORY}); the largest has {memory:,} MiB, as KAI reads the label"
+            f" {MEMORY_LABEL}",
             f"Request at most {memory} in the annotation {GPU_MEMORY}, or whole GPUs instead",
             "you",
         )
     gpus = max((node.allocatable.get(GPU, 0) // 1000 for node in nodes), default=0)
     if part.devices > gpus > 0:
         return (
-            f"A pod requests parts of {part.devices} GPUs, but no node has that many; the largest"
-            f" has {gpus}",
+            f"A pod requests parts of {part.devices} GPUs, but no node{that} has that many; the"
+            f" largest has {gpus}",
             f"Set the annotation {FRACTION_DEVICES} to at most {gpus}",
             "you",
         )

@@ -14,7 +14,7 @@ MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 
 def gang_split(gang: Gang) -> Reasons:
-    """Report that KAI started a part of the gang with its minimum, and its other pods wait."""
+    """Report that a part of the gang has its minimum, and its other pods are pending."""
     if not gang.is_of_kai:
         return
     together = ""
@@ -25,22 +25,18 @@ def gang_split(gang: Gang) -> Reasons:
         if not member.is_satisfied or any(pod.gates for pod in member.pods if not pod.node):
             continue
         minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
-        others = "pod" if rest == 1 else f"{rest} pods one by one"
-        text = (
-            f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {counted(member.placed, 'runs', 'run')}, and KAI places the other {others} where"
-            " there is room"
+        others = "pod" if rest == 1 else f"{rest} one by one"
+        split = (
+            f"{counted(member.placed, 'pod is', 'pods are')} placed, and KAI places the other"
+            f" {others} where there is room"
         )
+        text = f"KAI starts {member.name} as soon as its minimum fits ({minimum}). {split}"
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         together = together or _together(gang)
         steps = together.replace(_STEP, _minimum_remedy(gang, member))
-        remedy = f"If all must start together, {steps}"
+        remedy = f"If all must be scheduled together, {steps}"
         if _is_elastic(gang, member):
-            text = (
-                f"{member.name} has its minimum ({minimum}):"
-                f" {counted(member.placed, 'runs', 'run')}, and KAI places the other {others}"
-                " where there is room"
-            )
+            text = f"{member.name} runs with at least its minimum ({minimum}). {split}"
             remedy = f"Do nothing if the workload is elastic. {remedy}"
         yield about(
             evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)

@@ -8,7 +8,7 @@ from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
 from app.explain.placing.placements import EMPTY
-from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.gates import grouped, pods_in_words, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
     Advice,
@@ -85,7 +85,7 @@ def required_violated(gang: Gang) -> Reasons:
             commands = ()
         else:
             keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
-            remedy = f"{remedy}: {keeps} one {level} only for pods that start together"
+            remedy = f"{remedy}: {keeps} one {level} only for pods that are scheduled together"
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,
@@ -200,12 +200,9 @@ def node_not_ready(gang: Gang) -> Reasons:
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         node = next((each for each in gang.index.nodes if each.name == evidence.value), None)
         lost = node.lost_at if node else None
-        since = f" for {ago(gang.facts.now - lost)}" if lost is not None and gang.facts.now else ""
-        text = (
-            f"{on_node}, which has not been ready{since}"
-            if since
-            else f"{on_node}, which is not ready"
-        )
+        text = f"{on_node}, which is not ready"
+        if lost is not None and gang.facts.now:
+            text = f"{on_node}, which has not been ready for at least {ago(gang.facts.now - lost)}"
         commands = tuple(filter(None, (to_describe(Ref("Node", "", evidence.value)),)))
         yield about(
             evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=commands
@@ -222,9 +219,7 @@ def _by_node(
     """
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
-        of_gang = f"of {gang.ref.name}"
-        are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
-        on_node = f"{are} on node {name}"
+        on_node = f"{pods_in_words(gang, pods)} {'is' if len(pods) == 1 else 'are'} on node {name}"
         yield on_node, refs(pods), Evidence(pods[0].ref, "spec.nodeName", name)
 
 

@@ -224,14 +224,14 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
     """Return (text, remedy, who can act) if no node has enough of a resource for a pod, or None."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
-        if shape.part and (too_large := part_too_large(shape.part, nodes)):
+        that = of_pool(obstacle.gang)
+        that += f" that matches {selector_words(shape)}" if shape.selects else ""
+        if shape.part and (too_large := part_too_large(shape.part, nodes, that)):
             return too_large
         for name, ask in shape.requests:
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= most:
                 continue
-            that = of_pool(obstacle.gang)
-            that += f" that matches {selector_words(shape)}" if shape.selects else ""
             if not most and is_device(name):
                 return _not_offered(obstacle.gang.index, name, that, nodes)
             text = (

@@ -11,7 +11,7 @@ from app.explain.reasons.compute_domains import (
     host_managed,
     waits_for_domain,
 )
-from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.gates import grouped, pods_in_words, refs
 from app.explain.reasons.messages import (
     Advice,
     Words,
@@ -247,7 +247,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
         first = max(pods, key=lambda pod: pod.created or 0.0)
         on = f" on {first.node}" if first.node else ""
         names = listed(sorted(pod.name for pod in pods))
-        if first.failure.startswith("Evicted"):
+        if _is_evicted(first.failure):
             text = f"The kubelet evicted {names}{on}: {one_line(first.failure)}"
         else:
             # The kubelet rejects a pod soon after its creation, whose time is therefore shown.
@@ -294,9 +294,16 @@ def _of_owner(gang: Gang, owner: str) -> Sequence[Pod]:
 
 _FAILED_BEFORE = 3600.0
 """The maximum time in seconds between the creation of a failed pod and of its replacement."""
-_REJECTIONS: tuple[tuple[str, str, Who], ...] = (
+_HAD_CONDITION = ("node had condition: ", "low on resource: [")
+"""The texts with which a kubelet rejects a new pod because of a condition of the node.
+
+The second text is from older releases. The reason is `Evicted`, although the pod never ran.
+"""
+_ANY = ("",)
+_REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
         "OutOf",
+        _ANY,
         "If the pod template sets nodeName, remove it: no scheduler checks whether such a pod fits."
         " Otherwise, ask the platform team what else uses {node}: its kubelet sees more usage than"
         " the scheduler. Then {again}",
@@ -304,37 +311,80 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     ),
     (
         "UnexpectedAdmissionError",
+        ("number of devices unavailable",),
         "Ask the platform team to check the device plugin on {node}, which has fewer devices than"
         " the scheduler counts",
         "platform",
     ),
     (
+        "UnexpectedAdmissionError",
+        _ANY,
+        "Ask the platform team to check the device plugins and the log of the kubelet on {node}",
+        "platform",
+    ),
+    (
         "TopologyAffinityError",
+        _ANY,
         "Request GPUs and CPUs that one NUMA node of {node} has, or ask the platform team for nodes"
         " whose topologyManagerPolicy is less strict",
         "you",
     ),
     (
         "Evicted",
-        "Raise the request for the resource in the message to the pod's usage, or ask the platform"
-        " team for nodes with more of it",
+        ("of EmptyDir volume",),
+        "Raise sizeLimit of the emptyDir volume in the message, or write less data to the volume",
         "you",
     ),
+    (
+        "Evicted",
+        ("exceeds the total limit of containers", "exceeded its local ephemeral storage limit"),
+        "Raise limits.ephemeral-storage of the containers, or write less data to their file"
+        " systems, logs and emptyDir volumes",
+        "you",
+    ),
+    (
+        "Evicted",
+        ("exceeds its request of", "larger consumption of"),
+        "Raise the containers' requests for the resource in the message to the usage there, or ask"
+        " the platform team for nodes with more of it",
+        "you",
+    ),
+    (
+        "Evicted",
+        _HAD_CONDITION,
+        "Ask the platform team to find out why {node} has the condition in the message",
+        "platform",
+    ),
+    (
+        "Evicted",
+        ("low on resource: ",),
+        "Ask the platform team to find out what uses the resource in the message on {node}",
+        "platform",
+    ),
 )
-"""The advice on failed pods: (start of the reason for the failure, remedy, who can act)."""
+"""The advice on failed pods: (start of the failure, texts, remedy, who can act).
+
+The first row whose start and one of whose texts are in the failure counts. The texts about
+evictions are from the kubelet's `pkg/kubelet/eviction/helpers.go`.
+"""
+
+
+def _is_evicted(failure: str) -> bool:
+    return failure.startswith("Evicted") and not any(text in failure for text in _HAD_CONDITION)
 
 
 def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
-    for begin, remedy, who in _REJECTIONS:
-        if pod.failure.startswith(begin):
+    node = pod.node or "the node"
+    for begin, texts, remedy, who in _REJECTIONS:
+        if pod.failure.startswith(begin) and any(text in pod.failure for text in texts):
             again = f"create {pod.name} again"
             if fails_if_deleted(pod):
                 again = f"create {pod.controller} again, if it creates no other pod"
             elif pod.controller:
                 delete = f"kubectl delete pod -n {shlex.quote(pod.namespace)} {pod.name}"
                 again = f"delete it, so that {pod.controller} creates another pod: {delete}"
-            return remedy.format(node=pod.node, again=again), who
-    return f"Ask the platform team why {pod.node or 'the node'} ended the pod", "platform"
+            return remedy.format(node=node, again=again), who
+    return f"Ask the platform team why {node} ended the pod", "platform"
 
 
 def failed_pods(gang: Gang) -> list[Pod]:
@@ -373,8 +423,7 @@ def _has_node(gang: Gang, pod: Pod) -> bool:
 
 def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
-    of_gang = f"of {gang.ref.name}"
-    have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
+    have = f"{pods_in_words(gang, pods)} {'has' if len(pods) == 1 else 'have'}"
     text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
 
     first = min(pods, key=attrgetter("name"))

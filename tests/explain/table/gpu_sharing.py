@@ -9,16 +9,34 @@ from app.facts.constraint import SchedulerConstraint
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.kubernetes.selectors import Taint, Toleration
-from tests.explain.fleet import NOW, RACKS, fill, gang, nodes, occupant, pod_group, pods, shape
+from app.facts.kubernetes.selectors import Requirement, Taint, Toleration
+from tests.explain.fleet import (
+    NOW,
+    RACKS,
+    ZONE,
+    fill,
+    gang,
+    nodes,
+    occupant,
+    pod_group,
+    pods,
+    shape,
+)
 from tests.explain.table.row import Changes, Row, part_of
 
 MEMORY = Shape(shape(0).requests, part=GpuPart(0.0, 4096))
+IN_ZONE_A = Requirement(ZONE, "In", ("zone-a",))
 FREE = {"gangs": (gang(told=SchedulerConstraint()),), "pod_groups": (pod_group(minimum=1),)}
 
 
 def with_memory(label: str) -> tuple[Node, ...]:
     return tuple(replace(node, labels={**node.labels, MEMORY_LABEL: label}) for node in nodes())
+
+
+def larger(few: tuple[Node, ...]) -> tuple[Node, ...]:
+    return tuple(
+        replace(node, allocatable={**node.allocatable, "nvidia.com/gpu": 16_000}) for node in few
+    )
 
 
 def shared(portion: float, number: int) -> tuple[Pod, ...]:
@@ -97,6 +115,30 @@ SHARING = (
         "pods ask for parts of more GPUs than a node has",
         {"pods": pods(shape=part_of(0.5, 9))},
         "A pod requests parts of 9 GPUs, but no node has that many; the largest has 8",
+        "you",
+        {"pods": pods(shape=part_of(0.5, 8))},
+    ),
+    Row(
+        "NeverFits",
+        "no GPU of the selected nodes has the memory that pods ask for",
+        {
+            "pods": pods(
+                shape=replace(MEMORY, part=GpuPart(0.0, 90000), selector=(IN_ZONE_A,)),
+            ),
+            "nodes": (*with_memory("81920")[:8], *with_memory("163840")[8:]),
+        },
+        "No GPU of a node that matches topology.kubernetes.io/zone=zone-a has 90,000 MiB of memory, which a pod requests (gpu-memory); the largest has 81,900 MiB, as KAI reads the label nvidia.com/gpu.memory",
+        "you",
+        {"pods": pods(shape=MEMORY), "nodes": with_memory("81920")},
+    ),
+    Row(
+        "NeverFits",
+        "pods ask for parts of more GPUs than a selected node has",
+        {
+            "pods": pods(shape=replace(part_of(0.5, 9), selector=(IN_ZONE_A,))),
+            "nodes": (*nodes()[:8], *larger(nodes()[8:])),
+        },
+        "A pod requests parts of 9 GPUs, but no node that matches topology.kubernetes.io/zone=zone-a has that many; the largest has 8",
         "you",
         {"pods": pods(shape=part_of(0.5, 8))},
     ),

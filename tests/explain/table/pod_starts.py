@@ -269,7 +269,7 @@ STARTING = (
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01"),
             "nodes": changed(("gpu-01",), ready=False, lost_at=NOW - 1200),
         },
-        "2 pods of llm-0 are on node gpu-01, which has not been ready for 20 minutes",
+        "2 pods of llm-0 are on node gpu-01, which has not been ready for at least 20 minutes",
         "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01")},
     ),

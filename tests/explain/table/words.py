@@ -361,7 +361,7 @@ WORDS = (
                 pod_group(subgroups=(SubGroup(ROUTER, minimum=1), SubGroup(WORKERS, minimum=1))),
             ),
         },
-        "llm-0-pool-0-workers has its minimum (minAvailable 1 of 3): 2 run, and KAI places the other pod where there is room",
+        "llm-0-pool-0-workers runs with at least its minimum (minAvailable 1 of 3). 2 pods are placed, and KAI places the other pod where there is room",
         "you",
         {
             "pods": (*placed("gpu-00", "gpu-00", "gpu-01"), pods()[3]),
