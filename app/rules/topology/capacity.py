@@ -202,8 +202,8 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
             f"KAI counts each of the {counted.pods} pods that must be scheduled together like the"
-            f' largest one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all of its'
-            " pods will stay pending"
+            f' largest one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all'
+            " of its pods will stay pending"
         )
 
     needed = _needed(cliques)
