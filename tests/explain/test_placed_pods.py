@@ -26,6 +26,7 @@ from tests.explain.fleet import (
     placed,
     pod_group,
     pods,
+    shape,
 )
 from tests.explain.table.placement import ONE_RUNS
 from tests.explain.table.recorded import Asking
@@ -139,6 +140,28 @@ def test_two_racks_are_as_preferred_if_none_has_room_for_all(
         "pods": (*PREFERS["pods"], *map(occupant, busy), *fill("rack-b1", "rack-b2")),
     }
     assert [reason.id for reason in answered(facts(**state)).reasons] == ids
+
+
+@pytest.mark.parametrize(
+    ("busy", "begins"),
+    [
+        (("gpu-05", "gpu-06"), "Delete all pods of replica llm-0-pool-0 together: "),
+        (("gpu-03", "gpu-05", "gpu-06"), "Wait until one rack has room for all 3 pods, and then "),
+    ],
+    ids=["there is room", "there would be room without the router"],
+)
+def test_the_other_parts_of_a_gang_stay_when_one_is_restarted(
+    busy: tuple[str, ...], begins: str, answered: Asking
+) -> None:
+    """The router and the workers of this gang request 8 GPUs each."""
+    router, *workers = placed("gpu-00", "gpu-01", "gpu-02", "gpu-04")
+    own = (replace(router, shape=shape(8)), *workers)
+    state = {"pods": (*own, *map(occupant, busy), *fill("rack-b1", "rack-b2"))}
+    found = {reason.id: reason for reason in answered(facts(**state)).reasons}
+    assert found["RequiredViolated"].remedy.startswith(begins)
+    fits = begins.startswith("Delete")
+    preferring = {reason.id for reason in answered(facts(**PREFERS | state)).reasons}
+    assert ("NotAsPreferred" in preferring) is fits
 
 
 FAILED = "KAI chose a node, but binding failed: waiting for research/r-0 (10 seconds ago). KAI's helper pod r-0"

@@ -445,13 +445,17 @@ class Gang(Value, dict=True):
             return tuple(self.whole.parts())
         return tuple(_with_told(self.whole, UNBOUND))
 
-    def placements_of(self, demand: Demand, *, from_scratch: bool = False) -> Placements:
+    def placements_of(
+        self, demand: Demand, *, from_scratch: bool = False, leaving: Iterable[Pod] = ()
+    ) -> Placements:
         """Return the placements of a demand of this gang.
 
-        If `from_scratch`, the room of the gang's placed pods counts as free. Gangs that differ only
-        in names share one computation.
+        If `from_scratch`, the room of the gang's placed pods counts as free. If pods are `leaving`,
+        only their room does. Gangs that differ only in names share one computation.
         """
         own = Own(self.placed, leave=from_scratch)
+        if leaving:
+            own = Own(tuple(leaving), leave=True)
         key = (self.topology.keys, demand.profile, self.pool, own)
         return self.index.one_of_few(
             "placements", key, lambda: Placements(self.topology, demand, self.pool, own)

@@ -115,7 +115,7 @@ def _lacking_room(gang: Gang, part: Unit | Member, level: str, restart: str) -> 
     """
     if not gang.index.room_is_known:
         return ""
-    placements = gang.placements_of(whole_demand(part), from_scratch=True)
+    placements = gang.placements_of(whole_demand(part), leaving=part.placed)
     if placements.now.fits:
         return ""
     pods = counted(part.placed, "pod")
@@ -264,7 +264,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
         if len(used) < 2:
             continue
-        placements = gang.placements_of(whole_demand(part), from_scratch=True)
+        placements = gang.placements_of(whole_demand(part), leaving=part.placed)
         again = _preferred_domains(gang, part, placements.now.nodes)
         if not again or len(used) <= len(again):
             continue
