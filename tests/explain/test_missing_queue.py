@@ -29,6 +29,7 @@ ONE = TWO[:2]
             "usable queues are team-alpha and team-beta",
             id="another team's queue is no typo",
         ),
+        pytest.param((*ONE, Queue("")), "x", "the only usable queue is team-llm", id="a nameless"),
     ],
 )
 def test_the_reason_names_the_usable_queues(

@@ -66,8 +66,15 @@ NOT_ON_REAL = dict.fromkeys(
 BY_THE_SERVER = {
     "AfterOthers": "which gang is older is said by times of creation",
     "NotStarted": "the table's times are not those of the API server",
+    **dict.fromkeys(
+        (
+            "the gang does not refer to two gated pods",
+            "the gang refers to all gated pods, and waits for no other gang",
+        ),
+        "for how long pods have had a gate is said by times of creation",
+    ),
 }
-"""Reasons whose states need times that only the API server sets."""
+"""Reasons, and names of rows, whose states need times that only the API server sets."""
 
 FINALIZER = "example.com/test"
 STORED = tuple(dict.fromkeys((*RESOURCES, *ON_REQUEST)))
@@ -262,8 +269,9 @@ def skip_if_impossible(row: Row, dialect: str, server: ApiServer) -> None:
         pytest.skip("this release of Grove has no PodGangMaps")
     if "workload_statuses" in row.hit:
         pytest.skip("a status that is read only if its workload is asked about")
-    if row.id in BY_THE_SERVER:
-        pytest.skip(BY_THE_SERVER[row.id])
+    for key in (row.id, row.name):
+        if key in BY_THE_SERVER:
+            pytest.skip(BY_THE_SERVER[key])
     if any(claim.domain for claim in row.hit.get("claims", ())):
         pytest.skip("a claim names the uid of its ComputeDomain, which the API server sets")
     if not isinstance(server, Sandbox) and row.name in NOT_ON_REAL:

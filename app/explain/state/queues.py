@@ -44,7 +44,7 @@ def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
     If `pool` is None, it is the pool of the queue itself.
     """
     queue = index.queues.get(name)
-    if not queue:
+    if not queue or not name:  # objects in files may lack a name
         return "does not exist"
     if pool is not None and queue.pool != pool:
         return f"{_has_label(queue)}, so it does not exist for the scheduler {_of_pool(pool)}"

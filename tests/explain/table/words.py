@@ -118,6 +118,7 @@ WAIT_FOR_EACH_OTHER |= {
             uid="uid-9",
             node="",
             waiting=(),
+            created=NOW - 60,
             gates=("grove.io/podgang-pending-creation",),
         ),
     )
