@@ -184,8 +184,9 @@ def _name(obj: JsonMap) -> str:
 
 
 def _without_driver(domains: list[str]) -> Check:
+    these = "this ComputeDomain" if len(domains) == 1 else "these ComputeDomains"
     message = (
-        "Pods of these ComputeDomains can never be placed, because DeviceClass"
+        f"Pods of {these} can never be placed, because DeviceClass"
         f' "{CHANNEL_CLASS}" does not exist: {listed(sorted(domains), _SHOWN)}'
     )
     return problem(message, _INSTALL)
@@ -193,14 +194,15 @@ def _without_driver(domains: list[str]) -> Check:
 
 def _never_allocated(name: str, claims: list[str]) -> Check:
     """Return the problem of claims whose DeviceClass `name` does not exist."""
+    these = "this ResourceClaim" if len(claims) == 1 else "these ResourceClaims"
     message = (
-        f'these ResourceClaims can never be allocated, because DeviceClass "{name}" does not'
+        f'{these} can never be allocated, because DeviceClass "{name}" does not'
         f" exist: {listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
         "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto"
-        " and delete the PodCliques of these claims: Grove creates them again, with claims that the"
-        " driver can allocate."
+        " and delete each PodClique with such a claim: Grove creates it again, with a claim that"
+        " the driver can allocate."
     )
     return problem(message, remedy)
 

@@ -173,9 +173,12 @@ async def check_account(client: Client) -> Checks:
     missing = [name for name in names if name not in in_force]
     if not missing:
         return [ok("policies limit the writes of the server's account to what the server needs")]
+    these = "these ValidatingAdmissionPolicies are"
+    if len(missing) == 1:
+        these = "this ValidatingAdmissionPolicy is"
     message = (
-        "these ValidatingAdmissionPolicies are missing or not enforced, so a stolen server token"
-        f" could write more: {', '.join(missing)}"
+        f"{these} missing or not enforced, so a stolen server token could write more:"
+        f" {', '.join(missing)}"
     )
     return [warning(message, _BOUND_ACCOUNT)]
 

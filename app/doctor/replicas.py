@@ -41,7 +41,8 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
         return problem(f"{title} is scaled to 0 replicas: no webhook answers", remedy)
     updated = _updated(deployment, desired)
     if ready >= desired and updated >= desired:
-        return ok(f"{title} has {ready} of {desired} replicas ready")
+        # during a rollout, there may be more replicas than desired
+        return ok(f"{title} has {desired} of {desired} replicas ready")
 
     message = f"{title} has {ready} of {desired} replicas ready"
     if ready >= desired:

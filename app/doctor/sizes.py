@@ -28,12 +28,15 @@ async def check_sizes(client: Client) -> Checks:
     )
     if not names:
         return [ok("no object is reported as too large to be cached")]
+    objects, them, whose = "1 object is", "it", "this object"
+    if len(names) > 1:
+        objects, them, whose = f"{len(names)} objects are", "them", "these objects"
     message = (
-        "these objects are too large for the caches, and the server treats them as unknown:"
+        f"{objects} too large for the caches, and the server treats {them} as unknown:"
         f" {listed(names, _SHOWN)}"
     )
     remedy = (
-        "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more"
+        f"Shorten the lists, labels and annotations of {whose}. Split PodCliqueSets with more"
         f" than {MOST_PARTS} cliques and scaling groups."
     )
     return [warning(message, remedy)]

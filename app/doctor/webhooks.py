@@ -71,9 +71,8 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
     if not paths:
         return []
 
-    message = (
-        f"these webhooks only warn about invalid objects, which are stored: {', '.join(paths)}"
-    )
+    these = "this webhook only warns" if len(paths) == 1 else "these webhooks only warn"
+    message = f"{these} about invalid objects, which are stored: {', '.join(paths)}"
     remedy = (
         "At the end of the trial period, set enforcement.mode: refuse. To list the objects that are"
         " then rejected, run: grove-admission audit"

@@ -78,6 +78,12 @@ def claim(name: str, *, ours: bool = True, allocated: bool = False) -> Object:
             [("problem", f"{NEVER}ml/c0, ml/c1, ml/c2, ml/c3, ml/c4 and 2 more")],
             id="many claims",
         ),
+        pytest.param(
+            "auto",
+            [device_class(DRIVER), claim("a")],
+            [("problem", f"{NEVER.replace('these ResourceClaims', 'this ResourceClaim')}ml/a")],
+            id="one claim",
+        ),
     ],
 )
 async def test_which_claims_can_be_allocated(
@@ -169,7 +175,7 @@ async def test_without_grove_no_claim_is_lost() -> None:
             [
                 (
                     "problem",
-                    f'Pods of these ComputeDomains can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
+                    f'Pods of this ComputeDomain can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
                 )
             ],
             id="another class",

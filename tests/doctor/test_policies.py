@@ -177,6 +177,7 @@ async def test_a_policy_about_our_account_needs_a_binding_that_denies(kind: str)
     else:
         of(objects, name, kind)["spec"]["validationActions"] = ["Audit"]
     (check,) = await check_account(AnsweringClient(objects))
+    assert check.message.startswith("this ValidatingAdmissionPolicy is missing or not enforced")
     assert check.message.endswith(f"write more: {name}")
 
 

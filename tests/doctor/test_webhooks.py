@@ -265,5 +265,8 @@ def test_a_trial_period_is_a_warning() -> None:
     assert check.status == "warning"
     assert (
         check.message
-        == "these webhooks only warn about invalid objects, which are stored: /validate/podgroup"
+        == "this webhook only warns about invalid objects, which are stored: /validate/podgroup"
     )
+    modes = WebhookModes.model_validate({"podGroup": "warn", "podGang": "warn"})
+    (check,) = check_enforcement(Enforcement(webhooks=modes))
+    assert check.message.startswith("these webhooks only warn about invalid objects")

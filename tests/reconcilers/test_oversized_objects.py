@@ -118,11 +118,20 @@ async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
     [
         ([], Check("ok", "no object is reported as too large to be cached")),
         (
+            [pcs("large", MOST_PARTS + 1), pcs("larger", MOST_PARTS + 2)],
+            Check(
+                "warning",
+                "2 objects are too large for the caches, and the server treats them as unknown: PodCliqueSet ns/large, PodCliqueSet ns/larger",
+                "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more than 128"
+                " cliques and scaling groups.",
+            ),
+        ),
+        (
             [pcs("large", MOST_PARTS + 1)],
             Check(
                 "warning",
-                "these objects are too large for the caches, and the server treats them as unknown: PodCliqueSet ns/large",
-                "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more than 128"
+                "1 object is too large for the caches, and the server treats it as unknown: PodCliqueSet ns/large",
+                "Shorten the lists, labels and annotations of this object. Split PodCliqueSets with more than 128"
                 " cliques and scaling groups.",
             ),
         ),
