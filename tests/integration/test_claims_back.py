@@ -191,7 +191,7 @@ async def test_claims_come_back_and_the_tools_tell_the_truth(cluster: Cluster) -
         outside: (await cluster.pods())[outside],
     }
     events = await eventually(cluster.events, lambda events: "MnnvlPodsWithoutClaim" in events)
-    assert f"outside of their NVLink domain: {outside}. Delete" in events["MnnvlPodsWithoutClaim"]
+    assert f"was restored: {outside}. Delete" in events["MnnvlPodsWithoutClaim"]
     assert await cluster.audit() == {NAMES[1]: (OUTSIDE.format(outside),)}
     assert [
         message.endswith(f": {cluster.namespace}/{outside}") for message in await cluster.doctor()

@@ -625,6 +625,13 @@ def test_a_claim_can_be_reserved_by_256_pods(
     said(warnings)
 
 
+def test_no_scope_is_narrower_than_that_of_a_clique() -> None:
+    obj = clique(scope="clique")
+    obj["spec"]["replicas"] = 300
+    (warning,) = injection_into(obj, "ns", "shared", pcs=pcs(1)).warnings
+    assert "pending. Set mnnvl.claimMode: template. Then delete the PodClique" in warning
+
+
 def test_replicas_that_are_no_number_count_as_one() -> None:
     obj = clique()
     obj["spec"]["replicas"] = "many"
