@@ -136,15 +136,15 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a class at which KAI evicts nothing, and one below": (
         of_class("inference", *CLASSES),
-        "The workload is not preemptible (PriorityClass inference has 125, 100 or more), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
+        "The workload is not preemptible (PriorityClass inference has the value 125; it must be below 100 to be preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used by non-preemptible pods, 24 requested",
     ),
     "classes below that are not KAI's": (
         of_class("inference", PriorityClass("mid", 60), PriorityClass("low", 0), PriorityClass("off", -1), PriorityClass("top", 100)),
-        "The workload is not preemptible (PriorityClass inference has 125, 100 or more), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
+        "The workload is not preemptible (PriorityClass inference has the value 125; it must be below 100 to be preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used by non-preemptible pods, 24 requested",
     ),
     "no class below": (
         of_class("inference", PriorityClass("off", -1), PriorityClass("top", 100)),
-        "The workload is not preemptible (PriorityClass inference has 125, 100 or more), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
+        "The workload is not preemptible (PriorityClass inference has the value 125; it must be below 100 to be preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used by non-preemptible pods, 24 requested",
     ),
     "two siblings are above their fair shares": (
         {

@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 TAKEN["claims"][1],
             ),
         },
-        "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
+        "The NVLink channels of 2 of 16 nodes are allocated to ResourceClaim sweep-3",
     ),
     "one of the nodes that the gang needs has no channel": (
         {**ALL_WANT, "slices": with_channels(but=("gpu-12", "gpu-13"))},
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "others have the channels of the nodes that have one": (
         {**TAKEN, "pods": ALL_WANT["pods"], "slices": with_channels(but=("gpu-00",))},
-        "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
+        "The NVLink channels of 2 of 16 nodes are allocated to ResourceClaim sweep-3",
     ),
     "claims of GPUs by another name, without the label of a queue": (
         {
@@ -232,7 +232,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pods": (*claiming(SHARED), user("old-0")),
             "claims": (replace(reserved("old-0"), consumers=(Consumer("old-0", "uid-before"),)),),
         },
-        "ResourceClaim llm-0-mnnvl is reserved for old-0, which does not exist any more",
+        "ResourceClaim llm-0-mnnvl is reserved for a previous pod old-0, which does not exist any more",
     ),
     "one zone of a disk is needed, and other pods there use no GPUs": (
         tied(

@@ -68,36 +68,36 @@ BOTH = (
 CASES: dict[str, tuple[Changes, str]] = {
     "a scaling group of the set can never reach its minimum": (
         {"sets": (pcs(groups=(replace(pcs().groups[0], replicas=2, minimum=3),)),)},
-        "Scaling group pool needs 3 replicas, but at most 2 can exist, so it is never placed",
+        "Scaling group pool needs 3 replicas, but at most 2 can exist, so this minimum is never reached",
     ),
     "the minimums of the PodCliques explain that of the PodGroup": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=4),),
         },
-        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so this minimum is never reached",
     ),
     "the minimum of the PodGroup is above those of the PodCliques": (
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=2)),
             "pod_groups": (pod_group(minimum=5),),
         },
-        "The gang needs 5 pods, but at most 3 can exist, so it is never placed",
+        "The gang needs 5 pods, but at most 3 can exist, so this minimum is never reached",
     ),
     "the PodGang lacks what the set prefers": (
         {
             "sets": (pcs(asked=UserConstraint("zone", "host", "grove-topology", "pack.required")),),
             "gangs": (gang(told=SchedulerConstraint(ZONE)),),
         },
-        "The PodCliqueSet requests host (preferred), but PodGang llm-0 does not, so the scheduler does not apply that",
+        "The PodCliqueSet requests host (preferred), but PodGang llm-0 does not, so the scheduler does not apply this request",
     ),
     "the PodGang lacks all that the set requests": (
         {"gangs": (gang(told=UNBOUND, groups=()),)},
-        "The PodCliqueSet requests zone and rack, but PodGang llm-0 does not, so the scheduler does not apply that",
+        "The PodCliqueSet requests zone and rack, but PodGang llm-0 does not, so the scheduler does not apply this request",
     ),
     "the PodGroup lacks the levels of the gang and of its workers": (
         {"pod_groups": (pod_group(told=UNBOUND, subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The PodGang requests zone and rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
+        "The PodGang requests zone and rack, but PodGroup llm-0 does not, so the scheduler does not apply this request",
     ),
     "the PodGroup has a SubGroup for the PodGang, with its level": (
         {
@@ -190,11 +190,15 @@ def test_constraints_of_a_gang(changes: Changes, text: str, answered: Asking) ->
 @pytest.mark.parametrize(
     ("name", "others", "text"),
     [
-        ("gone", (), "PodGroup llm-0 names Topology gone, which does not exist; KAI has none"),
+        (
+            "gone",
+            (),
+            "PodGroup llm-0 names Topology gone, which does not exist; there is none",
+        ),
         (
             "gone",
             (KaiTopology("b", (ZONE,)), KaiTopology("a", (ZONE,))),
-            "PodGroup llm-0 names Topology gone, which does not exist; KAI has a and b",
+            "PodGroup llm-0 names Topology gone, which does not exist; existing ones are a and b",
         ),
     ],
 )

@@ -86,7 +86,7 @@ LIMITS = [
         [
             (
                 "Queue q1: limit 24 GPUs, 33 used, 6 requested",
-                f"Wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE[:1].lower()}{RAISE[1:]} q1",
+                f"Wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run10 and 6 more use, or {RAISE[:1].lower()}{RAISE[1:]} q1",
             ),
             (
                 "Queue dep-b: limit 1 GPU, 33 used, 6 requested",

@@ -59,7 +59,7 @@ def failed(words: str, **changes: Any) -> Event:
 
 QUOTA = 'pods "train-1" is forbidden: exceeded quota: rq, requested: pods=1, limited: pods=1'
 LEADER = "leader pod not yet scheduled, not creating follower pod train-1"
-LACKS = "1 of 4 pods exists; pg-train lacks 3"
+LACKS = "1 of 4 required pods exists: pg-train lacks 3 pods"
 SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
 
 
@@ -75,7 +75,7 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         (
             failed("failed calling webhook x: no endpoints available"),
             SAID.format("failed calling webhook x: no endpoints available"),
-            "Ask the platform team to check the webhook in the message: it does not answer.",
+            "Ask the platform team to check the webhook in the message: the API server could not call it.",
             "platform",
         ),
         (

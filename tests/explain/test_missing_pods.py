@@ -74,11 +74,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "pods name a PodGang that is gone while Grove replaces the PodGangs": (
         {"pods": STRANDED, "sets": (pcs(conditions=(MIGRATES,)),)},
-        "PodGang llm-0-9 does not exist, but 4 pods refer to it, and 4 are pending",
+        "PodGang llm-0-9 does not exist, but 4 pending pods refer to it",
     ),
     "one of three pods that name a PodGang that is gone is pending": (
         {"pods": (*pods()[:1], *(replace(each, node=node) for each, node in zip(STRANDED[1:], ("", "gpu-00", "gpu-01"), strict=True)))},
-        "PodGang llm-0-9 does not exist, but 3 pods refer to it, and 1 is pending",
+        "PodGang llm-0-9 does not exist, but 3 pods refer to it, of which 1 pod is pending",
     ),
     "Grove has replaced PodGangs for exactly five minutes": (
         {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 300),)),)},
@@ -90,11 +90,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one pod of a part has ended, and one is missing": (
         {"pods": (pods()[0], pods()[1], replace(pods()[2], phase="Succeeded", node="gpu-01"))},
-        f"2 of 4 pods exist; {WORKERS} lacks 2",
+        f"2 of 4 required pods exist: {WORKERS} lacks 2 pods",
     ),
     "only one pod exists": (
         {"pods": pods()[1:2]},
-        f"1 of 4 pods exists; {ROUTER} lacks 1 and {WORKERS} lacks 2",
+        f"1 of 4 required pods exists: {ROUTER} lacks 1 pod and {WORKERS} lacks 2 pods",
     ),
     "Grove's errors about two PodCliques": (
         {
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 replace(cliques()[1], errors=(LastError("ERR_W", None),)),
             ),
         },
-        f"1 of 4 pods exists; {ROUTER} lacks 1 and {WORKERS} lacks 2",
+        f"1 of 4 required pods exists: {ROUTER} lacks 1 pod and {WORKERS} lacks 2 pods",
     ),
     "two pods end, of which one is kept by a finalizer": (
         {
@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 replace(pods()[3], deleting=NOW - 500, node="gpu-02", finalizers=("x.y/b", "x.y/a")),
             )
         },
-        f"2 of 4 pods exist; {WORKERS} lacks 2",
+        f"2 of 4 required pods exist: {WORKERS} lacks 2 pods",
     ),
     "a pod ends, and another one has failed": (
         {
@@ -124,11 +124,11 @@ CASES: dict[str, tuple[Changes, str]] = {
                 replace(pods()[3], deleting=NOW - 500, node="gpu-02"),
             )
         },
-        f"2 of 4 pods exist; {WORKERS} lacks 2",
+        f"2 of 4 required pods exist: {WORKERS} lacks 2 pods",
     ),
     "two pods have failed": (
         {"pods": (*pods()[:2], *(replace(each, phase="Failed") for each in pods()[2:]))},
-        f"2 of 4 pods exist; {WORKERS} lacks 2",
+        f"2 of 4 required pods exist: {WORKERS} lacks 2 pods",
     ),
     "the base gang lacks pods of two PodCliques": (
         {
@@ -297,29 +297,29 @@ REFUSED = warned(JOB, "uid-train", "FailedCreate", "exceeded quota: team", "job-
 GROUPS: dict[str, tuple[Snapshot, str]] = {
     "a pod has completed, and is not created again": (
         of_group(3, worker(0), worker(1), worker(2, phase="Succeeded")),
-        "2 of 3 pods exist; train lacks 1. train-2 (Succeeded) has ended, and KAI does not count it",
+        "2 of 3 required pods exist: train lacks 1 pod. train-2 (Succeeded) has ended, and KAI does not count it",
     ),
     "two pods have failed": (
         of_group(3, worker(0), worker(2, phase="Failed"), worker(1, phase="Failed")),
-        "1 of 3 pods exists; train lacks 2. train-1 (Failed) and train-2 (Failed) have ended, and KAI does not count them",
+        "1 of 3 required pods exists: train lacks 2 pods. train-1 (Failed) and train-2 (Failed) have ended, and KAI does not count them",
     ),
     "the controller says why it creates no more": (
         of_group(3, worker(0), worker(1), events=(REFUSED,)),
-        "2 of 3 pods exist; train lacks 1. About Job train, job-controller says: exceeded quota: team (60 seconds ago)",
+        "2 of 3 required pods exist: train lacks 1 pod. About Job train, job-controller says: exceeded quota: team (60 seconds ago)",
     ),
     "a pod of the workload uses another scheduler": (
         of_group(2, worker(0), worker(1, **OTHER)),
-        "1 of 2 pods exists; train lacks 1. train-1 exists, but default-scheduler places it, so KAI does not count it",
+        "1 of 2 required pods exists: train lacks 1 pod. train-1 exists, but default-scheduler places it, so KAI does not count it",
     ),
     "another scheduler has placed pods of the workload": (
         of_group(3, worker(0), worker(1, **OTHER, **ON), worker(2, **OTHER, **ON)),
-        "1 of 3 pods exists; train lacks 2. train-1 and train-2 exist, but default-scheduler has placed them, so KAI does not count them",
+        "1 of 3 required pods exists: train lacks 2 pods. train-1 and train-2 exist, but default-scheduler has placed them, so KAI does not count them",
     ),
     "two other schedulers have placed pods of the workload": (
         of_group(
             3, worker(0), worker(1, **OTHER, **ON), worker(2, **ON, group="", scheduler="volcano")
         ),
-        "1 of 3 pods exists; train lacks 2. train-1 and train-2 exist, but default-scheduler and volcano have placed them, so KAI does not count them",
+        "1 of 3 required pods exists: train lacks 2 pods. train-1 and train-2 exist, but default-scheduler and volcano have placed them, so KAI does not count them",
     ),
     "a pod of another owner, of another namespace, and one that has ended use another scheduler": (
         of_group(
@@ -334,11 +334,11 @@ GROUPS: dict[str, tuple[Snapshot, str]] = {
     ),
     "pods of nobody are too few": (
         of_group(2, worker(0, owner="", controller=None, made_for=())),
-        "1 of 2 pods exists; train lacks 1",
+        "1 of 2 required pods exists: train lacks 1 pod",
     ),
     "pods of a Workload are too few": (
         of_group(2, worker(0, owner="", controller=None, made_for=(), workload="w")),
-        "1 of 2 pods exists; train lacks 1",
+        "1 of 2 required pods exists: train lacks 1 pod",
     ),
     "half of the SubGroups are enough, and pods of the others are missing": (
         replace(

@@ -187,7 +187,7 @@ HELPERS: dict[str, tuple[Changes, str]] = {
                 created=NOW - 240,
             )
         ),
-        f"{FAILED} is Pending, without a node for 4 minutes; kai-scheduler says: 0/16 nodes are available (30 seconds ago)",
+        f"{FAILED} has been Pending without a node for 4 minutes; kai-scheduler says: 0/16 nodes are available (30 seconds ago)",
     ),
     "its image can't be pulled": (
         helped(replace(HELPER, phase="Pending", waiting=("ImagePullBackOff",), stalled=(IMAGE,))),
@@ -203,9 +203,9 @@ HELPERS: dict[str, tuple[Changes, str]] = {
     ),
     "a warning about it is quoted first": (
         helped(HELPER, warned(HELPER.ref, HELPER.uid, "Failed", "no memory", "kubelet")),
-        f"{FAILED} is Running on gpu-15; kubelet says: no memory (60 seconds ago)",
+        f"{FAILED} is Running on gpu-15 now; kubelet says: no memory (60 seconds ago)",
     ),
-    "nothing is said of it": (helped(HELPER), f"{FAILED} is Running on gpu-15"),
+    "nothing is said of it": (helped(HELPER), f"{FAILED} is Running on gpu-15 now"),
 }
 
 
@@ -220,7 +220,7 @@ def test_a_helper_pod_that_a_binding_waits_for(
 @pytest.mark.parametrize(
     ("message", "who"),
     [
-        ('pods "x" is forbidden: cannot bind', "platform"),
+        ('pods "x" is forbidden: User "binder" cannot create resource "pods/binding"', "platform"),
         ("waiting for inference/llm-0-router-0", "platform"),
     ],
 )

@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "all nodes together are too small": (
         seventeen(),
-        "All nodes that the pods may use have 128 GPUs, but llm-0 needs 136 GPUs",
+        "Together, the nodes that the pods may use have 128 GPUs, but llm-0 needs 136 GPUs",
     ),
     "nodes take fewer pods than a gang has in a rack": (
         {
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pods": (*placed("gpu-00", "gpu-00"), pod(WORKERS, 1), pod(WORKERS, 2), *HELD),
             "nodes": changed(FIRST[1:], allocatable={**nodes()[0].allocatable, GPU: 4000}),
         },
-        "1 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, and the rest must join them, but zone-a/rack-a1 has no room for 2 pods of 8 GPUs",
+        "1 of 3 pods of llm-0-pool-0 runs in zone-a/rack-a1, and the rest must join it, but zone-a/rack-a1 has no room for 2 pods of 8 GPUs",
     ),
     "the rest joins running pods in a rack with smaller nodes, and all others are closed": (
         {
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 for n in nodes()
             ),
         },
-        "1 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, and the rest must join them, but zone-a/rack-a1 has no room for 2 pods of 8 GPUs",
+        "1 of 3 pods of llm-0-pool-0 runs in zone-a/rack-a1, and the rest must join it, but zone-a/rack-a1 has no room for 2 pods of 8 GPUs",
     ),
     "the domain of running pods has room for one more": (
         {
@@ -201,7 +201,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 *HELD,
             ),
         },
-        "1 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, and the rest must join them, but zone-a/rack-a1 has room for 1 of 2 pods of 8 GPUs",
+        "1 of 3 pods of llm-0-pool-0 runs in zone-a/rack-a1, and the rest must join it, but zone-a/rack-a1 has room for 1 of 2 pods of 8 GPUs",
     ),
     "no room for one more, beside a minimum that runs": (
         {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=("gpu-00", "gpu-01")))},

@@ -285,7 +285,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
      "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
-     "Wait until research/held ends, or ask for a higher limit on queue team-llm"),
+     "Wait until enough of the limit is free, which PodGroup research/held uses, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
      "Request at most 16 GPUs, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for MIG devices, which KAI counts by their slices",

@@ -33,7 +33,7 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
     [
         pytest.param(
             node("n0", ready=False, unschedulable=True, taints=[CORDON, NOT_READY]),
-            "1 of 1 node of the cluster is closed: 1 not ready and cordoned",
+            "Node n0 is closed: not ready and cordoned",
             "Uncordon the nodes and repair n0",
             id="a cordon that is left after the repair",
         ),
@@ -45,20 +45,20 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
                     {"key": "b", "effect": "NoExecute"},
                 ],
             ),
-            "1 of 1 node of the cluster is closed: 1 tainted a and tainted b",
+            "Node n0 is closed: tainted a and tainted b",
             "Add the tolerations {key: a, value: 1, effect: NoSchedule} and {key: b, operator:"
             " Exists, effect: NoExecute} to the pod template or ask for the taints to be removed",
             id="two taints",
         ),
         pytest.param(
             node("n0", unschedulable=True, taints=[CORDON]),
-            "1 of 1 node of the cluster is closed: 1 cordoned",
+            "Node n0 is closed: cordoned",
             "Uncordon the nodes",
             id="the taint of a cordon is no second cause",
         ),
         pytest.param(
             node("n0", taints=[NOT_READY]),
-            "1 of 1 node of the cluster is closed: 1 tainted node.kubernetes.io/not-ready",
+            "Node n0 is closed: tainted node.kubernetes.io/not-ready",
             "Repair n0: Kubernetes removes the taint node.kubernetes.io/not-ready once its cause"
             " is gone",
             id="a taint of Kubernetes alone",
@@ -69,8 +69,7 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
                 ready=False,
                 taints=[{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}],
             ),
-            "1 of 1 node of the cluster is closed: 1 not ready and tainted"
-            " node.kubernetes.io/out-of-service",
+            "Node n0 is closed: not ready and tainted node.kubernetes.io/out-of-service",
             "Repair n0 and remove the taint node.kubernetes.io/out-of-service from n0 once the node"
             " has recovered",
             id="a taint that an administrator has to remove",
@@ -102,14 +101,14 @@ GOLD = {"kai.scheduler/node-pool": "gold"}
             "gold",
             [node("n0", ready=False, labels=GOLD), node("n1", 4)],
             "NodesUnfit",
-            "1 of 1 node of node pool gold is closed: 1 not ready",
+            "Node n0 is closed: not ready",
             id="the only node of the pool is closed",
         ),
         pytest.param(
             "",
             [node("n0", ready=False), node("n1", 4, labels=GOLD)],
             "NodesUnfit",
-            "1 of 1 node without a node pool is closed: 1 not ready",
+            "Node n0 is closed: not ready",
             id="the only node without a pool is closed",
         ),
         pytest.param(
@@ -162,14 +161,14 @@ UNPREFERRED = (
         pytest.param(
             [node("n0", labels=LABELS), node("n1")],
             "NeverFits",
-            "All nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
+            "Together, the nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
             UNPREFERRED,
             id="too few nodes have the labels",
         ),
         pytest.param(
             [node("n0", labels=LABELS)],
             "NeverFits",
-            "All nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
+            "Together, the nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
             "Use smaller or fewer pods, or ask the platform team for more nodes",
             id="the only node has the labels",
         ),
@@ -219,25 +218,25 @@ SUBGROUPS = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]
     [
         pytest.param(
             ["a", "b"],
-            "2 of 3 pods exist; a lacks 1",
+            "2 of 3 required pods exist: a lacks 1 pod",
             "Create the missing pods, or lower minMember of SubGroup a to 1 in PodGroup w",
             id="a SubGroup lacks one of two pods",
         ),
         pytest.param(
             ["b"],
-            "1 of 3 pods exists; a lacks 2",
+            "1 of 3 required pods exists: a lacks 2 pods",
             "Create the missing pods",
             id="a SubGroup has no pods: a minimum of 0 would start nothing",
         ),
         pytest.param(
             ["a", "b", ""],
-            "2 of 3 pods exist; a lacks 1. w-2 exists, but is in no SubGroup, so KAI ignores it",
+            "2 of 3 required pods exist: a lacks 1 pod. w-2 exists, but is in no SubGroup, so KAI ignores it",
             "Set the label kai.scheduler/subgroup-name of w-2 to a SubGroup that lacks pods (a)",
             id="a pod has no label",
         ),
         pytest.param(
             ["A", "B", "b"],
-            "1 of 3 pods exists; a lacks 2. w-0 and w-1 exist, but are in no SubGroup, so KAI"
+            "1 of 3 required pods exists: a lacks 2 pods. w-0 and w-1 exist, but are in no SubGroup, so KAI"
             " ignores them",
             "Set the label kai.scheduler/subgroup-name of w-0 and w-1 to a SubGroup that lacks pods"
             " (a)",
@@ -420,7 +419,10 @@ def test_a_gang_does_not_wait_for_its_own_pods_to_end() -> None:
     nodes = [node("n0", labels=LABELS)]
     answer = told([*nodes, *queues(limit=4), topology(), group, *pods, *other], "PodGroup", "w")
     [limit] = [reason for reason in answer.reasons if reason.id == "QueueLimit"]
-    assert limit.remedy == "Wait until default/o ends, or ask for a higher limit on queue team"
+    assert limit.remedy == (
+        "Wait until enough of the limit is free, which PodGroup default/o uses, or ask for a higher"
+        " limit on queue team"
+    )
 
 
 @pytest.mark.parametrize(

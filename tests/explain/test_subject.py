@@ -432,7 +432,7 @@ def test_nobody_makes_the_template_of_pods_that_name_no_owner() -> None:
 @pytest.mark.parametrize(
     ("controller", "begins", "commands"),
     [
-        (Ref("StatefulSet", NAMESPACE, "s"), "Delete these pods when", 1),
+        (Ref("StatefulSet", NAMESPACE, "s"), "Delete this pod when", 1),
         (Ref("Job", NAMESPACE, "j"), "Suspend Job j (or the object that created it)", 0),
         (None, "Delete these pods together and create them again when", 0),
     ],

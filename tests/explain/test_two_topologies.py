@@ -167,7 +167,7 @@ def test_a_gang_of_one_topology_is_told_nothing_of_another_one(said: Said) -> No
         ),
         (
             "NotATree",
-            "1 of 1 leaf name occurs in more than one spine, such as l1. KAI counts a separate leaf in each of them",
+            "The only leaf name, l1, occurs in more than one spine. KAI counts a separate leaf in each of them",
         ),
     )
 

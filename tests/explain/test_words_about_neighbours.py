@@ -273,7 +273,7 @@ def test_nodes_without_a_daemon_pod_are_named_next_to_one_that_crashes(asked: As
     )
     second = replace(USES, name="second", uid="uid-second", node="gpu-01")
     words = about_daemon(asked, crashes, second)
-    assert "not gpu-00 and gpu-01. Daemon pods that don't run: daemon-0 " in words
+    assert "gpu-00 and gpu-01 are not ready. Daemon pods that don't run: daemon-0 " in words
     assert "exit code 1). No daemon pod is on gpu-01; Ask" in words
 
 

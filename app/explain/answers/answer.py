@@ -302,22 +302,26 @@ def _headline(about: Subject, of: Branch, state: State, *, to_come: int, is_look
     if not of.total and about.pcs and about.is_set:
         if not about.pcs.replicas:
             return f"{name} has no replicas, so there is nothing to place"
+        if about.pcs.deleted_at is not None:
+            return f"{name} is being deleted: none of its objects exist any more"
         return f"{name} is pending: none of its objects exist yet{since}"
 
     pods = _pods_words(about, of, to_come)
+    is_alone = about.ref.kind == Pod.kind and [gang.ref for gang in about.gangs] == [about.ref]
+    how_many = "" if is_alone and not to_come else f": {pods}"
     ends = _how_it_ends(about)
     if ends:
         is_gang = all(gang.ref == about.ref for gang in about.gangs)
         is_whole = is_gang or about.ref.kind in _WORKLOADS
         return f"{name} {ends}" if is_whole else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
-        return f"{name} is placed: {pods}; its constraints were not checked"
+        return f"{name} is placed{how_many}; its constraints were not checked"
 
     words = {
-        "waits": f"{name} is pending: {pods}{since}",
-        "well": f"{name} is placed as requested: {pods}",
-        "warning": f"{name} is placed, with remarks: {pods}",
-        "problem": f"{name} is placed, with problems: {pods}",
+        "waits": f"{name} is pending{how_many}{since}",
+        "well": f"{name} is placed as requested{how_many}",
+        "warning": f"{name} is placed, with remarks{how_many}",
+        "problem": f"{name} is placed, with problems{how_many}",
         "unknown": f"{name}: {pods}; it is not known whether its constraints hold",
     }
     return words[state]

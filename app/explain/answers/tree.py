@@ -78,6 +78,8 @@ class _Grower:
         """Return the branch of a set without gangs and PodCliques."""
         asked = asked_words(pcs.asked)
         state, words = ("waits", "nothing created yet") if pcs.replicas else ("well", "no replicas")
+        if pcs.deleted_at is not None:
+            words = "being deleted"
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
     def _without_pods(self, ref: Ref) -> Branch:
@@ -100,7 +102,10 @@ class _Grower:
     def _gang(self, gang: Gang) -> Branch:
         missing = gang.whole.expected - len(gang.placed)
         children = () if self._folded else self._parts(gang)
-        waits = f"{counted(missing, 'pod')} pending" if gang.placed else "pending, all or none"
+        waits = f"{counted(missing, 'pod')} pending"
+        if not gang.placed:
+            is_whole = all(member.minimum >= member.expected for member in gang.members)
+            waits = "pending, all or none" if is_whole and missing > 1 else "pending"
         if gang.ref.kind == "Pod":
             _, waits = state_of_pod(gang.pods[0])
         branch = self._part(gang, gang.ref, gang.whole, children, waits)

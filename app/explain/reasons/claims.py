@@ -332,14 +332,16 @@ def _replaceable(
     The last of `objects` is one of these pods.
     """
     evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
-    restart = "Delete these pods"
+    one = len(pods) == 1
+    restart = "Delete this pod" if one else "Delete these pods"
     names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
     commands: tuple[str, ...] = (f"kubectl delete pod -n {objects[-1].namespace} {names}",)
     is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
     if any(map(fails_if_deleted, pods)) or not is_created_again:
         restart = upper_first(restart_of(gang, pods, "these pods"))
         commands = ()
-    remedy = f"{restart} when the workload can tolerate it: their replacements get the claim"
+    get = "its replacement gets" if one else "their replacements get"
+    remedy = f"{restart} when the workload can tolerate it: {get} the claim"
     return about(
         evidence,
         id,
@@ -375,8 +377,11 @@ def channel_taken(gang: Gang) -> Reasons:
         return
 
     number = counted(gang.index.nodes, "node")
-    holders = listed(dict.fromkeys(claim.name for claim in takers.values()))
+    names = dict.fromkeys(claim.name for claim in takers.values())
+    holders = f"{'ResourceClaim' if len(names) == 1 else 'ResourceClaims'} {listed(names)}"
     text = f"The NVLink channels of {len(takers)} of {number} are allocated to {holders}"
+    if len(takers) == 1:
+        text = f"The NVLink channel of {next(iter(takers))} is allocated to {holders}"
     objects = tuple(Ref("Node", "", name) for name in takers)
     name, claim = next(iter(takers.items()))
     evidence = Evidence(claim.ref, "status.allocation.devices", name)

@@ -165,6 +165,8 @@ def _ready_words(known: Standing) -> str:
     well = min(len(known.ready), known.total - len(lacking))
     names = f", not {listed(lacking)}" if lacking else ""
     words = f"{well} of {counted(known.total, 'node')} {_are(well, known.total)} ready{names}"
+    if known.total == len(lacking):
+        words = f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} not ready"
     if unseen > 0 and known.domain.number:
         words += f"; {counted(unseen, 'more node')} must get one of its pods"
     return words

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, are, counted, listed
@@ -89,8 +91,9 @@ def _unknown_keys(gang: Gang) -> Reasons:
             yield from _no_topology(gang, name, topology)
         elif unknown:
             are = "is not a level" if len(unknown) == 1 else "are not levels"
+            its = "level is" if len(topology.keys) == 1 else "levels are"
             text = (
-                f"{listed(unknown)} {are} of KAI's Topology {topology.kai.name}, which has"
+                f"{listed(unknown)} {are} of KAI's Topology {topology.kai.name}, whose {its}"
                 f" {listed(topology.keys, 16)}"
             )
             evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
@@ -132,11 +135,10 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
     if not name or "kai_topologies" in unknown or topology.cluster:
         return
 
-    others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
-    text = (
-        f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which does not exist; KAI has"
-        f" {others}"
-    )
+    others = sorted(kai.name for kai in facts.kai_topologies)
+    exist = f"existing {are(others, 'one')} {listed(others, 8)}" if others else "there is none"
+    text = f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which does not exist"
+    text += f"; {exist}"
     evidence = Evidence(gang.ref, "topology", name)
     remedy = "Correct the name of the topology, or ask the platform team to create it"
     yield about(evidence, "LevelUnknown", text, remedy, "you")
@@ -180,7 +182,7 @@ def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology)
     """Return the reason that an object of the kind `asking` has levels that `ref` lacks."""
     text = (
         f"The {asking} requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler does"
-        " not apply that"
+        " not apply this request"
     )
     if ref.kind == "PodGroup":
         remedy = (
@@ -281,7 +283,12 @@ def _never_by_pod_group(gang: Gang) -> Reasons:
     # A minimum between `possible` and `needed` is explained by the minimums of the members.
     if group and group.minimum > needed:
         needs = f"The gang needs {counted(group.minimum, 'pod')}"
-        yield _never(group.ref, needs, group.minimum, possible, "minMember")
+        remedy = (
+            f"Set minMember of PodGroup {group.name} to at most {possible}, or raise the replicas"
+            f" of its PodCliques to at least {group.minimum} in total"
+        )
+        never = _never(group.ref, needs, group.minimum, possible, "minMember")
+        yield replace(never, remedy=remedy)
 
 
 def _never_by_template(pcs: SetWithStatus) -> Reasons:
@@ -295,7 +302,8 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
 
 
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
-    text = f"{needs}, but at most {possible} can exist, so it is never placed"
+    exist = f"at most {possible} can exist" if possible else "none can exist"
+    text = f"{needs}, but {exist}, so this minimum is never reached"
     remedy = f"Set minAvailable to at most {possible}, or replicas to at least {minimum}"
     if not possible:
         remedy = f"Set replicas to at least {minimum}; an autoscaler must not go below that"

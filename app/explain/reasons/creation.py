@@ -58,8 +58,9 @@ def nothing_made(gang: Gang) -> Reasons:
     elif gang.ref.kind == "Workload" and not gang.members:
         text = f"No pod belongs to Workload {gang.ref.name}"
         remedy = (
-            "Find out why the Workload's owner creates no pods: check the owner's status, and the"
-            f" ResourceQuota (kubectl describe resourcequota -n {gang.namespace})"
+            "Check that the pods name the Workload. If there are no pods, find out why their"
+            " controller creates none: check its status, and the ResourceQuota (kubectl describe"
+            f" resourcequota -n {gang.namespace})"
         )
         evidence = Evidence(gang.ref, "pods", "0")
         yield about(evidence, "NothingMade", text, remedy, "you")
@@ -70,8 +71,8 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     index = gang.index
     if index.cliques_of_set.get(key) or index.gangs_of_set.get(key) or index.pods_of_set.get(key):
         return
-    if not pcs.replicas:
-        return
+    if not pcs.replicas or pcs.deleted_at is not None:
+        return  # SetBeingDeleted reports a set whose objects may be gone already.
     if pcs.asks_mnnvl and "compute_domains" in gang.facts.absent:
         yield _refused_by_us(gang, pcs)
         return
@@ -137,7 +138,9 @@ def pod_gang_missing(gang: Gang) -> Reasons:
     for name in missing:
         yield _missing(gang, pcs, name)
 
-    if not missing and index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
+    is_kept = pcs.deleted_at is None
+    has_cliques = bool(index.cliques_of_set.get(key))
+    if is_kept and has_cliques and not missing and not index.gangs_of_set.get(key):
         text = (
             f"Grove has created PodCliques but no PodGang for {pcs.name}, so KAI can't group its"
             " pods"
@@ -163,9 +166,12 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     pods = [pod for pod in of_set if pod.is_alive and pod.place.podgang == name]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"
-    state = counted(waiting, "is pending", "are pending") if waiting else "none is pending"
-    refer = counted(pods, "pod refers", "pods refer")
-    text = f"PodGang {name} does not exist, but {refer} to it, and {state}"
+    refer = f"{counted(pods, 'pod refers', 'pods refer')} to it"
+    if len(waiting) == len(pods):
+        refer = counted(pods, "pending pod refers", "pending pods refer") + " to it"
+    elif waiting:
+        refer += f", of which {counted(waiting, 'pod is', 'pods are')} pending"
+    text = f"PodGang {name} does not exist, but {refer}"
     remedy = _missing_gang_remedy(gang, pcs)
     who: Who = "platform"
     if _migration_of(pcs):

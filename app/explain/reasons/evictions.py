@@ -74,7 +74,7 @@ def gang_evicted(gang: Gang) -> Reasons:
 def placement_lost(gang: Gang) -> Reasons:
     """Report that KAI has evicted pods of a gang for another workload, or to move them."""
     text = f"KAI evicted {gang.ref.name}: {{}}"
-    remedy = "Fix the other reasons, which keep the gang from being placed again"
+    remedy = "Fix the other reasons, if there are any: KAI can then place the gang again"
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
     remedy = "Do nothing: KAI places background pods where other workloads leave room"
     yield from lost or _evicted(gang, BACKGROUND, "PlacementLost", text, remedy, "note")

@@ -123,15 +123,24 @@ def gate_base_gang(gang: Gang) -> Reasons:
         lacking = list(_lacking(gang.index, base, bases))
         if lacking:
             text = f"The gang waits for gang {base.name}: {listed(words for words, _ in lacking)}"
+            remedy = f"Find out why gang {base.name} is pending"
+            if lacking[0][0] == _NOT_RECORDED:
+                remedy = (
+                    "Wait up to three minutes, until Grove checks again. If it takes longer, ask"
+                    " the platform team to read the log of Grove's operator"
+                )
             yield about(
                 lacking[0][1],
                 "GateBaseGang",
                 text,
-                f"Find out why gang {base.name} is pending",
+                remedy,
                 "wait",
                 objects=gated,
                 commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
             )
+
+
+_NOT_RECORDED = "Grove has not recorded yet that it is scheduled"
 
 
 def _all_gated(gang: Gang) -> tuple[Ref, ...]:
@@ -152,7 +161,7 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
         for member in short:
             yield _scheduled(member.name, len(member.placed), member.minimum), evidence
         if not short:
-            yield "Grove has not recorded yet that it is scheduled", evidence
+            yield _NOT_RECORDED, evidence
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
@@ -166,6 +175,8 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]
 
 def _scheduled(name: str, count: int, minimum: int) -> str:
     """Return a text such as `1 of the 2 required pods of llm-0-workers is scheduled`."""
+    if minimum == 1:
+        return f"the required pod of {name} is not scheduled"
     required = counted(minimum, "required pod")
     return f"{count} of the {required} of {name} {'is' if count == 1 else 'are'} scheduled"
 
@@ -222,7 +233,7 @@ def gate_foreign(gang: Gang) -> Reasons:
             who = "wait"
             remedy = (
                 "Wait until KAI removes the gate, request less, or ask the platform team for a"
-                " higher quota. The pods must have no other gate"
+                " higher quota. KAI removes it only from pods without other gates"
             )
         evidence = Evidence(refs(pods)[0], "spec.schedulingGates", gate)
         yield about(evidence, "GateForeign", text, remedy, who, objects=refs(pods))

@@ -45,10 +45,15 @@ def gang_incomplete(gang: Gang) -> Reasons:
 
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
-    lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
+    lacks = listed(
+        f"{member.name} lacks {counted(member.minimum - len(member.pods), 'pod')}"
+        for member in short
+    )
     gone = _gone(gang, short)
     exist = "exists" if existing == 1 else "exist"
-    text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
+    text = f"{existing} of {counted(needed, 'required pod')} {exist}: {lacks}"
+    if needed == 1:
+        text = "The only required pod does not exist"
     evidence = Evidence(gang.ref, "minimum", str(needed))
     group = gang.pod_group
     elsewhere = pods_of_other_schedulers(gang.index, group, gang.pods) if group else []
@@ -309,9 +314,9 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
     """
     if gang.is_of_grove:
         return (
-            "Find out why Grove creates no pods for the PodClique: check status.lastErrors (kubectl"
-            f" describe podcliques -n {gang.namespace}) and the ResourceQuota (kubectl describe"
-            f" resourcequota -n {gang.namespace})"
+            "Find out why Grove creates no more pods: check status.lastErrors of the PodCliques"
+            f" (kubectl describe podcliques -n {gang.namespace}) and the ResourceQuota (kubectl"
+            f" describe resourcequota -n {gang.namespace})"
         )
     owner = next((pod.controller for pod in gang.pods if pod.controller), None)
     if owner:

@@ -51,7 +51,6 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
-    plain,
 )
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
@@ -251,6 +250,9 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: Closed) -> Reason:
     text = (
         f"{len(closed)} of {number}{of or ' of the cluster'} {verb} closed{to}: {whys}{selection}"
     )
+    if len(domain.nodes) == 1:
+        why = " and ".join(closed[0][1])
+        text = f"Node {closed[0][0].name} is closed{to}: {why}{selection}"
 
     cordoned = [node.name for node, causes in closed if CORDONED in causes]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
@@ -347,7 +349,7 @@ def other_resource(gang: Gang) -> Reasons:
     verb = "is" if name in ("memory", "ephemeral-storage") or most == 1000 else "are"
     devices = _devices(short)
     if most < asks:
-        limit = f"at most {amount(name, most)} {verb} free"
+        limit = f"at most {amount(name, most)} {verb} free" if most else "none is free"
         found, remedy = f"{limit} on a node with free {devices}", f": {limit}"
     else:
         found, remedy = f"too few nodes with free {devices} have that much free", ""
@@ -376,7 +378,8 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
         if node.allocatable.get("pods", 0) <= 1000 * len(index.pods_on.get(node.name, ()))
     ]
     takes = listed(
-        (f"{node.name} takes {plain(node.allocatable.get('pods', 0))}" for node in full), 2
+        (f"{node.name} takes {amount('pods', node.allocatable.get('pods', 0))}" for node in full),
+        2,
     )
     devices = _devices(obstacle.short)
     text = f"{devices[:1].upper()}{devices[1:]} are free, but their nodes take no more pods"

@@ -349,7 +349,7 @@ _BINDING: Advice = (
         "platform",
     ),
     (
-        ("forbidden",),
+        ("cannot create", "cannot get", "cannot list", "cannot patch", "cannot update"),
         "Ask the platform team to give KAI's binder the missing permission.",
         "platform",
     ),
@@ -402,8 +402,16 @@ def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
     since = ""
     if helper.created is not None and gang.facts.now:
         since = f" for {ago(gang.facts.now - helper.created)}"
-    on = f" on {helper.node}" if helper.node else ", without a node"
+    on = f" on {helper.node}" if helper.node else " without a node"
+    if state == "Running":
+        return (
+            f"KAI's helper pod {name} is {state}{on} now{said}",
+            "Wait until KAI tries again, or ask the platform team to read the log of KAI's binder"
+            f" and of this pod: {see}",
+        )
     return (
-        f"KAI's helper pod {name} is {state}{on}{since}{said}",
+        f"KAI's helper pod {name} has been {state}{on}{since}{said}"
+        if since
+        else f"KAI's helper pod {name} is {state}{on}{said}",
         f"Ask the platform team to find out why this pod does not run: {see}",
     )

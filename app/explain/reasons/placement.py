@@ -186,7 +186,7 @@ def _room_of(
     if asks > has:
         largest = f"The {level} with the most room ({best.domain}) has"
         if level == "cluster":
-            largest = "All nodes that the pods may use have"
+            largest = "Together, the nodes that the pods may use have"
         largest = f"{largest} {amount('/gpu', has)}"
         return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
@@ -194,8 +194,9 @@ def _room_of(
     if level == "cluster" and best.pods < short.count:
         room = f"room for only {best.pods} of" if best.pods else "no room for"
         return f"Even empty, the nodes{used_for(obstacle, short)} have {room} {needs}{selection}"
+    none_has = "the nodes have no" if level == "cluster" else f"no {level} has"
     if best.pods >= short.count:
-        return f"Even empty, no {level} has room for all parts of {short.name} together{selection}"
+        return f"Even empty, {none_has} room for all parts of {short.name} together{selection}"
 
     return (
         f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
@@ -770,16 +771,18 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     gang = obstacle.gang
     short = obstacle.short
     part = next(part for part in gang.whole.parts() if part.name == short.name)
-    run = f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run"
+    run = f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name}"
+    run += " runs" if len(part.placed) == 1 else " run"
+    them = "it" if len(part.placed) == 1 else "them"
     best = obstacle.placements.now.best
     if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
         helps = _start_over(gang) if gang.from_scratch.now.fits else _without_room(obstacle)
-        return f"{run} {where}, and the rest must join them", helps
+        return f"{run} {where}, and the rest must join {them}", helps
 
     needs = pods_of(short.shapes)
     has = f"has room for {best.pods} of {needs}" if best.pods else f"has no room for {needs}"
-    text = f"{run} in {best.domain}, and the rest must join them, but {best.domain} {has}"
+    text = f"{run} in {best.domain}, and the rest must join {them}, but {best.domain} {has}"
     return text, _rejoined(obstacle, best)
 
 

@@ -108,8 +108,8 @@ _STARTS: Advice = (
     ),
     (
         ("secret", "configmap"),
-        "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
-        " template.",
+        "Create the Secret or ConfigMap that the kubelet names, with the key that it names, or"
+        " correct the name in the pod template.",
         "you",
     ),
     (
@@ -125,6 +125,11 @@ _STARTS: Advice = (
         " If the pod on the other node is no longer needed, delete it.",
         "you",
     ),
+    (
+        ("sandbox",),
+        "Ask the platform team to check the network and the container runtime of {nodes}.",
+        "platform",
+    ),
     (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
     (
         ("volume", "mount"),
@@ -132,7 +137,7 @@ _STARTS: Advice = (
         "you",
     ),
     (
-        ("sandbox", "network", "cni"),
+        ("network", "cni"),
         "Ask the platform team to check the network and the container runtime of {nodes}.",
         "platform",
     ),
@@ -214,6 +219,10 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     log += f" -c {shlex.quote(container.name)}"
     remedy = f"Read the log of container {container.name}"
+    if not (container.restarts or container.ended or container.reason == RUNS):
+        # It has never run, so there is no log.
+        remedy = f"Read the events of the pod, which say why container {container.name} cannot run"
+        log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     # A pod that has started was placed as requested, and a running init container may be normal.
     severity: Severity = "warning" if first.bound is None else "problem"
     if container.reason == RUNS:

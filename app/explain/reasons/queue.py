@@ -80,6 +80,8 @@ class Excess(Value):
     """The amount in use that counts against the bound."""
     asked: int
     """The amount that the gang requests."""
+    use: str = "used"
+    """The word for `used`, and which pods count."""
     is_unset: bool = False
     """Does the queue set no such limit or quota, which KAI reads as 0?"""
 
@@ -88,7 +90,7 @@ class Excess(Value):
         """The amounts as text, such as `8 GPUs, 2 used, 16 requested`."""
         used = _number(self.resource, self.used)
         asked = _number(self.resource, self.asked)
-        return f"{amount(self.resource, self.bound)}, {used} used, {asked} requested"
+        return f"{amount(self.resource, self.bound)}, {used} {self.use}, {asked} requested"
 
     @property
     def is_exact(self) -> bool:
@@ -182,8 +184,13 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
         bound=getattr(share, bound) or 0,
         used=round(used[at] * unit),
         asked=round(asked[at] * unit),
+        use=_BY_FIXED if bound == "quota" else "used",
         is_unset=bound in share.unset,
     )
+
+
+_BY_FIXED = "used by non-preemptible pods"
+"""Only these pods count for a quota that a gang must fit in."""
 
 
 def use_words(index: Index, queue: Queue) -> str:
@@ -316,8 +323,9 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     holders = list(_holders(gang, over))
     if not holders:
         return raised
-    end = "ends" if len(holders) == 1 else "end"
-    return f"Wait until {listed(holders, 3)} {end}, or {lower_first(raised)}"
+    one = len(holders) == 1
+    use = f"PodGroup {holders[0]} uses" if one else f"PodGroups {listed(holders, 3)} use"
+    return f"Wait until enough of the limit is free, which {use}, or {lower_first(raised)}"
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -529,7 +537,10 @@ def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
     if not group.priority_class:
         return ""
     value = priority_of(gang.index, group.priority_class)
-    return f" (PriorityClass {group.priority_class} has {value}, {NOT_PREEMPTIBLE} or more)"
+    return (
+        f" (PriorityClass {group.priority_class} has the value {value}; it must be below"
+        f" {NOT_PREEMPTIBLE} to be preemptible)"
+    )
 
 
 def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
@@ -545,7 +556,7 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
-    """Return a text such as `team-a: 8 GPUs, 2 used` from KAI's message or the queue's status.
+    """Return the quota of a queue and its use as text, from KAI's message or the queue's status.
 
     Return "" if the quota is 0 or unknown.
     """
@@ -556,7 +567,7 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
     if not quota and queue:
         quota = queue.quota or 0
         used = queue.allocated_fixed
-    return f"{name}: {amount('/gpu', quota)}, {plain(used)} used" if quota else ""
+    return f"{name}: {amount('/gpu', quota)}, {plain(used)} {_BY_FIXED}" if quota else ""
 
 
 def within_quota(gang: Gang) -> Reasons:
@@ -594,9 +605,7 @@ def within_quota(gang: Gang) -> Reasons:
         than = f"more than the {_gpus(has)} of the nodes"
         more = f". The quotas of all queues add up to {_gpus(promised)}, {than}"
     text = f"KAI reclaims nothing for this gang: {held}{more}"
-    remedy = (
-        "Ask the platform team to lower quotas until the nodes can provide them, or to add nodes"
-    )
+    remedy = "Ask the platform team to lower the quotas of these queues, or to add nodes"
     evidence = Evidence(
         holding[0].queue.ref, "spec.resources.gpu.quota", _gpus(holding[0].quota[0])
     )
@@ -633,8 +642,8 @@ def fair_share(gang: Gang) -> Reasons:
     used = accounts_of(gang.index, gang.pool)[first.name].allocated[0]
     evidence = Evidence(first.ref, "GPUs of its pods", plain(round(used * 1000)))
     remedy = (
-        "Wait: KAI may reclaim them for this gang. If it takes long, check preemptionDelay and the"
-        " minimum runtimes of the queues"
+        "Wait: KAI may reclaim the excess for this gang. If it takes long, check preemptionDelay"
+        " and the minimum runtimes of the queues"
     )
     words = listed(over)
     queues = tuple(queue.ref for queue in turn.above)

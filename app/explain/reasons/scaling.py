@@ -20,7 +20,8 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 
 _COMING = ("TriggeredScaleUp", "Nominated")
-_HELPLESS = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")
+_FAILED = "FailedScaleUp"
+_HELPLESS = ("NotTriggerScaleUp", _FAILED, "FailedScheduling")
 _LATE = 900.0
 """The seconds after which both autoscalers give up on a node that has not joined."""
 
@@ -102,14 +103,19 @@ def _unanswered(gang: Gang) -> Reasons:
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
-    """Report that no node group of an autoscaler would help, according to its newest message."""
-    remedy = (
-        "Request resources that a node group offers, or ask the platform team for another node"
-        " group or a higher maximum size of one"
-    )
+    """Report that an autoscaler adds no nodes for pending pods, according to its newest message."""
     for evidence, objects in _newest_message(gang, _with_reason(gang, _HELPLESS)):
+        remedy = (
+            "Request resources that a node group offers, or ask the platform team for another node"
+            " group or a higher maximum size of one"
+        )
+        if evidence.field.endswith(_FAILED):
+            remedy = (
+                "Ask the platform team why the new nodes could not be created, such as a quota of"
+                " the cloud provider"
+            )
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
-        text = f"No node group can help {counted(objects, 'pod')}: {said}"
+        text = f"The autoscaler adds no nodes for {counted(objects, 'pod')}: {said}"
         yield about(evidence, "NoNodeGroupHelps", text, remedy, "platform", objects=objects)
 
 

@@ -169,7 +169,7 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[Pod]) -> Re
     use = counted(users, "pod still uses", "pods still use")
     text = f"ResourceClaim {name} is being deleted, but {use} it, so no other pod can use it"
     again = "is created again" if _is_ours(gang, claim) else "can be created again"
-    restart = "Delete these pods together"
+    restart = "Delete this pod" if len(users) == 1 else "Delete these pods together"
     commands: tuple[str, ...] = (_deleting_pods(claim, users),)
     if any(map(fails_if_deleted, users)):
         restart = upper_first(restart_of(gang, users, "these pods"))
@@ -200,7 +200,8 @@ def claim_held(gang: Gang) -> Reasons:
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
             commands: tuple[str, ...] = ()
-            if not pod or (consumer.uid and pod.uid and pod.uid != consumer.uid):
+            is_replaced = bool(pod and consumer.uid and pod.uid and pod.uid != consumer.uid)
+            if not pod or is_replaced:
                 state = "which does not exist any more"
                 remedy = (
                     "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If it"
@@ -219,7 +220,8 @@ def claim_held(gang: Gang) -> Reasons:
                 commands = (see,)
             else:
                 continue
-            text = f"ResourceClaim {claim.name} is reserved for {consumer.name}, {state}"
+            holder = f"a previous pod {consumer.name}" if is_replaced else consumer.name
+            text = f"ResourceClaim {claim.name} is reserved for {holder}, {state}"
             evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
             yield about(evidence, "ClaimHeld", text, remedy, "you", commands=commands)
 
@@ -246,8 +248,10 @@ def claim_full(gang: Gang) -> Reasons:
             f" can; {len(claim.consumers)} do"
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
-        remedy = (
-            "Use a ResourceClaimTemplate, which creates a claim for each pod, or a narrower scope"
-            f" in the annotation {MNNVL_SCOPE}"
-        )
+        remedy = "Use a ResourceClaimTemplate, which creates a claim for each pod"
+        if _is_ours(gang, claim):
+            remedy = (
+                f"Use a narrower scope in the annotation {MNNVL_SCOPE}, or ask the platform team to"
+                " set mnnvl.claimMode: template"
+            )
         yield about(evidence, "ClaimFull", text, remedy, "you", objects=refs(pods))

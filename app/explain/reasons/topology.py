@@ -160,8 +160,9 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     level = topology.name_of(key)
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
+    ignored = "the only node" if len(nodes) == 1 else f"all {counted(nodes, 'node')}"
     text = (
-        f"No node has the label {key} (level {level}), so KAI ignores all {counted(nodes, 'node')}"
+        f"No node has the label {key} (level {level}), so KAI ignores {ignored}"
         f" {ignored_for}{labels_hint(key, present)}"
     )
     remedy = "Correct the key of the level, or label each node with its domain"
@@ -307,6 +308,11 @@ def _habit(
         f"{len(shared)} of {names} {occurs} in more than one {above}, such as {example}."
         f" KAI counts a separate {level.domain} in each of them"
     )
+    if total == 1:
+        text = (
+            f"The only {level.domain} name, {example}, occurs in more than one {above}. KAI counts"
+            f" a separate {level.domain} in each of them"
+        )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
     remedy = f"Do nothing if these are different {level.domain}s. Otherwise, correct the labels"

@@ -40,7 +40,8 @@ _ADVICE: Advice = (
     ),
     (
         ("failed calling webhook", "no endpoints available"),
-        "Ask the platform team to check the webhook in the message: it does not answer.",
+        "Ask the platform team to check the webhook in the message: the API server could not call"
+        " it.",
         "platform",
     ),
     (
@@ -71,7 +72,7 @@ _ADVICE: Advice = (
         "you",
     ),
     (
-        ("cannot create resource",),
+        ("cannot create", "cannot get", "cannot list", "cannot patch", "cannot update"),
         "Ask the platform team to grant the controller's account the permission that the message"
         " names.",
         "platform",
@@ -88,7 +89,7 @@ _ADVICE: Advice = (
         "you",
     ),
     (
-        ("serviceaccount",),
+        ('serviceaccount "',),
         "Create the ServiceAccount that the message names, or correct serviceAccountName in the pod"
         " template.",
         "you",

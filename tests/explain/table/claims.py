@@ -317,7 +317,7 @@ CLAIMS = (
         "ChannelTaken",
         "two nodes of the only free rack have given their channel away",
         channels("gpu-12", "gpu-13"),
-        "The NVLink channels of 2 of 16 nodes are allocated to sweep-3",
+        "The NVLink channels of 2 of 16 nodes are allocated to ResourceClaim sweep-3",
         "you",
         channels("gpu-12"),
     ),

@@ -116,7 +116,7 @@ CONSTRAINTS = (
                 ),
             )
         },
-        "example.com/block is not a level of KAI's Topology grove-topology, which has topology.kubernetes.io/zone, example.com/rack and kubernetes.io/hostname",
+        "example.com/block is not a level of KAI's Topology grove-topology, whose levels are topology.kubernetes.io/zone, example.com/rack and kubernetes.io/hostname",
         "platform",
         {},
         also=("GangUnconstrained",),
@@ -136,7 +136,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the PodGang lacks the constraint of the set",
         {"gangs": (gang(told=SchedulerConstraint()),)},
-        "The PodCliqueSet requests zone, but PodGang llm-0 does not, so the scheduler does not apply that",
+        "The PodCliqueSet requests zone, but PodGang llm-0 does not, so the scheduler does not apply this request",
         "platform",
         {
             "gangs": (gang(told=SchedulerConstraint(RACK)),),
@@ -147,7 +147,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the replica of the scaling group is told a broader level",
         {"gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE)),)),)},
-        "The PodCliqueSet requests rack, but PodGang llm-0 does not, so the scheduler does not apply that",
+        "The PodCliqueSet requests rack, but PodGang llm-0 does not, so the scheduler does not apply this request",
         "platform",
         {
             "gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(HOST)),)),),
@@ -158,7 +158,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "KAI's PodGroup lacks the constraint of the PodGang",
         {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The PodGang requests rack, but PodGroup llm-0 does not, so the scheduler does not apply that",
+        "The PodGang requests rack, but PodGroup llm-0 does not, so the scheduler does not apply this request",
         "platform",
         {
             "pod_groups": (
@@ -175,7 +175,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "a clique of the set can never reach its minimum",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=4, minimum=6),)),)},
-        "Clique router needs 6 pods, but at most 4 can exist, so it is never placed",
+        "Clique router needs 6 pods, but at most 4 can exist, so this minimum is never reached",
         "you",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=6, minimum=6),)),)},
     ),
@@ -183,7 +183,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "the PodGang needs more pods than its PodClique makes",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=2))},
-        f"{WORKERS} needs 3 pods, but at most 2 can exist, so it is never placed",
+        f"{WORKERS} needs 3 pods, but at most 2 can exist, so this minimum is never reached",
         "you",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=3))},
         also=("MinAboveReplicas",),
@@ -192,7 +192,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "KAI's PodGroup needs more pods than the PodCliques make",
         {"pod_groups": (pod_group(minimum=5),)},
-        "The gang needs 5 pods, but at most 4 can exist, so it is never placed",
+        "The gang needs 5 pods, but at most 4 can exist, so this minimum is never reached",
         "you",
         {"pod_groups": (pod_group(minimum=4),)},
     ),

@@ -246,7 +246,7 @@ STARTING = (
             ),
             "pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes())),
         },
-        "GPUs are free, but their nodes take no more pods: gpu-00 takes 1, gpu-01 takes 1"
+        "GPUs are free, but their nodes take no more pods: gpu-00 takes 1 pod, gpu-01 takes 1 pod"
         " and 14 more",
         "platform",
         {"pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes()))},

@@ -259,7 +259,7 @@ QUEUES = (
         "QueueQuota",
         "parts of GPUs fit exactly, and KAI adds them as floating-point numbers",
         shared(quota=300),
-        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 0.3 GPUs, 0.1 used, 0.2 requested; it fits exactly, but KAI's arithmetic rounds",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 0.3 GPUs, 0.1 used by non-preemptible pods, 0.2 requested; it fits exactly, but KAI's arithmetic rounds",
         "you",
         shared(quota=310),
     ),
@@ -316,7 +316,7 @@ QUEUES = (
                 allocated={GPU: 60_000},
             )
         ),
-        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 64 GPUs, 60 used",
+        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 64 GPUs, 60 used by non-preemptible pods",
         "you",
         full(said("Other")),
         also=("NoDomainFits",),
@@ -330,7 +330,7 @@ QUEUES = (
                 "queues": queues(quota=16_000, allocated_fixed=8_000),
             }
         ),
-        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 16 GPUs, 8 used",
+        "The workload is not preemptible, so it must fit in the quota of queue team-llm: 16 GPUs, 8 used by non-preemptible pods",
         "you",
         full({"queues": queues(quota=16_000, allocated_fixed=8_000)}),
         also=("NoDomainFits",),
@@ -352,7 +352,7 @@ QUEUES = (
             "pod_groups": (pod_group(preemptibility=FIXED), using(fixed=True)["pod_groups"][1]),
             "queues": queues(cpu=Share(7_000)),
         },
-        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 7 CPUs, 4 used, 4 requested",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 7 CPUs, 4 used by non-preemptible pods, 4 requested",
         "you",
         {
             **using(cpu=4, fixed=True),
@@ -407,7 +407,7 @@ QUEUES = (
             ),
             "pods": (*pods(), *FULL),
         },
-        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used, 24 requested",
+        "The workload is not preemptible (spec.preemptibility of its PodGroup is non-preemptible), so it must fit in the quota of queue team-llm: 16 GPUs, 0 used by non-preemptible pods, 24 requested",
         "you",
         {
             "pod_groups": (pod_group(), batch("team-b")),

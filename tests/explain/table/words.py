@@ -300,7 +300,7 @@ WORDS = (
                 warned(CLIQUE, "uid-workers", "FailedCreate", "failed calling webhook x", "grove"),
             ),
         },
-        "3 of 4 pods exist; llm-0-pool-0-workers lacks 1. About PodClique llm-0-pool-0-workers, grove says: failed calling webhook x (60 seconds ago)",
+        "3 of 4 required pods exist: llm-0-pool-0-workers lacks 1 pod. About PodClique llm-0-pool-0-workers, grove says: failed calling webhook x (60 seconds ago)",
         "platform",
         {"pods": pods()},
     ),

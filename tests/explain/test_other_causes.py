@@ -1,0 +1,88 @@
+"""Messages with the same beginning, and states that only look alike: each gets its own remedy."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.reasons.messages import advice_for
+from app.explain.reasons.placed_pods import _BINDER_LOG, _BINDING
+from app.explain.reasons.pod_starts import _STARTS
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.uncreated_pods import known_advice
+from app.facts.kubernetes.pod import Stalled
+from app.facts.kubernetes.selectors import Requirement
+from app.facts.labels import NODE_POOL
+from tests.explain.fleet import NOW, answer, facts, nodes, pcs, placed, pods
+from tests.explain.table.scaling import said as said_by_autoscaler
+
+DENIED = 'pods "x" is forbidden: User "system:serviceaccount:a:b" cannot get resource "pods"'
+
+
+def reasons_of(**changes: Any) -> dict[str, Reason]:
+    return {reason.id: reason for reason in answer(facts(**changes)).reasons}
+
+
+def test_a_sandbox_without_its_image_is_no_fault_of_the_pod_template() -> None:
+    words = "failed to create pod sandbox: failed to pull image pause:3.9"
+    [remedy, *_] = [text for text, _ in advice_for(words, _STARTS)]
+    assert "container runtime" in remedy
+
+
+@pytest.mark.parametrize("words", [DENIED, DENIED.replace("get", "create")])
+def test_a_missing_permission_is_no_missing_service_account(words: str) -> None:
+    advice = known_advice(words, "a")
+    assert advice
+    assert "permission" in advice[0]
+
+
+def test_not_all_that_is_forbidden_lacks_a_permission() -> None:
+    limits = 'pods "x" is forbidden: maximum memory usage per Container is 1Gi'
+    assert next(advice_for(limits, _BINDING), _BINDER_LOG) == _BINDER_LOG
+    assert "permission" in next(advice_for(DENIED, _BINDING))[0]
+
+
+def test_a_container_that_never_ran_has_no_log() -> None:
+    stalled = (Stalled("main", "ImagePullBackOff"),)
+    [first, *others] = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    held = replace(first, stalled=stalled, waiting=("ImagePullBackOff",))
+    crashes = reasons_of(pods=(held, *others))["ContainerCrashes"]
+    assert crashes.remedy.startswith("Read the events of the pod")
+    assert crashes.commands[0].startswith("kubectl describe pod")
+
+
+@pytest.mark.parametrize("kept", [{}, {"cliques": ()}], ids=["PodCliques", "nothing"])
+def test_a_set_that_is_being_deleted_has_lost_its_objects(kept: dict[str, Any]) -> None:
+    changes = {"sets": (pcs(deleted_at=NOW - 300),), "gangs": (), "pods": (), **kept}
+    found = answer(facts(**changes))
+    assert {"NothingMade", "PodGangMissing"}.isdisjoint(reason.id for reason in found.reasons)
+    assert "SetBeingDeleted" in {reason.id for reason in found.reasons}
+    gone = "llm is being deleted: none of its objects exist any more"
+    assert (found.headline == gone) == bool(kept)
+    assert (found.tree.words == "being deleted") == bool(kept)
+
+
+def test_a_selector_counts_only_nodes_of_the_pool() -> None:
+    """The scheduler of a pool does not see the other nodes."""
+    [first, *others] = nodes()
+    elsewhere = (replace(first, labels={**first.labels, NODE_POOL: "gold"}), *others)
+    selecting = tuple(
+        replace(pod, shape=replace(pod.shape, selector=(Requirement("a", "In", ("b",)),)))
+        for pod in pods()
+    )
+    found = reasons_of(pods=selecting, nodes=elsewhere)["NoNodeMatches"]
+    assert (
+        found.text == "No node matches a=b, which pods select (0 of 15 nodes without a node pool)"
+    )
+    assert reasons_of(pods=selecting)["NoNodeMatches"].text.startswith("No node matches a=b")
+
+
+def test_a_failed_scale_up_is_no_lack_of_a_node_group() -> None:
+    failed = reasons_of(**said_by_autoscaler(("FailedScaleUp", "out of quota", 1)))[
+        "NoNodeGroupHelps"
+    ]
+    other = reasons_of(**said_by_autoscaler(("NotTriggerScaleUp", "no group", 1)))[
+        "NoNodeGroupHelps"
+    ]
+    assert "could not be created" in failed.remedy
+    assert other.remedy.startswith("Request resources")
