@@ -19,6 +19,7 @@ from app.facts.kinds import (
     POD_GROUP,
     QUEUE,
 )
+from app.facts.labels import MNNVL_GROUP
 from app.objects.resource import POD
 
 Outcome = Literal["refused", "warning", "undecided"]
@@ -312,8 +313,8 @@ BY_WARNING = (
     ("applies per clique", _AS_TOLD),
     (
         "CUDA may fail with",
-        'Create the PodCliqueSet again with the scope "replica", or with one grove.io/mnnvl-group'
-        " for all cliques.",
+        f'Create the PodCliqueSet again with the scope "replica", or with one {MNNVL_GROUP} for'
+        " all cliques.",
     ),
     ("cannot check capacity", "Check the GPU driver, unless an autoscaler adds nodes later."),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
