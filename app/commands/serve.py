@@ -119,9 +119,9 @@ COMMAND = Command(
         "Serve the admission webhooks until SIGTERM, and reconcile while this replica is the"
         " leader. Give --config to serve a cluster, --objects to serve without one."
         " GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT, GROVE_ADMISSION_TOOLS_PORT and"
-        " GROVE_ADMISSION_CERTIFICATES_MODE override the configuration, and options override these"
-        " variables. Exit code: 0 after SIGTERM, 1 if it can't serve or the configuration is"
-        " invalid, 2 unusable input."
+        " GROVE_ADMISSION_CERTIFICATES_MODE override the configuration. --host, --port and"
+        " --tools-port override their variables. Exit code: 0 after SIGTERM, 1 if it can't serve or"
+        " the configuration is invalid, 2 if the input is unusable."
     ),
     add_options=add_options,
     run=run,

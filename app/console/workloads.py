@@ -35,7 +35,10 @@ MOST_EQUAL = 20
 FOLDED = 3
 """The minimum number of equal workloads in a group. All its rows except the first are folded."""
 MOST_CAUSES = 6
-"""The maximum number of links that filter the list by cause, for the most frequent causes."""
+"""The number of most frequent causes that get a link to filter the list.
+
+The selected cause always gets one.
+"""
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list: only rows with the value of the option are shown."""
 MOST_ROOMS = 256

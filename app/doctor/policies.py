@@ -134,10 +134,10 @@ async def read_policies(
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of each of our installed policies, and how it differs from this version.
+    """Return checks of our installed policies: their effects, and differences from this version.
 
-    If no validating policy is installed, a check `ok` says so. Raise ClusterError if a request
-    fails.
+    If no validating policy is installed, a check `ok` says so. Raise ClusterError if the policies
+    can't be read.
     """
     stored = await read_policies(client, selector_of(RULES))
     if stored.policies or stored.bindings:

@@ -126,14 +126,20 @@ UNCOVERED = (
     Uncovered("/validate/podgang", "returning the resources of a PodGang", "a policy cannot write"),
     Uncovered("/mutate/podclique", "claims", "claims depend on objects that a policy cannot read"),
     Uncovered(
-        "/mutate/pod-mnnvl", "claims of units", "claims of units depend on the owners of the Pod"
+        "/mutate/pod-mnnvl",
+        "claims of units",
+        "claims of units depend on the owners of the Pod, which a policy cannot read",
     ),
     Uncovered(
         "/validate/pod-mnnvl",
         "Pods without their claim",
         "while no server of grove-admission answers, the API server rejects these Pods anyway",
     ),
-    Uncovered("/mutate/podgang", "constraints", "constraints depend on the PodCliqueSet"),
+    Uncovered(
+        "/mutate/podgang",
+        "constraints",
+        "constraints depend on the PodCliqueSet, which a policy cannot read",
+    ),
     Uncovered(
         "/mutate/pod-binding",
         "labels of the node",

@@ -240,7 +240,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
                 "llm is pending",
                 "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
                 ROW,
-                "could not read: nodes and queues (no permission to list); events (timed out); reasons that need them aren't ruled out",
+                "could not read: nodes and queues (no permission to list); events (timed out). Reasons that need these facts were not checked",
                 "not ruled out: NodesUnfit and QueueFull",
                 "Ask a cluster admin for permission to read the whole cluster: kubectl create clusterrolebinding USER-view --clusterrole=grove-admission-view --user=USER",
             ],

@@ -135,7 +135,8 @@ def _is_without_room(lacking: set[str]) -> bool:
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
     """Yield lines about facts that could not be read, and reasons that can't be ruled out."""
     if unseen:
-        yield f"could not read: {unseen_words(unseen)}; reasons that need them aren't ruled out"
+        of_facts = "Reasons that need these facts were not checked"
+        yield f"could not read: {unseen_words(unseen)}. {of_facts}"
     if unknown:
         yield f"not ruled out: {listed(unknown, 40)}"
 

@@ -310,7 +310,10 @@ def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
 
 
 _OF_GPUS = "nvidia.com/gpu."
-"""The prefix of labels of GPU feature discovery. A node with one has GPUs, offered or not."""
+"""The prefix of NVIDIA's labels about GPUs.
+
+A node with such a label has GPUs, even if no device plugin offers them.
+"""
 
 
 _PLUGIN = "device-plugin"
@@ -559,8 +562,10 @@ def _in_pieces(obstacle: Obstacle) -> str:
     if not best or best.pods >= short.count:
         return ""
     asks = short.asks("/gpu")
-    free = map(obstacle.placements.free, obstacle.usable(best))
-    has = sum(map(gpus_of, free))
+    fit = obstacle.placements.fit()
+    shapes = [fit[shape] for shape in obstacle.shapes if gpus_of(dict(shape.requests))]
+    nodes = [at for at in obstacle.usable(best) if any(takes[at] for takes in shapes)]
+    has = sum(gpus_of(obstacle.placements.free(at)) for at in nodes)
     if not asks or has < asks:
         return ""
     return f" ({amount('/gpu', has)} are free, but too fragmented)"

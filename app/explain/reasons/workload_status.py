@@ -54,13 +54,17 @@ def workload_failed(gang: Gang) -> Reasons:
     if status.reason and status.reason not in why:
         why += f" ({status.reason})"
     text = with_age(f"{ref} has failed: {why}", status.time, gang.facts.now)
-    remedy = f"Find out why, then create {ref} again: it creates no more pods"
+    remedy = (
+        f"Find out why, then delete {ref} and create it again. A failed workload creates no more"
+        " pods"
+    )
     commands: tuple[str, ...] = tuple(filter(None, (to_describe(ref),)))
     made = gang.index.pods_made_for.get(ref, ())
     failed = sorted(pod.name for pod in made if pod.phase == FAILED)
     if failed:
         remedy = (
-            f"Read the log of a pod that failed, then create {ref} again: it creates no more pods"
+            f"Read the log of a failed pod, correct the cause, then delete {ref} and create it"
+            " again. A failed workload creates no more pods"
         )
         commands = (f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(failed[-1])}",)
     evidence = Evidence(ref, "status.conditions[Failed]", status.message)

@@ -220,11 +220,7 @@ KNOWN = (
     "cloud.google.com/gce-topology-host",
     NVLINK_DOMAIN,
 )
-"""The topology labels that messages suggest if a level has a label that nodes lack.
-
-They are fabric tiers (there may be more), accelerators, Topograph's labels before version 1.0, the
-labels of cloud providers, and NVLink domains.
-"""
+"""The topology labels that messages suggest if a level has a label that nodes lack."""
 
 _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
 """Names of levels that all dialects of Grove allow, broadest first."""
