@@ -61,7 +61,7 @@ TIMES = (
     "NotGrouped",
 )
 """Their texts depend on times, which the API server sets."""
-AGES = re.compile(r",? (?:there )?for \d+ [a-z]+| \(\d+ [a-z]+ ago\)")
+AGES = re.compile(r",? (?:there )?for (?:at least )?\d+ [a-z]+| \(\d+ [a-z]+ ago\)")
 OF_AGES = {
     "KaiRefuses",
     "KaiSilent",
