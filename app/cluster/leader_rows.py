@@ -217,7 +217,8 @@ Index of KAI PodGroups: (namespace, each key that their group can have).
 BY_SHARED = "shared group"
 """Index of Pods and of PodGroups of Kubernetes: (namespace, shared key).
 
-The shared key is the key of their group if that has the basic policy.
+The shared key is the one that all replicas of a group with the basic policy have. Pods are listed
+under it whatever the policy of their group.
 """
 
 BY_WORKLOAD = "workload"

@@ -39,8 +39,8 @@ _LONG = 2**16
 STRANGE_CALLS = 10
 """The maximum number of concurrent calls for requests whose sender is unknown.
 
-Unknown clients can cause any number of calls. Other calls wait for at most this many of them, both
-for the rate limit and for a connection.
+Unknown clients can send any number of requests. Because of this limit, other calls compete with at
+most this many of their calls for the rate limit and for connections.
 """
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.

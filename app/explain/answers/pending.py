@@ -237,7 +237,8 @@ def _since(index: Index, ref: Ref) -> float | None:
 def place(row: WorkloadRow) -> tuple[int, float, float, Ref]:
     """Return the sort key of a row.
 
-    Pending workloads come first, in KAI's order. Workloads without a position follow by age.
+    Pending workloads come first: those with a position in KAI's order, then the rest, oldest first.
+    Other workloads follow by state and name.
     """
     since = row.since if row.state == "waits" and row.since is not None else inf
     return _ORDER[row.state], row.turn.order if row.turn else inf, since, row.ref

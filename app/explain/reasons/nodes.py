@@ -199,8 +199,9 @@ def _is_needed(gang: Gang, closed: Closed) -> bool:
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
     """Yield the domains that would have room if all nodes were open, with their closed nodes.
 
-    Pods that a node never takes, because of the kind of its GPUs, do not make it a closed node.
-    Domains without closed nodes are skipped.
+    If open nodes alone are not enough, they are the domains that would have room if the nodes were
+    also empty. A node is not closed to pods that the kind of its GPUs excludes. Domains without
+    closed nodes are skipped.
     """
     nodes = obstacle.placements.domains.nodes
     fit = obstacle.placements.fit(OPENED)

@@ -250,7 +250,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
     """Return (text, remedy, who can act) if no node has all resources of a pod together, or None.
 
-    Also return None if some resource is on no node in the requested amount.
+    Pods that request more of a resource than any node has are skipped.
     """
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
@@ -495,7 +495,7 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reason:
-    """Return the reason that a gang's minimum runs, but its other pods would never fit.
+    """Return a reason for a gang whose minimum runs, but whose other pods can never be placed.
 
     They would not fit even without other workloads.
     """

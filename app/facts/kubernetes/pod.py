@@ -223,7 +223,7 @@ class Stalled(Value):
     name: str
     """The name of the container."""
     reason: str
-    """The reason of the wait, such as CrashLoopBackOff, or RUNS for a running init container."""
+    """The reason for waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
     message: str = ""
     """The message of the kubelet, or ""."""
     init: bool = False
@@ -237,7 +237,7 @@ class Stalled(Value):
 
 
 RUNS = "Running"
-"""The reason of a running init container."""
+"""The value of `Stalled.reason` for a running init container."""
 _STARTS = {"ContainerCreating", "PodInitializing"}
 """The reasons of containers that wait for their first start, which are not a problem."""
 
