@@ -115,13 +115,13 @@ class PodGangWebhook(Value):
             )
         else:
             changes = dialect.podgang_changes(request.object, pcs, self.facts)
-            if changes and pcs is None:
-                known = "the PodCliqueSet (no label names it)"
-                if pcs_name:
-                    known = f'PodCliqueSet "{pcs_name}"'
+            if changes and pcs is None and self.facts.topology().enabled:
                 warnings.append(
-                    f"{known} is not known yet: until it is, PodGang {gang.name} gets only"
-                    " preferred topology constraints"
+                    f'PodCliqueSet "{pcs_name}" is not known yet: until it is, PodGang {gang.name}'
+                    " gets only preferred topology constraints"
+                    if pcs_name
+                    else f"PodGang {gang.name} has no label that names its PodCliqueSet, so it gets"
+                    " only preferred topology constraints"
                 )
         with contextlib.suppress(Unavailable):
             warnings += dialect.podgang_warnings(request.object, self.facts)

@@ -123,9 +123,23 @@ async def test_a_gang_without_labels_is_warned_about() -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] = None
     response = await Caller().ask("/mutate/podgang", gang)
-    assert response["warnings"][0].startswith(
-        "the PodCliqueSet (no label names it) is not known yet: until it is, PodGang"
+    name = gang["request"]["object"]["metadata"]["name"]
+    assert response["warnings"][0] == (
+        f"PodGang {name} has no label that names its PodCliqueSet, so it gets only preferred"
+        " topology constraints"
     )
+
+
+async def test_without_topology_support_constraints_are_removed_without_a_warning() -> None:
+    gang = load("podgang.replica-0")
+    gang["request"]["object"]["metadata"]["labels"] = None
+    pack = {"packConstraint": {"required": "k/rack"}}
+    gang["request"]["object"]["spec"]["topologyConstraint"] = pack
+    response = await Caller(OfflineCluster([NODE], topology_enabled=False)).ask(
+        "/mutate/podgang", gang
+    )
+    assert patch_of(response) == [{"op": "remove", "path": "/spec/topologyConstraint"}]
+    assert "warnings" not in response
 
 
 @pytest.mark.parametrize("name", ["podcliqueset.topology-equal", "podgang.replica-0"])
