@@ -10,7 +10,6 @@ from typing import Any
 from app.admission.decide import Route
 from app.admission.exchange import (
     MAX_BODY,
-    UNKNOWN_CALLER,
     Answer,
     Exchange,
 )
@@ -33,9 +32,11 @@ async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive:
 
     Return an error for an unknown caller, and for a body that is too large or incomplete.
     """
-    if exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
-        exchange.refused += 1
-        return UNKNOWN_CALLER
+    if exchange.only_known:
+        is_known = scope.get("state", {}).get(KNOWN_CALLER, False)
+        refusal = exchange.refusal(route, has_certificate=is_known)
+        if refusal is not None:
+            return refusal
 
     headers = dict(scope["headers"])
     pieces: list[bytes] = []

@@ -18,6 +18,7 @@ from app.explain.output.queues_text import (
     user_cells,
 )
 from app.explain.output.whatif_text import called
+from app.explain.reasons.reason import upper_first
 from app.explain.state.index import Index
 from app.explain.state.snapshot import TITLES
 from app.stores.related_lists import ASKED
@@ -40,16 +41,12 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
     pools = by_key((row.pool, row) for row in rows[:MOST_ROWS])
     unseen = index.facts.unseen
     return {
-        "headline": _capital(queues_headline(rows, index.facts)),
+        "headline": upper_first(queues_headline(rows, index.facts)),
         "pools": [(name, list(map(_shown, inside))) for name, inside in pools.items()],
         "more": max(0, len(rows) - MOST_ROWS),
         "unseen": [f"{TITLES[kind]} ({unseen[kind]})" for kind in NUMBERS if kind in unseen],
         "options": {},
     }
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _shown(row: QueueRow) -> Values:

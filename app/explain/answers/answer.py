@@ -13,7 +13,15 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.messages import said_of, silence
-from app.explain.reasons.reason import Reason, ago, counted, listed, to_describe, with_age
+from app.explain.reasons.reason import (
+    Reason,
+    ago,
+    counted,
+    listed,
+    to_describe,
+    upper_first,
+    with_age,
+)
 from app.explain.reasons.startup_order import pods_to_come
 from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
@@ -97,7 +105,7 @@ class Answer(Value, rename=AS_JSON):
             return f"{words} why: {see}" if see else f"{words} why"
         if self.skipped or self.unknown:
             words = "Nothing that we could check is blocking it; the rest is listed below."
-            silence = "" if self.said else f" {self.silence[:1].upper()}{self.silence[1:]}."
+            silence = "" if self.said else f" {upper_first(self.silence)}."
             return f"{words}{silence}"
         found = next((own for own in self.line if own.next == "next"), None)
         if found:

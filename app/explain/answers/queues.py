@@ -109,7 +109,7 @@ def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[
 
 def queues_are_known(index: Index) -> bool:
     """Return whether the queues were read."""
-    return "queues" not in index.facts.unseen.keys() | index.facts.skipped
+    return "queues" not in index.facts.unread
 
 
 def _rows(index: Index) -> Iterator[QueueRow]:
@@ -163,7 +163,7 @@ class _Counts:
     def __init__(self, index: Index) -> None:
         facts = index.facts
         self.line_is_known = not unread_for_line(index)
-        self.known = not {"pods", "pod_groups", ROOM} & (facts.unseen.keys() | facts.skipped)
+        self.known = not {"pods", "pod_groups", ROOM} & facts.unread
         groups = [group for group in facts.pod_groups if group.queue]
         self.named = {(group.pool, group.queue) for group in groups}
         self.waiting: Counter[tuple[str, str]] = Counter()
@@ -188,7 +188,7 @@ def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
 def _row(index: Index, queue: Queue, depth: int, account: Account, counts: _Counts) -> QueueRow:
     place = (queue.pool, queue.name)
     is_known = pods_are_known(index) and not _lacks_claims(index)
-    has_priorities = "priorities" not in index.facts.unseen.keys() | index.facts.skipped
+    has_priorities = "priorities" not in index.facts.unread
     unusable = unusable_because(index, queue.name)
     if unusable == INNER and place not in counts.named:
         unusable = ""
@@ -219,7 +219,7 @@ def _unset(queue: Queue) -> Iterator[str]:
 
 def _lacks_claims(index: Index) -> bool:
     """Return whether pods may have GPUs by claims that could not be read."""
-    unread = index.facts.unseen.keys() | index.facts.skipped
+    unread = index.facts.unread
     has_claims = any(pod.claims for pod in index.facts.pods)
     return has_claims and not unread.isdisjoint({"claims", "claim_templates"})
 

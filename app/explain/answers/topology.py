@@ -113,12 +113,12 @@ def survey(index: Index, name: str = "") -> Survey:
 
 def nodes_are_known(facts: Snapshot) -> bool:
     """Return whether all nodes were read, from the cluster or from files that contain nodes."""
-    return "nodes" not in facts.unseen.keys() | facts.skipped
+    return "nodes" not in facts.unread
 
 
 def _held_channels(index: Index) -> HeldChannels | None:
     facts = index.facts
-    unknown = {"claims", "compute_domains"} & (facts.unseen.keys() | facts.skipped)
+    unknown = {"claims", "compute_domains"} & facts.unread
     if unknown or not index.room_is_known:
         return None
     gpus = {node.name: count for node, count in zip(index.nodes, index.gpus, strict=True) if count}

@@ -11,7 +11,7 @@ from app.base.wrapping import fitted, narrowed, table
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State
 from app.explain.output.rights import how_to_get
-from app.explain.reasons.reason import Reason, listed
+from app.explain.reasons.reason import Reason, listed, upper_first
 from app.explain.state.snapshot import TITLES
 from app.facts.rows import CHANNELS, ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
@@ -86,7 +86,7 @@ def _in_line(answer: Answer) -> Iterator[str]:
     for own in answer.line[:MOST_WORDS]:
         name = f"{own.ref.name}: " if len(answer.line) > 1 else ""
         words = f"{name}{own.words_while_silent if own.ref in silent else own.words}"
-        yield f"  {words if name else words[:1].upper() + words[1:]}"
+        yield f"  {words if name else upper_first(words)}"
 
 
 def _said(answer: Answer) -> Iterator[str]:

@@ -80,7 +80,7 @@ def _title(survey: Survey, facts: Snapshot) -> str:
     known = nodes_are_known(facts)
     nodes = counted(survey.nodes, "node") if known else "number of nodes unknown"
     if not survey.cluster and not survey.kai:
-        unseen = {"topologies", "kai_topologies"} & (facts.unseen.keys() | facts.skipped)
+        unseen = {"topologies", "kai_topologies"} & facts.unread
         return f"{nodes}; {'topology unknown' if unseen else 'no topology is defined'}"
 
     levels = [

@@ -36,7 +36,7 @@ Accounts = Mapping[str, Account]
 
 def pods_are_known(index: Index) -> bool:
     """Return whether the nodes, and the pods and PodGroups of all namespaces, were read."""
-    unread = index.facts.unseen.keys() | index.facts.skipped
+    unread = index.facts.unread
     return not unread & {ROOM, "pods", "pod_groups", "nodes"}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Who, ago, counted, finalizers_of, listed, lower_first
+from app.explain.reasons.reason import Who, ago, counted, listed, lower_first, removal_of
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
@@ -271,11 +271,8 @@ def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[s
     since = ago(now - first) if now > first else "a moment"
     finalizers = sorted({name for pod in ending for name in pod.finalizers})
     if finalizers:
-        them = "it" if len(finalizers) == 1 else "them"
-        return [
-            f"Ask the owner of the {finalizers_of(finalizers)} to remove {them} from {names},"
-            f" terminating for {since}"
-        ], "platform"
+        remove = removal_of(finalizers)
+        return [f"{remove} from {names}, terminating for {since}"], "platform"
     if now - min(pod.deleting or 0.0 for pod in ending) > _ENDS_WITHIN:
         does = "does" if len(ending) == 1 else "do"
         return [

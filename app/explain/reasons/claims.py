@@ -18,7 +18,7 @@ from app.explain.reasons.reason import (
     listed,
     upper_first,
 )
-from app.explain.reasons.restarts import fails_if_deleted, restart_of
+from app.explain.reasons.restarts import are_replaced, restart_of
 from app.explain.state.index import Index
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.unit_member import CLAIM, GROVE_CLAIM
@@ -336,8 +336,7 @@ def _replaceable(
     restart = "Delete this pod" if one else "Delete these pods"
     names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
     commands: tuple[str, ...] = (f"kubectl delete pod -n {objects[-1].namespace} {names}",)
-    is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
-    if any(map(fails_if_deleted, pods)) or not is_created_again:
+    if not are_replaced(gang, pods):
         restart = upper_first(restart_of(gang, pods, "these pods"))
         commands = ()
     get = "its replacement gets" if one else "their replacements get"
@@ -395,11 +394,15 @@ def _without_channel(gang: Gang) -> frozenset[str]:
     If no node has one, DeviceClassMissing reports that. Also return no nodes if only some of the
     pending pods need a channel: the other pods may be placed on these nodes.
     """
-    having = {part.node for part in gang.index.slices if part.driver == CHANNEL_DRIVER}
-    names = {node.name for node in gang.index.nodes}
-    if not having & names or not all(_wants_channel(gang, pod) for pod in gang.waiting):
+
+    def look() -> frozenset[str]:
+        having = {part.node for part in gang.index.slices if part.driver == CHANNEL_DRIVER}
+        names = {node.name for node in gang.index.nodes}
+        return frozenset(names - having if having & names else ())
+
+    if not all(_wants_channel(gang, pod) for pod in gang.waiting):
         return frozenset()
-    return frozenset(names - having)
+    return gang.index.remembered("nodes without channels", look, ["nodes", "slices"])
 
 
 def _no_channels(without: Collection[str]) -> Reason:

@@ -253,7 +253,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         )
 
     see = f"kubectl get pods -A -o wide -l {DAEMON_OF}={domain.uid}"
-    if {ROOM, "pods"} & (index.facts.unseen.keys() | index.facts.skipped):
+    if {ROOM, "pods"} & index.facts.unread:
         remedy = f"Ask the platform team for the state of the daemon pods on these nodes: {see}"
         return "", remedy, "platform"
 

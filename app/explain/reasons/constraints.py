@@ -131,7 +131,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
     """Yield a reason if a gang names a Topology that does not exist, so KAI does not place it."""
     facts = gang.facts
-    unknown = facts.unseen.keys() | facts.skipped | facts.absent
+    unknown = facts.unread | facts.absent
     if not name or "kai_topologies" in unknown or topology.cluster:
         return
 

@@ -156,7 +156,7 @@ def selector_of_kueue(gang: Gang) -> Help | None:
     the pod template does not help.
     """
     workload = workload_of(gang)
-    if "nodes" in gang.facts.unseen.keys() | gang.facts.skipped:
+    if "nodes" in gang.facts.unread:
         return None
     if workload is None or not workload.holds("Admitted"):
         return None

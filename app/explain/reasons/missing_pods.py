@@ -22,8 +22,8 @@ from app.explain.reasons.reason import (
     about,
     ago,
     counted,
-    finalizers_of,
     listed,
+    removal_of,
     to_describe,
 )
 from app.explain.reasons.startup_order import pods_missing
@@ -266,8 +266,7 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:
-        them = "it" if len(held_by) == 1 else "them"
-        return f"Ask the owner of the {finalizers_of(held_by)} to remove {them} from {names}"
+        return f"{removal_of(held_by)} from {names}"
     dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
     if dead:
         return (

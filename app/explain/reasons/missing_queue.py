@@ -219,7 +219,7 @@ def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
 def _lacks_nodes(gang: Gang, pool: str) -> bool:
     """Return whether no node is in a pool. Return False if nodes were not read."""
     facts = gang.facts
-    if "nodes" in facts.unseen.keys() | facts.skipped:
+    if "nodes" in facts.unread:
         return False
     return pool not in gang.index.pools
 
@@ -236,7 +236,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
         return "", ()
     _, move = _moved(group, pool)
     index = gang.index
-    if "queues" in gang.facts.unseen.keys() | gang.facts.skipped:
+    if "queues" in gang.facts.unread:
         return "", (move,)
     if not group.queue or not unusable_because(index, group.queue, pool):
         return "", (move,)

@@ -51,6 +51,7 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
+    upper_first,
 )
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
@@ -275,8 +276,7 @@ def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
     """Return the remedy that opens closed nodes, with a note if they need free room too."""
     causes = sorted({cause for _, causes in closed for cause in causes})
     steps = dict.fromkeys(filter(None, (_step(cause, closed) for cause in causes)))
-    remedy = listed(steps)
-    remedy = f"{remedy[:1].upper()}{remedy[1:]}"
+    remedy = upper_first(listed(steps))
     if obstacle.placements.under(OPENED).fits:
         return f"{remedy}{_deleted_there(obstacle, closed)}"
     return f"{remedy}. Then room still has to become free there"
@@ -355,7 +355,7 @@ def other_resource(gang: Gang) -> Reasons:
     else:
         found, remedy = f"too few nodes with free {devices} have that much free", ""
     text = (
-        f"{devices[:1].upper()}{devices[1:]} are free {where}, but not enough {_called(name)}:"
+        f"{upper_first(devices)} are free {where}, but not enough {_called(name)}:"
         f" a pod requests {amount(name, asks)}, and {found}"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
@@ -383,7 +383,7 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
         2,
     )
     devices = _devices(obstacle.short)
-    text = f"{devices[:1].upper()}{devices[1:]} are free, but their nodes take no more pods"
+    text = f"{upper_first(devices)} are free, but their nodes take no more pods"
     text += f": {takes}" if takes else ""
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (

@@ -242,7 +242,7 @@ def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
 
     Also return True if the node pool has no nodes.
     """
-    if not of_pool(gang):
+    if not has_pool(gang):
         return False
     if not nodes:
         return True
@@ -326,9 +326,14 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     return f" ({listed(dict.fromkeys(matches))})" if matches else ""
 
 
+def has_pool(gang: Gang) -> bool:
+    """Return whether the gang may use only the nodes of one pool, or only nodes without a pool."""
+    return gang.pool != ANY_POOL and bool(gang.pool or gang.index.has_pools)
+
+
 def of_pool(gang: Gang) -> str:
     """Return which nodes the gang may use, such as ` of node pool gold`, or "" for all nodes."""
-    if gang.pool == ANY_POOL or not (gang.pool or gang.index.has_pools):
+    if not has_pool(gang):
         return ""
     return f" of node pool {gang.pool}" if gang.pool else " without a node pool"
 

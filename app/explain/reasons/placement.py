@@ -32,6 +32,7 @@ from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
     Obstacle,
+    has_pool,
     labelled_for,
     obstacle_of,
     of_pool,
@@ -391,7 +392,7 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         )
         return text, remedy, "platform"
     by_claim = sorted({part.driver for part in index.slices if part.gpus})
-    unread = index.facts.unseen.keys() | index.facts.skipped
+    unread = index.facts.unread
     if name == _GPU and by_claim and "device_classes" not in unread:
         text += f"; the GPUs of driver {by_claim[0]} are only for ResourceClaims"
         remedy = (
@@ -601,7 +602,7 @@ def _by_itself(obstacle: Obstacle) -> list[str]:
 def _reclaiming(obstacle: Obstacle) -> str:
     """Return a remedy if KAI may reclaim the room from other queues for the gang, or else ""."""
     facts = obstacle.gang.facts
-    if {"queues", "pod_groups", "priorities"} & (facts.unseen.keys() | facts.skipped):
+    if {"queues", "pod_groups", "priorities"} & facts.unread:
         return ""
     found = next(fair_share(obstacle.gang), None)
     if found is None:
@@ -623,7 +624,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     Return ("", ()) if there is none.
     """
     gang = obstacle.gang
-    if gang.placed or not of_pool(gang):
+    if gang.placed or not has_pool(gang):
         return "", ()
     pools = sorted({node.labels.get(NODE_POOL, "") for node in gang.index.nodes} - {gang.pool})
     fitting = (pool for pool in pools if obstacle.placements.under(Assumption(pool=pool)).fits)

@@ -45,6 +45,7 @@ from app.explain.reasons.reason import (
     listed,
     lower_first,
     plain,
+    upper_first,
 )
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.explain.state.index import Index
@@ -207,7 +208,7 @@ def losing_against(gang: Gang) -> list[Pod]:
     """
     index = gang.index
     group = gang.pod_group
-    unknown = "priorities" in index.facts.unseen.keys() | index.facts.skipped
+    unknown = "priorities" in index.facts.unread
     if not group or unknown or over_quota(gang, group.queue):
         return []
     return _preemptible_below(index, group.queue, priority_of(index, group.priority_class))
@@ -647,7 +648,7 @@ def fair_share(gang: Gang) -> Reasons:
     )
     words = listed(over)
     queues = tuple(queue.ref for queue in turn.above)
-    text = f"{words[:1].upper()}{words[1:]}"
+    text = upper_first(words)
     yield about(evidence, "FairShare", text, remedy, "wait", objects=queues)
 
 

@@ -99,7 +99,7 @@ class Rule(Value):
         """The condition under which the reason holds: a sentence from the docstring of `check`."""
         summary = " ".join((self.check.__doc__ or "").partition("\n\n")[0].split())
         condition = summary.removeprefix("Report that ")
-        return condition[:1].upper() + condition[1:]
+        return upper_first(condition)
 
 
 def to_describe(ref: Ref) -> str:
@@ -149,6 +149,12 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
 def finalizers_of(names: Sequence[str]) -> str:
     """Return finalizers in words, such as `finalizer a` or `finalizers a and b`."""
     return f"{'finalizer' if len(names) == 1 else 'finalizers'} {listed(names)}"
+
+
+def removal_of(finalizers: Sequence[str]) -> str:
+    """Return the remedy for finalizers that keep an object: their owner must remove them."""
+    them = "it" if len(finalizers) == 1 else "them"
+    return f"Ask the owner of the {finalizers_of(finalizers)} to remove {them}"
 
 
 def lower_first(sentence: str) -> str:

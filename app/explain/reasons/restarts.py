@@ -24,12 +24,18 @@ def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
     pods = list(pods)
     if not 0 < len(pods) <= _MOST_DELETED:
         return ()
-    if not gang.is_of_grove and not all(pod.controller for pod in pods):
-        return ()
-    if any(map(fails_if_deleted, pods)):
+    if not are_replaced(gang, pods):
         return ()
     names = shlex.join(sorted(pod.name for pod in pods))
     return (f"kubectl delete pod -n {shlex.quote(gang.namespace)} {names}",)
+
+
+def are_replaced(gang: Gang, pods: Iterable[Pod]) -> bool:
+    """Return whether controllers create the pods again if somebody deletes them."""
+    return all(
+        (gang.is_of_grove or pod.controller is not None) and not fails_if_deleted(pod)
+        for pod in pods
+    )
 
 
 def fails_if_deleted(pod: Pod) -> bool:

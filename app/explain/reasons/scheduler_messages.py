@@ -117,7 +117,7 @@ def _missing_level(gang: Gang, pods: Iterable[Pod]) -> str:
     Return "" otherwise, and if nodes were not read. The controller of LeaderWorkerSets or JobSets
     adds the affinity to the first pod of each group.
     """
-    if "nodes" in gang.facts.unseen.keys() | gang.facts.skipped:
+    if "nodes" in gang.facts.unread:
         return ""
     levels = {pod.exclusive for pod in pods} - {""}
     missing = (
@@ -331,7 +331,7 @@ def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
 def _uncordon_advice(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
     """Return the remedy, adapted to the nodes that are cordoned now, and the commands for it."""
     facts = gang.facts
-    if "nodes" in facts.unseen.keys() | facts.skipped:
+    if "nodes" in facts.unread:
         return remedy, ()
     cordoned = [node for node in gang.index.nodes if node.unschedulable]
     own = [node.name for node in cordoned if not node.changes_pool]

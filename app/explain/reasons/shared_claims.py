@@ -23,6 +23,7 @@ from app.explain.reasons.reason import (
     counted,
     finalizers_of,
     listed,
+    removal_of,
     upper_first,
 )
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
@@ -212,10 +213,7 @@ def claim_held(gang: Gang) -> Reasons:
                 state = f"terminating for {ago(gang.facts.now - (pod.deleted or 0.0))}{finalizers}"
                 remedy = f"Find out why pod {consumer.name} does not terminate"
                 if pod.finalizers:
-                    them = "it" if len(pod.finalizers) == 1 else "them"
-                    remedy = (
-                        f"Ask the owner of the {finalizers_of(pod.finalizers)} to remove {them}"
-                    )
+                    remedy = removal_of(pod.finalizers)
                 see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
                 commands = (see,)
             else:

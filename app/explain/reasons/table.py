@@ -65,7 +65,7 @@ def _grouped(gang: Gang) -> bool:
 
 def _without_events(gang: Gang) -> bool:
     """Return whether events were not read, so that only container states have messages."""
-    return "events" in gang.facts.unseen.keys() | gang.facts.skipped
+    return "events" in gang.facts.unread
 
 
 def _of_set(gang: Gang) -> bool:
@@ -117,7 +117,7 @@ def _may_have_failed(gang: Gang) -> bool:
 
     The status of the workload was then not read.
     """
-    unread = gang.facts.unseen.keys() | gang.facts.skipped
+    unread = gang.facts.unread
     return "workload_statuses" in unread and workload_status.is_made_for_workload(gang)
 
 

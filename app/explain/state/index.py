@@ -159,7 +159,7 @@ class Index(Belongings):
         That is all nodes, the pods of all namespaces and, if DRA offers GPUs, the claims of all
         namespaces. It is false too if reading the ResourceSlices failed.
         """
-        unread = self.facts.unseen.keys() | self.facts.skipped
+        unread = self.facts.unread
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 

@@ -4,7 +4,7 @@ Facts are small values, independent of how they were read. Labels and owner refe
 object belongs to which.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -88,6 +88,11 @@ class Snapshot(Value):
     """The kinds that the cluster does not serve."""
     now: float = 0.0
     """The time of the facts, in seconds since 1970, or 0 if it is not known."""
+
+    @property
+    def unread(self) -> Set[str]:
+        """The kinds of which not all objects are known: `unseen` and `skipped` together."""
+        return self.unseen.keys() | self.skipped
 
     # asyncio.run computes the repr of its result, which would be as large as the cluster.
     __repr__ = object.__repr__

@@ -96,19 +96,16 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
 
     status = map_at(obj, "status")
     conditions = [item for item in maps_at(status, "conditions") if item.get("status") == "True"]
-    ended, end, time = "", _NOTHING, None
-    for condition in conditions:
-        name = text_at(condition, "type")
-        if name in _ENDS:
-            ended, end = _ENDS[name], condition
-            time = seconds_since_1970(condition.get("lastTransitionTime"))
-            break
-    else:
+    ends = (item for item in conditions if text_at(item, "type") in _ENDS)
+    end = next(ends, _NOTHING)
+    ended = _ENDS.get(text_at(end, "type"), "")
+    ended_at = end.get("lastTransitionTime")
+    if not ended:
         ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
         if text_at(status, "jobDeploymentStatus") in _FAILED_RAY:
             ended = FAILED
         if ended:
-            end, time = status, seconds_since_1970(status.get("endTime"))
+            end, ended_at = status, status.get("endTime")
     refusals = (item for item in conditions if item.get("type") == _REPLICA_FAILURE)
     refusal = next(refusals, _NOTHING)
     return WorkloadStatus(
@@ -116,7 +113,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         ended,
         text_at(end, "reason"),
         text_at(end, "message"),
-        time,
+        seconds_since_1970(ended_at),
         suspended,
         queued,
         controller,

@@ -90,13 +90,12 @@ class _Count(Value):
     """The different GPU requests per pod, largest first."""
 
 
-def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Count the pods of `cliques` if KAI looks for more room than they need, or return None.
+def _counted_by_kai(first: Sequence[CountedClique]) -> _Count | None:
+    """Count the pods that must be scheduled together if KAI looks for more room than they need.
 
-    KAI then treats each pod like the largest one. Source: `are_counted_exactly` of
-    `rules/dialects/design/podgangs.py`.
+    KAI then treats each pod like the largest one. Otherwise, return None. Source:
+    `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
-    first = _starting_together(cliques)
     sizes = sorted({clique.whole_gpus for clique, pods in first if pods}, reverse=True)
     if len(sizes) < 2 or 0 in sizes:
         return None
@@ -133,7 +132,8 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
     KAI looks for room as if each pod requested as many GPUs as the largest one. If some pods
     request no GPU, KAI adds up the requests instead, and there is no warning.
     """
-    counted = _counted_by_kai(cliques)
+    first = _starting_together(cliques)
+    counted = _counted_by_kai(first)
     if counted is None:
         return
 
@@ -142,7 +142,7 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
         f"{_subject(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
         " GPUs under one topology constraint: for the pods that must be scheduled together, KAI"
         f" looks for {counted.pods} x {largest} = {counted.pods * largest} free GPUs instead of"
-        f" {_needed(_starting_together(cliques))}"
+        f" {_needed(first)}"
     )
 
 
@@ -198,7 +198,7 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
                 f' "{domain}" has GPUs for {more}: {stay} will stay pending'
             )
 
-    counted = _counted_by_kai(cliques)
+    counted = _counted_by_kai(first)
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
             f"KAI counts each of the {counted.pods} pods that must be scheduled together like the"
