@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet, read_bounded_set
+from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet
 from app.facts.grove.podgang import StoredGang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
@@ -171,13 +171,12 @@ class MnnvlResources:
         """
         # the cache may still have a deleted set of this name
         name = plan.owner_name
-        stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
-        if stored is None:
+        pcs = await self._facts.current_set(plan.namespace, name)
+        if pcs is None:
             return await self._leave_to_leader(
                 plan, f'PodCliqueSet "{name}", which would own them, does not exist'
             )
 
-        pcs = read_bounded_set(stored)
         if pcs.deleting:
             doubt = f'PodCliqueSet "{name}", which would own them, is being deleted'
         elif plan.owner_uid not in ("", pcs.uid):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from app.base.value import Value
 from app.facts import rows
-from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, LevelsByName
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -350,8 +350,12 @@ class ClusterView:
         cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):
             return cached
+        return await self.current_set(namespace, name)
+
+    async def current_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Return a PodCliqueSet from the API server, or None if it doesn't exist."""
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
-        return None if stored is None else read_bounded_set(stored)
+        return None if stored is None else self._sets.read(stored)
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
         """Return the cached facts for a PodClique of the PodCliqueSet `name`.

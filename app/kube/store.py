@@ -140,6 +140,10 @@ class WatchStore(Generic[T]):
             )
         return self
 
+    def read(self, obj: Object) -> T | None:
+        """Return the projection of an object that the watch has not delivered."""
+        return self._project(obj)
+
     def get(self, namespace: str, name: str) -> T | None:
         """Return the projection of an object, or None if none is stored."""
         return self._entries.get((namespace, name))
