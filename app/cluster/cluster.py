@@ -25,7 +25,7 @@ from app.stores.stores import Stores
 STALE_SECONDS = 120.0
 """The age, in seconds, beyond which a cache is stale. Watches get bookmarks about once a minute."""
 
-NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"
+NOT_INSTALLED = "not served by this cluster; used as soon as it is"
 
 
 def too_large(resource: str, number: int) -> Sample:
@@ -38,7 +38,7 @@ class Cluster:
     """The facts of one cluster, and the readers and writers that use them.
 
     Watches keep the stores up to date (`stores/stores`), or a function of `filled` fills them once.
-    `client` reads individual objects and creates MNNVL resources. `discovery` is None unless
+    `client` reads individual objects, and writes MNNVL resources. `discovery` is None unless
     watches fill the stores. `known` says whether the facts are complete.
     """
 
@@ -89,13 +89,13 @@ class Cluster:
     def checks(self) -> Checks:
         """Return the problem of discovery and of each cache that verdicts need, by name.
 
-        A value is None if there is no problem.
+        A value is None if there is no problem. Discovery is left out if it has none.
         """
         checks: dict[str, str | None] = {}
         reason = "not requested yet"
         if self.discovery is not None and not self.discovery.known:
             checks["discovery"] = self.discovery.problem or "the API server has not been asked yet"
-            reason = "discovery comes first"
+            reason = "waiting for discovery"
         for name, store in self.stores.by_name().items():
             problem = (
                 None
@@ -126,7 +126,7 @@ class Cluster:
         for name, store in self.stores.by_name().items():
             age = store.age()
             if store.served and age is not None and age > STALE_SECONDS:
-                reason = store.problem or "its watch is silent"
+                reason = store.problem or "the watch is silent"
                 notes[f"stale/{name}"] = f"verdicts use facts that are {age:.0f} s old: {reason}"
         return notes
 
@@ -140,7 +140,7 @@ class Cluster:
             labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
             yield gauge("api_version_unknown", text, 1, **labels)
 
-        text = "Problems of levels: labels that nodes lack, a wrong order or no tree."
+        text = "Problems of levels: missing node labels, a wrong order, or no tree."
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
@@ -164,7 +164,7 @@ class Cluster:
 
 
 class ForTemplates(Value):
-    """The facts for verdicts on the Pod templates of workloads (`dry_run/templates`)."""
+    """The facts for verdicts on Pod templates (`dry_run/templates`)."""
 
     facts: ClusterView
     """Reads the facts about nodes."""
@@ -177,7 +177,7 @@ class ForTemplates(Value):
         return self.facts.nvlink
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes, grouped by their labels with `keys`."""
+        """Return the nodes, grouped by their values of the labels `keys`."""
         return self.facts.nodes_with(keys)
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:

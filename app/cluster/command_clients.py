@@ -20,7 +20,7 @@ from app.objects.resource import Resource
 _LOOKING = CallLimits(total=60.0, qps=200.0, burst=400)
 """The limits of commands that a person runs.
 
-The pages of large lists are read without pauses, because a person waits for them.
+They are high, because the person waits while large lists are read.
 """
 
 
@@ -33,9 +33,9 @@ async def looking_client(
 ) -> AsyncIterator[HttpClient]:
     """Yield a client for a command that a person runs. Its discovery has not begun.
 
-    The default is the in-cluster configuration inside a Pod, otherwise kubectl's current context.
-    If `recorded` is given, it answers the calls instead of a cluster. Raise ClusterError if there
-    are no credentials.
+    Without `kubeconfig` and `context`, use the in-cluster configuration inside a Pod, and kubectl's
+    current context elsewhere. If `recorded` is given, it answers the calls instead of a cluster.
+    Raise ClusterError if there are no credentials.
     """
     in_pod = is_of_pod(kubeconfig, context)
     if recorded is not None:
@@ -53,8 +53,7 @@ async def reading_client(
 ) -> AsyncIterator[ReadOnlyClient]:
     """Yield a read-only client for `resources`, with the credentials of `looking_client`.
 
-    Its discovery has finished, after a single call unless the cluster serves a group in known and
-    in later versions (`Discovery.assume`). Raise ClusterError if that fails.
+    Its discovery (`Discovery.assume`) has finished. Raise ClusterError if that fails.
     """
     async with looking_client(resources, kubeconfig, context) as client:
         await client.discovery.assume()
@@ -76,8 +75,7 @@ def is_expired(problem: Exception | None) -> bool:
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
     """Return the command that renews the credentials, if `problem` is about them.
 
-    Return "" if it is not, if they are those of this Pod, or if no command in the kubeconfig
-    provides them.
+    Return "" if it is not, inside a Pod, or if no command in the kubeconfig provides them.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""

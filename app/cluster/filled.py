@@ -31,8 +31,8 @@ def cluster_of(
     """Return a cluster that contains only `documents`.
 
     If they lack the managed topology of the dialect in force, add one with the configured levels,
-    as the leader would create it. If `is_whole` is true, objects that are not among the documents
-    do not exist. Otherwise, nothing is known about them.
+    if there are any. If `is_whole` is true, objects that are not among the documents do not exist.
+    Otherwise, nothing is known about them.
     """
     objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name
@@ -89,7 +89,7 @@ class Listing(Value):
     unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
     """The reason for each resource that could not be read."""
     stands_in: bool = False
-    """Whether the managed ClusterTopology was added, because it doesn't exist."""
+    """Whether the managed ClusterTopology doesn't exist and was added."""
 
 
 async def read_into(
@@ -98,7 +98,7 @@ async def read_into(
     """Fill the stores of `cluster` that verdicts need, once (`stores/list_reader`).
 
     Read namespaced objects of `namespace` only, unless it is None. If the managed ClusterTopology
-    doesn't exist although Grove uses its API, add one with `levels`, unless there are none.
+    doesn't exist although Grove uses ClusterTopologies, add one with `levels`, if there are any.
     """
     unread = await list_reader.read(cluster.stores, client, namespace)
     topologies = cluster.stores[TOPOLOGIES]

@@ -15,15 +15,13 @@ class Deletion(Value):
     """A claim that is being deleted while Pods reserve it."""
 
     claim: Key
+    """The namespace and name of the claim."""
     pods: frozenset[str]
     """The names of the Pods that reserve the claim."""
 
 
 def read_deletion(claim: JsonMap) -> Deletion | None:
-    """Return the `Deletion` of a claim, or None if it is not being deleted or no Pod uses it.
-
-    Other fields are not kept: a claim may be large, and tenants decide on the number of claims.
-    """
+    """Return the `Deletion` of a claim that is being deleted while Pods reserve it, or None."""
     pods = reserving_pods(claim)
     return Deletion(key_of(claim), frozenset(pods)) if pods else None
 
@@ -31,7 +29,7 @@ def read_deletion(claim: JsonMap) -> Deletion | None:
 async def claims_held_in_deletion(
     client: Reader, deletions: Iterable[Deletion]
 ) -> list[tuple[Key, list[str]]]:
-    """Return the claims that are being deleted while Pods use them, with the names of these Pods.
+    """Return the claims in `deletions` that Pods still use, with the names of these Pods.
 
     Pods that have finished or are being deleted don't count, because they release the claim soon.
     Raise ClusterError if a request fails.

@@ -42,7 +42,7 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 
 class Stored(Value):
-    """A cached object that is kept as JSON, because more than a few fields are needed."""
+    """A cached object that is kept as JSON, because many of its fields are needed."""
 
     namespace: str
     """The namespace of the object, or "" if it is cluster-scoped."""
@@ -217,8 +217,8 @@ Index of KAI PodGroups: (namespace, each key that their group can have).
 BY_SHARED = "shared group"
 """Index of Pods and of PodGroups of Kubernetes: (namespace, shared key).
 
-The shared key is the one that all replicas of a group with the basic policy have. Pods are listed
-under it whatever the policy of their group.
+All replicas of a group with the basic policy have the same shared key. Pods are listed under it
+whatever the policy of their group.
 """
 
 BY_WORKLOAD = "workload"
@@ -241,10 +241,7 @@ CLIQUES: Row[StoredClique] = Row(
         ),
     },
 )
-"""The PodCliques that have our claim or may need it.
-
-Only the leader needs them, to restore claims and to maintain MNNVL resources.
-"""
+"""The PodCliques that have our claim or may need it."""
 
 
 def read_unit_pod(obj: Object) -> ClaimedMember | None:
@@ -321,7 +318,7 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""The rows of statuses, which have their own caches, so that their changes reconcile no PodGang."""
+"""The rows of statuses. They have their own caches, so that a new status reconciles no PodGang."""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The queue names in the object that admission policies get as their parameter."""

@@ -55,8 +55,7 @@ Tenants decide on the number of resources.
 MOST_OF_GANG = 1_000
 """The maximum number of ComputeDomains, and of claims, that are found for a PodGang by its name.
 
-A PodGang may have a ComputeDomain and a claim for each replica of a scaling group. Tenants decide
-on their number, and 10,000 of them took 64 ms for each review of the PodGang.
+Tenants decide on their number, and 10,000 of them took 64 ms for each review of the PodGang.
 """
 
 TRIES = 3
@@ -154,9 +153,8 @@ class MnnvlOwners:
     async def _read_gang(self, gang: GangIdentity) -> Object | None:
         """Read a cached PodGang from the API server.
 
-        Return None if the PodGang is being deleted, or is gone although the cache may still have
-        it. If it still became the owner, the garbage collector would delete the resources, which
-        its successor needs.
+        Return None if the PodGang is gone or being deleted, although the cache may still have it.
+        With such an owner, resources would be garbage-collected while a new PodGang needs them.
         """
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         if obj is None:
@@ -174,7 +172,7 @@ class MnnvlOwners:
 
         - The PodGang is gone or being deleted, or its PodCliqueSet is gone or was created again.
         - The PodGang lacks our annotation, and this is not a dry run. The webhook for deletions is
-          called only for PodGangs with the annotation, so it must be written first.
+          called only for PodGangs with the annotation, so the annotation must be written first.
         - The API server already serves the API of a later Grove. Another replica that knows this
           gives adopted resources back, and Grove then deletes the PodGang.
 
@@ -216,9 +214,9 @@ class MnnvlOwners:
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
         """Return the cached PodCliqueSet to which `stored` must be given, or None.
 
-        Return None if no change is needed, or if the PodCliqueSet is being deleted or not known.
-        Return None also if an owning PodGang belongs to a deleted set of the same name: the
-        resource is garbage-collected with that PodGang.
+        Return None if no change is needed, if the PodCliqueSet is being deleted or not known, or if
+        an owning PodGang belongs to a deleted set of the same name: the resource is
+        garbage-collected with that PodGang.
         """
         if not self.rule.is_given_back(stored):
             return None
@@ -267,9 +265,9 @@ class MnnvlOwners:
     async def name_as_served(self, stored: MnnvlResource) -> Object | None:
         """Write the owner references of `stored` in the versions that the cluster serves.
 
-        The garbage collector finds no owner in another version. It would never delete `stored`, and
-        a later set of the same name would wait for that. Return the changed object, or None if
-        `stored` is gone or no change was needed.
+        The garbage collector finds no owner in another version, so it would never delete `stored`,
+        which a later set of the same name can't use. Return the changed object, or None if `stored`
+        is gone or no change was needed.
         """
         if not stored.is_ours or not any(map(self._is_outdated, stored.owners)):
             return None
@@ -308,8 +306,8 @@ class MnnvlOwners:
         """Give all resources of the stored PodGang `gang` to its PodCliqueSet, and return them.
 
         They are read from the API server, because another replica may just have given one to
-        `gang`, and the caches would not show it yet. Do nothing if `living_set_of` returns None.
-        Raise ClusterError if a resource could not be given back.
+        `gang`. Do nothing if `living_set_of` returns None. Raise ClusterError if a resource could
+        not be given back.
         """
         pcs = await self.living_set_of(gang)
         if pcs is None:
@@ -380,7 +378,7 @@ class MnnvlOwners:
 
 
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
-    """Return the label that selects the resources of the replica of `gang`, or {} if none is known.
+    """Return the label that selects the resources of `gang`'s replica, or {} if it is not known.
 
     In earlier releases of Grove, only the name has the replica: `<pcs>-<replica>[-...]`. Later
     releases replace the end of a long name with a hash, which may replace the replica too.

@@ -1,4 +1,4 @@
-"""Find out which Pods use an MNNVL claim, and which run without one.
+"""Find out which MNNVL claims Pods use, and which Pods run without one.
 
 No cache has all of these Pods. They are read in pages, with only the needed fields, and only the
 names of the Pods without a claim, or of the used claims, are kept.
@@ -22,10 +22,9 @@ from app.rules.mnnvl.missing_claims import clique_of_pod, runs_without_claim
 
 
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
-    """Return the names of the Pods that run without our claim, by their PodClique.
+    """Return the names of the Pods in `namespaces` for which `runs_without_claim` returns True.
 
-    `runs_without_claim` decides about each Pod. The keys are (namespace, name of the PodClique).
-    Only Pods in `namespaces` are read. Raise ClusterError if a request fails.
+    The keys are (namespace, name of the PodClique). Raise ClusterError if a request fails.
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
@@ -41,14 +40,14 @@ SHARED_SECONDS = 5.0
 """The time, in seconds, for which one list of Pods answers questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The longest time, in seconds, for which claims count as used without a new list of Pods."""
+"""The longest time, in seconds, for which claims count as used after a list of Pods."""
 
 
 class _Used(Struct):
     """The claims and templates that the Pods of one namespace used when they were last listed."""
 
     backoff: Backoff
-    """Computes how long the names count as used, which grows while they don't change."""
+    """Returns how long `names` count as used: longer each time that they have not changed."""
     names: frozenset[str] = frozenset()
     """The names that Pods used, among the candidates of the last list."""
     begun: float = -SHARED_SECONDS
@@ -56,7 +55,7 @@ class _Used(Struct):
     counts_until: float = 0.0
     """Until when the names count as used without another list, on the clock of ClaimUsers."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """The lock that is held while the Pods are listed."""
+    """Held while the Pods are listed."""
 
 
 class ClaimUsers(Struct):
@@ -77,7 +76,7 @@ class ClaimUsers(Struct):
     """The used claims, by namespace."""
 
     def forget(self) -> None:
-        """Forget all lists, because a new term as the leader begins."""
+        """Forget all lists. It is called when a new term as the leader begins."""
         self._used.clear()
 
     async def use_any(

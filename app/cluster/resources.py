@@ -89,7 +89,10 @@ class MnnvlResources:
         return not stored.owners
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
-        """Return whether the caches have `owner`, and it is not about to be deleted."""
+        """Return whether the caches have `owner`, and it is not about to be deleted.
+
+        For a unit of Pods, return whether `owner` is the owner in the plan.
+        """
         if plan.is_of_pods:
             return owner.uid == plan.owner_uid
         cached: PodCliqueSet | StoredGang | None = None
@@ -124,8 +127,8 @@ class MnnvlResources:
 
         Return the created objects or, on a dry run, the objects that would be created. Raise
         NotOurs if they can't be created, and a ClusterError if the leader must create them later.
-        `doubt` is a reason why this review must not create them, or None. With a doubt, raise
-        Unavailable if a resource is missing. A dry run ignores it.
+        `doubt` is a reason why this review must not create resources, or None. With a doubt, raise
+        Unavailable if a resource is missing. A dry run ignores the doubt.
         """
         self._check_served(plan)
         if plan.is_of_pods:
@@ -275,8 +278,8 @@ class MnnvlResources:
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the object that will own the resources of `plan`.
 
-        It is the uid in `plan` for a unit of Pods, or if `plan` has one and the cache lacks the
-        PodCliqueSet. Otherwise, it is the uid of the set. Raise Unavailable if the set does not
+        For a unit of Pods, it is the uid in `plan`. For a PodCliqueSet, it is the uid in `plan` if
+        the cache lacks the set, otherwise that of the set. Raise Unavailable if the set does not
         exist, is being deleted, or was created again.
         """
         if plan.is_of_pods:
@@ -323,7 +326,7 @@ class MnnvlResources:
             return True
         is_cached = self._facts.cached_set(plan.namespace, plan.owner_name) is not None
         if not is_cached and plan.owner_uid in {owner.uid for owner in stored.owners} - {""}:
-            # it was created with the uid in the PodClique's owner reference, by `_find_owner`
+            # `_find_owner` took the uid from the PodClique's owner reference
             return True
         if plan.is_of_pods:
             return False
@@ -352,7 +355,7 @@ async def read_current(
 ) -> MnnvlResource | None:
     """Read the resource from the API server and return it, or None if it is gone.
 
-    Also store it in `store` if it is managed by us.
+    Also add it to `store` if it has our label.
     """
     obj = await find(client, ref)
     if obj is None:
@@ -387,7 +390,7 @@ def _deletion_error(plan: Plan, problem: str) -> Exception:
     """Return the error about an existing resource that will be deleted.
 
     The claims of a Pod never change, so a Pod must not be created while the template of the old
-    ComputeDomain exists. The Pods of a PodClique are created later than the PodClique.
+    ComputeDomain exists. A PodClique may be, because its Pods are created later.
     """
     if plan.is_of_pods:
         return NotOurs(f"{problem}: create the Pod again (controllers do that by themselves)")
@@ -395,5 +398,4 @@ def _deletion_error(plan: Plan, problem: str) -> Exception:
 
 
 def _set_was_recreated(name: str) -> str:
-    """Return the message that a PodClique belongs to a deleted PodCliqueSet."""
-    return f'the PodClique belongs to a previous PodCliqueSet "{name}", which was created again'
+    return f'the PodClique belongs to a deleted PodCliqueSet "{name}", which was created again'

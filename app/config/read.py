@@ -39,7 +39,7 @@ _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 _EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
-"""The expected value in YAML's words, by the type of Pydantic's error."""
+"""The expected value in YAML's words, by Pydantic's error type."""
 
 
 def read_configuration(text: str, source: str) -> Configuration:
@@ -49,7 +49,8 @@ def read_configuration(text: str, source: str) -> Configuration:
     """
     data = _read_map(text, source)
     findings = [
-        f"{name}: must be {expected}, not {data.get(name)!r}"
+        f"{name}: must be {expected}, "
+        + (f"not {data[name]!r}" if name in data else "but is missing")
         for name, expected in (("apiVersion", API_VERSION), ("kind", KIND))
         if data.get(name) != expected
     ]
@@ -122,7 +123,7 @@ def with_topology(configuration: Configuration) -> Configuration:
 
 
 def _finding(error: Any) -> str:
-    """Return the message for an error of Pydantic, which begins with the path of the field."""
+    """Return the message for one of Pydantic's errors. It begins with the path of the field."""
     path = FieldPath("")
     for step in error["loc"]:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))
@@ -134,7 +135,7 @@ def _finding(error: Any) -> str:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """A loader of YAML that rejects duplicate keys."""
+    """A YAML loader that rejects duplicate keys, and keys that are maps or lists."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()
@@ -201,9 +202,9 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:
-    """Return `configuration` with `namespace` as the default instead of `grove-system`.
+    """Return `configuration` with `namespace` instead of our default namespace, `grove-system`.
 
-    Fields that the file sets are not changed, nor is the account of Grove's operator.
+    Fields that the file sets, and the account of Grove's operator, are not changed.
     """
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):

@@ -66,7 +66,7 @@ class TopologyLevel(_Section):
     domain: str
     """The name of the level, such as "rack"."""
     key: str
-    """The key of the node label of the level."""
+    """The key of the node label that names a node's domain at this level."""
 
 
 class ClusterTopology(_Section):
@@ -78,17 +78,14 @@ class ClusterTopology(_Section):
     enabled: bool = False
     """Whether the leader manages a topology, and PodCliqueSets can have topology constraints.
 
-    In releases of Grove with ClusterTopologyBindings, they can have constraints in any case.
+    In releases of Grove with ClusterTopologyBindings, PodCliqueSets can always have constraints.
     """
     name: TopologyName = "grove-topology"
     """The name of the managed ClusterTopology or ClusterTopologyBinding."""
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
-    """The levels of the managed ClusterTopology, in any order."""
+    """The levels of the managed topology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for creating the ClusterTopology when a replica becomes the leader.
-
-    If this fails, the replica exits.
-    """
+    """The time in which a new leader must create or correct the ClusterTopology, or else exits."""
 
     @field_validator("name", mode="before")
     @classmethod
@@ -116,7 +113,7 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """The users and service accounts that may write the managed ClusterTopology."""
+    """The users and service accounts that may write the managed topology."""
 
     authorized_users: tuple[str, ...] = Field(
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
@@ -142,8 +139,8 @@ class WebhookModes(_Section):
 class Enforcement(_Section):
     """The choice between rejecting requests and only warning about them.
 
-    In both modes, writes of the managed ClusterTopology are restricted, and a request that the
-    server fails to judge gets an error.
+    In both modes, only `authorization.authorizedUsers` may write the managed topology, and requests
+    that the server can't judge get an error.
     """
 
     mode: Mode = "refuse"
@@ -158,17 +155,17 @@ class Mnnvl(_Section):
     claim_mode: Literal["auto", "shared", "template"] = "auto"
     """The form of the claims of new PodCliques.
 
-    - `shared`: one ResourceClaim that all Pods name.
+    - `shared`: one ResourceClaim for all Pods of a ComputeDomain.
     - `template`: the ResourceClaimTemplate of the ComputeDomain, which gives each Pod a claim.
     - `auto`: `template` if the cluster has NVIDIA's DeviceClasses but not the DeviceClass of our
       claims, otherwise `shared`.
     """
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
-    """The kind that owns MNNVL resources. With `auto`, the release of Grove determines the kind."""
+    """The kind that owns MNNVL resources. With `auto`, it depends on the release of Grove."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
     """The time after which unneeded MNNVL resources are deleted, or 0 to keep them forever."""
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
-    """The number of nodes in an NVLink domain, for clusters whose nodes lack the domain's label."""
+    """The number of nodes in an NVLink domain, used if no node has the label of its domain."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
     """The number of nodes in each domain that should stay free.
 
@@ -177,15 +174,14 @@ class Mnnvl(_Section):
 
 
 class PodBinding(_Section):
-    """The labels that Pods get at binding."""
+    """The node labels that Pods get at binding."""
 
     enabled: bool = True
-    """Whether Pods get labels at binding."""
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
     """The keys of node labels that are copied to Pods.
 
-    The standard labels of region, zone and host, and the keys of the levels, are always copied. The
-    default is the NVLink clique of the node, which containers cannot get in another way.
+    Pods also get the labels of region, zone, host and the levels. The default is the label of the
+    NVLink clique, which containers cannot read otherwise.
     """
 
 
@@ -224,7 +220,7 @@ class Client(_Section):
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
     """The maximum number of requests at once after a pause."""
     timeout_seconds: Seconds = 30
-    """The time limit of a call, including its waits and retries."""
+    """The time limit of a call, including waits and retries."""
 
 
 class LeaderElection(_Section):
@@ -241,7 +237,7 @@ class LeaderElection(_Section):
     renew_seconds: Seconds = 10
     """The time after which a leader that can't renew the Lease stops."""
     retry_seconds: Seconds = 2
-    """The minimum time between attempts to get the Lease, and the time between renewals."""
+    """The time between attempts to get or renew the Lease."""
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
@@ -254,11 +250,9 @@ class LeaderElection(_Section):
 
 
 class WorkloadLabels(_Section):
-    """The keys of the labels or annotations from which fields of a PodGroup are set.
+    """The keys of the labels and annotations from which fields of a PodGroup are set.
 
-    They are read from the Workload, or else from the top owner, or else from the Pod. `project` is
-    only a label, and `queue` can be an annotation only on the Workload. `user` and `nodePool` are
-    copied from the Pod.
+    `app/reconcilers/WORKLOADS.md` says from which objects they are read.
     """
 
     queue: LabelKey = _KAI.keys.queue
@@ -273,13 +267,12 @@ class Workloads(_Section):
     """The mapping of Kubernetes Workloads to KAI PodGroups."""
 
     enabled: bool = True
-    """Whether PodGroups are created for Workloads."""
+    """Whether KAI PodGroups are created for Workloads."""
     scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
     """The scheduler name of the Pods that get a PodGroup."""
     default_queue: str = _KAI.default_queue
     """The queue of Workloads that do not name one, or "" for no queue."""
     labels: WorkloadLabels = WorkloadLabels()
-    """The keys from which fields of the PodGroups are set."""
 
 
 class Waiting(_Section):
@@ -348,9 +341,11 @@ class Certificates(_Section):
     @model_validator(mode="after")
     def _lives(self) -> "Certificates":
         if self.ca_validity_hours < 3 * self.validity_hours:
-            raise ValueError("caValidityHours must be at least three times validityHours")
+            least = 3 * self.validity_hours
+            raise ValueError(f"caValidityHours must be at least {least:g}, 3 times validityHours")
         if 6 * self.settle_seconds > 3600 * self.validity_hours:
-            raise ValueError("settleSeconds must be at most a sixth of validityHours")
+            most = 600 * self.validity_hours
+            raise ValueError(f"settleSeconds must be at most {most:g}, a sixth of validityHours")
         return self
 
 
@@ -385,8 +380,8 @@ class Configuration(_Section):
     def node_labels(self) -> tuple[str, ...]:
         """The configured keys of the labels that Pods get from their node.
 
-        These are `podBinding.nodeLabels` and the keys of the configured levels. Pods get the
-        standard labels of nodes too. The levels are included even before the managed
-        ClusterTopology exists, so that a caller can never set these labels.
+        These are `podBinding.nodeLabels` and the keys of the configured levels. The levels are
+        included even before the managed ClusterTopology exists, so that callers can't set these
+        labels.
         """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from app.base.groups import remember
-from app.kube.api import Key, Object
+from app.kube.api import Key, Object, ObjectRef
 from app.objects.time import Clock
 
 WINDOW_SECONDS = 120.0
@@ -65,6 +65,15 @@ class Rewrites(Struct, kw_only=True):
             return False
         self.count(key)
         return True
+
+
+def command_to_find_writers(ref: ObjectRef) -> str:
+    """Return the command that lists the field managers of the object `ref`."""
+    namespace = f"-n {ref.namespace} " if ref.namespace else ""
+    return (
+        f"kubectl {namespace}get {ref.resource} {ref.name}"
+        " -o jsonpath='{.metadata.managedFields[*].manager}'"
+    )
 
 
 def write_key(target: str, written: Object | list[Object]) -> Key:

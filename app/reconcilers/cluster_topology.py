@@ -19,6 +19,7 @@ from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
+from app.kube.competing_writers import command_to_find_writers
 from app.kube.events import Regarding
 from app.kube.store import WatchStore
 from app.objects.resource import CRD
@@ -78,9 +79,11 @@ class ClusterTopologyReconciler(Struct):
         """Reconcile the topology before the other reconcilers start.
 
         If it can't be written, for example because our own webhook is not reachable yet, try again
-        for `patience` seconds, and then raise CreationFailed. Three failures are only logged, and
-        the loop retries later: a deletion, a write of a ClusterTopologyBinding, and a write of a
-        ClusterTopology that is being deleted, which its finalizers may keep for any time.
+        for `patience` seconds, and then raise CreationFailed.
+
+        Three failures are only logged, and the loop retries later: deleting the topology, writing a
+        ClusterTopologyBinding, and writing a ClusterTopology that is being deleted. Finalizers may
+        delay its deletion for any time.
         """
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
@@ -108,8 +111,8 @@ class ClusterTopologyReconciler(Struct):
                     return
                 if clock() >= end:
                     raise CreationFailed(
-                        f'could not create or update ClusterTopology "{self.topology_name}":'
-                        f" {error.message}"
+                        f'could not create or update ClusterTopology "{self.topology_name}"'
+                        f" within {patience:g} seconds: {error.message}"
                     ) from error
                 logger.warning(
                     "ClusterTopology %s could not be written yet, retrying: %s",
@@ -122,9 +125,9 @@ class ClusterTopologyReconciler(Struct):
         """Create, correct or delete the topology.
 
         Also record events about a change of the dialect, and about topologies that are no longer
-        managed. If the topology can't be written now, because the rules reject its levels or
-        another writer keeps changing it, return the seconds until the next attempt, otherwise None.
-        Raise BeingDeleted if it should exist but is being deleted.
+        managed. Return the seconds until the next attempt if the rules reject the levels or another
+        writer keeps changing them, otherwise None. Raise BeingDeleted if the topology should exist
+        but is being deleted, and ClusterError if a request fails.
         """
         dialect = self.topology.dialect()
         self._report_dialect(dialect)
@@ -171,8 +174,8 @@ class ClusterTopologyReconciler(Struct):
     def _report_left_over(self) -> None:
         """Record an event on each ClusterTopology that was managed under another configured name.
 
-        They are not deleted, because they are recognized only by their status: anyone with
-        permission to write a status could then get any ClusterTopology deleted.
+        They are not deleted, because only their status shows that they were managed: anyone with
+        permission to write a status could get any ClusterTopology deleted.
         """
         left = {
             status.uid: status
@@ -184,8 +187,8 @@ class ClusterTopologyReconciler(Struct):
             regarding = Regarding.to(CLUSTER_TOPOLOGY, name, uid=uid)
             note = (
                 "this ClusterTopology was managed before clusterTopology.name was changed to"
-                f" {self.topology_name}. It is no longer protected. Delete it, and with it the KAI"
-                f" Topology that it owns: kubectl delete {CLUSTER_TOPOLOGY} {name}"
+                f" {self.topology_name}, and is no longer protected. If no workload uses it, delete"
+                f" it together with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {name}"
             )
             self.writing.events.record(regarding, "Warning", "TopologyLeftOver", note)
         self._left_over = frozenset(left)
@@ -215,7 +218,9 @@ class ClusterTopologyReconciler(Struct):
         verdict = dialect.validate_levels(desired, old, operation, self.topology, managed=True)
         if verdict.findings:
             problems = "; ".join(map(str, verdict.findings))
-            note = f"clusterTopology.levels is invalid and was not written: {problems}"
+            note = (
+                f"clusterTopology.levels was not written, because the rules reject it: {problems}"
+            )
             self.writing.events.record(regarding, "Warning", "TopologyNotWritten", note)
         return bool(verdict.findings)
 
@@ -225,15 +230,17 @@ class ClusterTopologyReconciler(Struct):
             self.topologies.note(stored)
 
     async def _update(self, dialect: Dialect, stored: Object) -> float | None:
-        """Write the levels, unless another writer keeps changing them or the rules reject them.
+        """Write the levels, and return None.
 
-        In these cases, return the seconds until the next attempt, otherwise None.
+        If another writer keeps changing them, or the rules reject them, write nothing, and return
+        the seconds until the next attempt.
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
+            command = command_to_find_writers(ObjectRef(dialect.resource, self.topology_name))
             text = (
-                "another writer keeps changing the levels; backing off. Find and stop that"
-                " controller or user, which may be Grove's operator"
+                "another writer, perhaps Grove's operator, keeps changing the levels; backing off."
+                f" Find it with {command}, and stop it"
             )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text

@@ -40,7 +40,7 @@ class ConstraintStatusReconciler(Value):
     name = "podcliqueset-status"
 
     client: Client
-    """Reads a PodCliqueSet before it is written, and writes its status."""
+    """Reads PodCliqueSets and writes their status."""
     sets: WatchStore[PodCliqueSet]
     """The cached PodCliqueSets."""
     topology: ClusterView
@@ -69,7 +69,7 @@ class ConstraintStatusReconciler(Value):
         return self.topology.dialect().condition(pcs, known)
 
     async def _write(self, stored: Object) -> None:
-        """Write the condition if that of `stored` differs, which may be newer than the cached set.
+        """Write the condition if that of `stored` differs. `stored` may be newer than the cache.
 
         Raise Conflict if the object has changed since it was read, because the patch replaces the
         whole list of conditions.
@@ -87,11 +87,7 @@ class ConstraintStatusReconciler(Value):
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconcile a PodCliqueSet after it changes, and all of them after the topology changes.
-
-    The topology is the managed ClusterTopology `topology_name`.
-    """
-
+    """Reconcile a PodCliqueSet after it changes, and all after the managed topology changes."""
     managed = ("", topology_name)
     stores[SETS].subscribe(loop.add)
     stores[TOPOLOGIES].subscribe(
@@ -110,9 +106,9 @@ class LevelCoverageReconciler(Value):
     name = "level-coverage"
 
     client: Client
-    """Reads a topology before it is written, and writes its status."""
+    """Reads topologies and writes their status."""
     topology: ClusterView
-    """The nodes, the topologies and the dialect in force."""
+    """The cached nodes and topologies, and the dialect in force."""
     events: Recorder
     """Records the event LevelsNotCovered."""
     rewrites: Rewrites

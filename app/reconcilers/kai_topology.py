@@ -13,7 +13,7 @@ from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
-from app.kube.competing_writers import write_key
+from app.kube.competing_writers import command_to_find_writers, write_key
 from app.kube.events import Regarding
 from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
@@ -39,7 +39,7 @@ class Outcome(Value):
     problem: str | None = None
     """The reason why the KAI Topology differs from the ClusterTopology, or None if it matches."""
     pending: bool = False
-    """Whether the problem resolves without intervention."""
+    """Whether the condition Ready is Unknown instead of False."""
     again: float | None = None
     """The seconds until the next step, or None if none is needed."""
 
@@ -63,10 +63,7 @@ class KaiTopologyReconciler(Struct):
     statuses_lost: int = 0
     """The number of statuses that could not be written."""
     _reported: tuple[str, Condition, str] | None = None
-    """The uid, condition and problem of the last event StatusNotWritten.
-
-    It is None if a status was written since, or if there was no such event.
-    """
+    """The uid, condition and problem of the last event StatusNotWritten, if no status followed."""
 
     def all_keys(self) -> list[Key]:
         return [("", self.topology_name)]
@@ -75,7 +72,8 @@ class KaiTopologyReconciler(Struct):
         """Sync the KAI Topology, and write the result into the status of the ClusterTopology.
 
         Return the seconds until the next step, or None if none is needed. If the KAI Topology can't
-        be written, raise the ClusterError after the status is written. Raise a Conflict at once.
+        be read or written, raise the ClusterError after the status is written. Raise a Conflict at
+        once.
         """
         if not self.dialect().owns_topology:
             return None
@@ -106,7 +104,7 @@ class KaiTopologyReconciler(Struct):
     # The KAI Topology.
 
     async def _sync(self, topology: Object) -> Outcome:
-        """Create the KAI Topology of `topology`, or correct its levels."""
+        """Create the KAI Topology of the ClusterTopology `topology`, or correct the levels."""
         levels = DESIGN.read_levels(topology)
         if not levels:
             return Outcome("the ClusterTopology has no levels that KAI could use")
@@ -151,14 +149,15 @@ class KaiTopologyReconciler(Struct):
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         """Delete the KAI Topology and create it again, because its levels are immutable.
 
-        If this is interrupted after the deletion, the next step creates it. If another writer keeps
-        changing it, only record an event.
+        After an interruption, the next step creates it. If another writer keeps changing it, only
+        record an event.
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
+            command = command_to_find_writers(ObjectRef(KAI_TOPOLOGY, self.topology_name))
             text = (
                 f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off.'
-                " Find and stop that controller or user"
+                f" Find it with {command}, and stop it"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "KAITopologyContested", text
@@ -178,7 +177,7 @@ class KaiTopologyReconciler(Struct):
             Regarding.of(topology),
             "Normal",
             "KAITopologyReset",
-            "deleted the KAI Topology, to create it again with the levels of the ClusterTopology",
+            "deleted the KAI Topology to recreate it with the levels of this ClusterTopology",
         )
         try:
             return await self._create(desired)
@@ -218,9 +217,10 @@ class KaiTopologyReconciler(Struct):
         )
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
+            command = command_to_find_writers(ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))
             text = (
-                "another writer keeps changing the status; backing off. Find and stop that"
-                " controller or user, which may be Grove's operator"
+                "another writer, perhaps Grove's operator, keeps changing the status; backing off."
+                f" Find it with {command}, and stop it"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "ClusterTopologyContested", text
@@ -237,7 +237,7 @@ class KaiTopologyReconciler(Struct):
             if report == self._reported:
                 return None
             self._reported = report
-            text = f"{problem}. The status would be: {condition.message}"
+            text = f"{problem}. The unwritten condition Ready says: {condition.message}"
             self.writing.events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
 
         if condition.status == "False":
@@ -251,7 +251,7 @@ class KaiTopologyReconciler(Struct):
         return None
 
     async def _write_status(self, topology: Object, status: Object) -> str | None:
-        """Write `status`. Return the problem if it can't be written, otherwise None.
+        """Write `status` and return None, or return why the API server rejects it.
 
         Raise NotFound if the ClusterTopology no longer exists.
         """

@@ -1,4 +1,4 @@
-"""Run the reconcilers and other work of the leader, and report its metrics.
+"""Run the reconcilers and other duties of the leader, and report metrics about them.
 
 A table has a row for each loop: the reconciler, and the changes that trigger it.
 """
@@ -79,16 +79,15 @@ REPAIR_SECONDS = 300.0
 
 
 class Work(Value, kw_only=True):
-    """One loop of the leader: a reconciler, and the changes that trigger it."""
+    """A row of the table of loops."""
 
     reconciler: Reconciler
-    """Reconciles the keys of the loop."""
     changes: Callable[[Loop], None]
     """Subscribes the loop to the changes of objects that its keys depend on."""
     workers: int = WORKERS
     """The maximum number of keys that are reconciled at once."""
     begin: Callable[[], None] = lambda: None
-    """A function that is called at the start of each term as the leader."""
+    """Called at the start of each term as the leader."""
 
 
 class Duty(Protocol):
@@ -107,10 +106,10 @@ class Leader(Part):
     The reconcilers read the caches of `cluster` and write with `client`. `observe` is called after
     each step. Without leader election, this process always leads.
 
-    When this process becomes the leader, it fills the caches that only the leader needs from
-    scratch, and reconciles the managed topology. Then it runs `loops` and `duties`. All of them end
-    before another process can lead. This part has no readiness checks, because a replica that
-    doesn't lead can answer webhooks too.
+    When this process becomes the leader, it refills the caches that only the leader needs, and
+    reconciles the managed topology. Then it runs `loops` and `duties`. All of them end before
+    another process can lead. This part has no readiness checks, because a replica that doesn't lead
+    can answer webhooks too.
     """
 
     _working = False
@@ -123,7 +122,7 @@ class Leader(Part):
         """The holder identity of this process in the Lease, different for every process."""
         self._elector = _elector(client, configuration.leader_election, self.identity)
         self.duties: list[Duty] = []
-        """More work of the leader, which other packages add before `run` is called."""
+        """Work of the leader that other packages provide. It is added before `run` is called."""
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES, TOPOLOGY_STATUSES, BINDING_STATUSES))
@@ -222,9 +221,9 @@ class Leader(Part):
             yield from duty.samples()
 
     def _too_large(self) -> Counter[str]:
-        """Return the number of objects that are too large for the leader's own caches, by resource.
+        """Count the objects that are too large for the leader's own caches, by resource.
 
-        If several caches have the same resource, such as Pods, their numbers are added.
+        Several caches may have the same resource, such as Pods.
         """
         counts: Counter[str] = Counter()
         for stores in self._only_here:
@@ -233,7 +232,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield pairs of a row and its store: the stores for verdicts, then the leader's own."""
+        """Yield pairs of a row and its store, for verdicts and for the leader."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores
@@ -315,7 +314,7 @@ class Leader(Part):
         """Subscribe `loop`, whose only key is the managed topology, to changes of topologies.
 
         These are changes of the managed topology and its KAI Topology, of the status of any
-        ClusterTopology, and of the versions in which the cluster serves their kinds.
+        ClusterTopology, and of the served versions of ClusterTopology and KAI Topology.
         """
         managed = ("", self._topology.name)
 
@@ -386,7 +385,7 @@ class Leader(Part):
         return Writing(self._client, self.events, self._rewrites[name])
 
     def _served_changed(self, resource: Resource, version: str | None) -> None:
-        """Reconcile everything if the dialect may have changed."""
+        """Reconcile all keys if the dialect may have changed."""
         if resource in {dialect.sign for dialect in DIALECTS}:
             for loop in self.loops:
                 loop.add_all()

@@ -1,13 +1,12 @@
 """Restore MNNVL claims in stored PodCliques that request MNNVL but have no claim.
 
-The leader does not write the claim itself. It sends an empty patch. The API server calls our own
-webhook for it as for every other write, and the webhook injects the claim. If the webhook is not
-called, the object does not change, and the response shows that. `MNNVL.md` in this folder explains
-why this restarts no pod.
+The leader does not write the claim itself. It sends an empty patch, for which the API server calls
+our own webhook, and the webhook injects the claim. If the webhook is not called, the object in the
+response still has no claim. `MNNVL.md` in this folder explains why this restarts no pod.
 
 An event names the Pods that were started while their PodClique had no claim. The leader does not
-cache the Pods of PodCliques. It lists the Pods of a namespace once for all PodCliqueSets there that
-were repaired at about the same time.
+cache the Pods of PodCliques, but lists the Pods of a namespace once for all PodCliqueSets there
+that were repaired at about the same time.
 """
 
 import asyncio
@@ -24,6 +23,7 @@ from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import POD_CLIQUE
 from app.facts.rows import BY_SET, SETS
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
+from app.kube.competing_writers import command_to_find_writers
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -56,7 +56,7 @@ class Listed(Value):
 
 
 class PodsWithoutClaim(Struct):
-    """A reporter of Pods that still run without a claim after their PodClique got it back."""
+    """A reporter of Pods that run without a claim although their PodClique got it back."""
 
     writing: Writing
     """Lists Pods and records the events."""
@@ -123,7 +123,7 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The shortest pause, in seconds, of a namespace in which the webhook failed or was not called.
+"""The shortest pause, in seconds, of a namespace after a failed write or an uncalled webhook.
 
 It is also the time until the next step if another writer keeps removing a claim.
 """
@@ -138,30 +138,26 @@ REFUSED_SECONDS = 60.0
 """The time in seconds until the next attempt if the webhook rejects a PodClique."""
 
 MOST_REJECTIONS = 64
-"""The number of rejections after which a step ends.
-
-The remaining PodCliques may be rejected too.
-"""
+"""The number of rejected PodCliques after which a step ends."""
 
 AT_ONCE = 4
 """The maximum number of PodCliques of a set that are written at once.
 
-With more, the other sets would wait longer for their turn.
+Other sets wait for their turn.
 """
 
 LACKING = "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim"
 """The beginning of notes about missing claims.
 
-It does not name the PodCliques, because their names change while Grove's operator writes, and each
-change would cause another event.
+It names no PodCliques, because each change of the note causes another event.
 """
 
 _SHOWN = 5
 """The maximum number of names in a note."""
 
 OFF = (
-    f"{LACKING}, because the webhook that injects it is not called in this namespace. Pods that"
-    " start now run outside of their NVLink domain. Ask the platform team to run grove-admission"
+    f"{LACKING}, because the webhook that injects the claim is not called in this namespace. Pods"
+    " without the claim can't use multi-node NVLink. Ask the platform team to run grove-admission"
     " doctor, which checks the webhook configuration"
 )
 
@@ -172,14 +168,14 @@ class Pause(Value):
     until: float
     """The time of the next attempt, on the clock of the event loop."""
     note: str
-    """The note of the event on each PodCliqueSet of the namespace.
+    """The note of the event on each PodCliqueSet in the namespace that lacks claims.
 
-    It is "" if the reason for the pause concerns only one PodCliqueSet, which has its own event.
+    It is "" if only the PodCliqueSet whose write failed gets an event.
     """
 
 
 class Repairs(Struct):
-    """The result of writing the PodCliques of a set."""
+    """The results of writing PodCliques of a set."""
 
     restored: list[str] = []
     """The names of the PodCliques that got their claim."""
@@ -201,7 +197,7 @@ class MnnvlClaimsReconciler(Struct):
     facts: ClusterView
     """The PodCliqueSets and the dialect in force."""
     pods: PodsWithoutClaim
-    """Reports Pods that started without the claim."""
+    """Reports Pods that still run without the claim."""
     _lacking: dict[Key, int] = {}
     """The number of PodCliques that lack their claim, by PodCliqueSet."""
     _refused: dict[Key, frozenset[str]] = {}
@@ -233,9 +229,8 @@ class MnnvlClaimsReconciler(Struct):
     async def reconcile(self, key: Key) -> float | None:
         """Restore the missing claims of the PodCliques of a set.
 
-        If no claim is missing, report Pods that started without their claim. Return the seconds
-        until the next step, or None if none is needed. Raise ClusterError if a later call may
-        succeed.
+        If no claim is missing, report Pods that still run without one. Return the seconds until the
+        next step, or None if none is needed. Raise ClusterError if a later call may succeed.
         """
         pcs = self.facts.cached_set(*key)
         unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
@@ -266,11 +261,9 @@ class MnnvlClaimsReconciler(Struct):
     # Repair.
 
     async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float:
-        """Restore the claims of the PodCliques `lacking`.
+        """Restore the claims of `lacking`, and return the seconds until the next step.
 
         A PodClique whose claim another writer keeps removing is skipped for some time.
-
-        Return the seconds until the next step.
         """
         paused = self.writing.rewrites.pause
         pauses = {name: paused((pcs.namespace, name)) for name in lacking}
@@ -300,12 +293,12 @@ class MnnvlClaimsReconciler(Struct):
                     break
         except ClusterError as problem:
             self._pause(pcs.namespace, "")
-            note = f"{LACKING}. It can't be injected yet: {problem.message}"
+            note = f"{LACKING}. The claim can't be injected yet: {problem.message}"
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
         finally:
             if repairs.restored:
-                note = f"restored the claim in {_cliques(repairs.restored)}"
+                note = f"restored the MNNVL claim of {_cliques(repairs.restored)}"
                 regarding = regarding_set(pcs)
                 self.writing.events.record(regarding, "Normal", "MnnvlClaimsRestored", note)
                 self.pods.expect((pcs.namespace, pcs.name), repairs.restored)
@@ -352,20 +345,22 @@ class MnnvlClaimsReconciler(Struct):
     ) -> None:
         """Store how many PodCliques of `pcs` still lack their claim.
 
-        Also record an event if writes were rejected or claims are contested. If the webhook was not
-        called, `_try` has already recorded an event.
+        Also record an event if writes were rejected or claims are contested, unless the webhook was
+        not called: `_try` has already recorded that.
         """
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining
         if repairs.in_vain:
             return
         if repairs.rejections:
-            note = f"{LACKING}. It can't be injected: {next(iter(repairs.rejections.values()))}"
+            rejection = next(iter(repairs.rejections.values()))
+            note = f"{LACKING}. The claim can't be injected: {rejection}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
+            command = command_to_find_writers(ObjectRef(POD_CLIQUE, contested[0], pcs.namespace))
             note = (
                 f"another writer keeps removing the claim from {_cliques(contested)}; backing off."
-                " Find and stop that controller or webhook"
+                f" Find it with {command}, and stop it"
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:

@@ -72,7 +72,7 @@ class MnnvlResourcesReconciler(Struct):
     cliques: WatchStore[StoredClique]
     """The cached PodCliques, with our claim or without it."""
     facts: ClusterView
-    """The PodCliqueSets."""
+    """The cached PodCliqueSets."""
     stores: Stores
     """The cached ComputeDomains and claims."""
     resources: MnnvlResources
@@ -123,7 +123,7 @@ class MnnvlResourcesReconciler(Struct):
 
         Return the seconds until the next step, or None if none is needed.
         """
-        # this comes first, because Grove may delete the PodGang at any moment
+        # this comes first, because Grove may delete an owning PodGang at any moment
         await self._give_back(key)
         for resource in self._stored(key):
             await self.owners.name_as_served(resource)
@@ -135,8 +135,8 @@ class MnnvlResourcesReconciler(Struct):
             self.writing.notices.forget(key)
 
         pause = await self._restore(key, demands) if demands else None
-        # Without a list of PodCliques, their resources are kept: their API may just have been
-        # installed again.
+        # Without a list of PodCliques, resources of PodCliques are kept: the API of PodCliques may
+        # just have been installed again.
         if not (self.cliques.served or any(stored.place.unit for stored in self._stored(key))):
             return pause
 
@@ -192,8 +192,9 @@ class MnnvlResourcesReconciler(Struct):
         pause = self.writing.rewrites.pause(key)
         if pause is not None:
             note = (
-                f"another writer keeps deleting ComputeDomain {key[1]}{DOMAIN_SUFFIX} or its"
-                " ResourceClaim; backing off. Find and stop that controller or user"
+                f"another writer keeps deleting ComputeDomain {key[1]}{DOMAIN_SUFFIX} or"
+                f" ResourceClaim {key[1]}{CLAIM_SUFFIX}; backing off. Find that writer in the audit"
+                " log of the API server, and stop it"
             )
             self.writing.notices.say(key, [regarding], "MnnvlResourcesContested", note)
             return pause
@@ -214,7 +215,7 @@ class MnnvlResourcesReconciler(Struct):
         if created:
             self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "PodCliques"
-            note = f"created {names_of(created)}, which {users} use and which did not exist"
+            note = f"created missing resources that {users} use: {names_of(created)}"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
@@ -309,8 +310,8 @@ class MnnvlResourcesReconciler(Struct):
     def _remaining(self, key: Key, kinds: set[Resource]) -> float:
         """Return the seconds for which the unneeded resources of `kinds` must still be kept.
 
-        They can be deleted if the result is not positive. The time starts again if another kind
-        becomes unneeded.
+        If the result is not positive, delete them. The time starts again if another kind becomes
+        unneeded.
         """
         since, known = self._unneeded_since.get(key, (self.clock(), kinds))
         if not kinds <= known:
@@ -346,7 +347,7 @@ class MnnvlResourcesReconciler(Struct):
         ]
 
     def _claims_in(self, namespace: str) -> set[str]:
-        """Return the names of the claims and templates of all cached resources in `namespace`."""
+        """Return the names that claims and templates of cached resources have in `namespace`."""
         stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
         bases = {
             resource.base_name
@@ -370,10 +371,10 @@ class MnnvlResourcesReconciler(Struct):
         return current
 
     def _report_collected(self, deleted: list[Object]) -> None:
-        """Record an event on the controller of the deleted objects, if they have one."""
+        """Record an event on the controller of the first deleted object, if it has one."""
         owner = controller_of(deleted[0])
         if owner is not None:
-            note = f"deleted {names_of(deleted)}, which nothing needs and no pod uses"
+            note = f"deleted resources that no PodClique or Pod needs: {names_of(deleted)}"
             namespace = deleted[0]["metadata"]["namespace"]
             regarding = Regarding(
                 api_version=owner.api_version,
@@ -394,8 +395,8 @@ def subscribe(
 ) -> None:
     """Reconcile a base name soon after a change of an object that it depends on.
 
-    These are PodCliques, Pods, PodGangs, the PodCliqueSet and the resources. If a resource must be
-    returned to its PodCliqueSet, the base name is reconciled at once.
+    These are PodCliques, Pods, PodGangs, the PodCliqueSet and the resources. If a PodCliqueSet must
+    become the owner of a resource, the base name is reconciled at once.
     """
 
     def add_needed(changed: Iterable[object]) -> None:

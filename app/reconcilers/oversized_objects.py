@@ -21,7 +21,7 @@ ALL = ("", "")
 LOOK_SECONDS = 60.0
 """The interval in seconds between two checks of the caches."""
 AGAIN_SECONDS = 1800.0
-"""The interval in seconds between two events on the same object.
+"""The minimum interval in seconds between two events on the same object.
 
 By default, API servers keep events for an hour.
 """
@@ -34,10 +34,10 @@ counts all objects that are too large.
 """
 
 _NOTE = (
-    "grove-admission treats this object as unknown, because it is too large for the caches, or all"
-    " objects of its kind in this namespace together are. Shorten its lists, labels and annotations"
-    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups, and {MOST_PARTS}"
-    " cliqueNames), or delete other objects of this kind in this namespace"
+    "grove-admission does not use this object, because it is too large to be cached, or because all"
+    " objects of its kind in this namespace together are. Shorten the object's lists, labels and"
+    f" annotations (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups, and"
+    f" {MOST_PARTS} cliqueNames), or delete other objects of this kind in this namespace"
 )
 
 AnyStore = tuple[Row[Any], WatchStore[Any]]

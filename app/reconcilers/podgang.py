@@ -1,8 +1,8 @@
 """Reconcile PodGangs.
 
 The reconciler keeps their topology constraints consistent with their PodCliqueSet and the
-ClusterTopology. If PodGangs should own their MNNVL resources (`mnnvl.owner`), it also makes them
-the owners.
+ClusterTopology. If PodGangs should own MNNVL resources (`mnnvl.owner`), it also makes them the
+owners.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
 reconciler acts on changes of the levels and of PodCliqueSets, completes PodGangs that the webhook
@@ -24,7 +24,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.rows import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
-from app.kube.competing_writers import write_key
+from app.kube.competing_writers import command_to_find_writers, write_key
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -88,8 +88,8 @@ class PodGangReconciler(Struct):
     gives_back: Callable[[], bool] = lambda: False
     """Returns whether resources of other PodGangs may still have to be given to PodCliqueSets.
 
-    While it returns True, no annotation is removed, because the calls for it would delay these
-    resources, and Grove may delete their PodGangs at any moment.
+    While it returns True, no annotation is removed: the requests would delay the resources, whose
+    PodGangs Grove may delete at any moment.
     """
 
     def all_keys(self) -> list[Key]:
@@ -150,11 +150,11 @@ class PodGangReconciler(Struct):
         """
         changed = await self.owners.give_back_all_of(gang)
         if changed:
-            note = f"the PodCliqueSet now owns {names_of(changed)}, which this PodGang owned"
+            note = f"the PodCliqueSet now owns resources of this PodGang: {names_of(changed)}"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
-        """Record an event about the resources of `gang` that another object owns."""
+        """Record an event about the resources `foreign` of `gang`, which another object owns."""
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
@@ -197,9 +197,10 @@ class PodGangReconciler(Struct):
         counted = write_key(gang.uid, patch)
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
+            command = command_to_find_writers(ObjectRef(POD_GANG, gang.name, gang.namespace))
             note = (
                 "another writer keeps changing the constraints or annotations that grove-admission"
-                " writes; backing off. Find and stop that controller or webhook"
+                f" writes; backing off. Find it with {command}, and stop it"
             )
             self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
@@ -224,7 +225,6 @@ class PodGangReconciler(Struct):
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconcile a PodGang after it, its PodCliqueSet or the managed topology changes."""
-
     managed = ("", topology_name)
 
     def set_changed(key: Key, before: object, after: object) -> None:

@@ -1,8 +1,8 @@
 """Keep the names of all Queues in one object, the parameter of admission policies.
 
 A policy can't list objects. The object is not a ConfigMap because of a defect in API servers: once
-the last policy with a ConfigMap as its parameter is deleted, they don't read ConfigMaps for
-policies again until they restart. https://github.com/kubernetes/kubernetes/issues/133827
+the last policy with a ConfigMap as its parameter is deleted, an API server ignores ConfigMaps of
+later policies until it restarts. https://github.com/kubernetes/kubernetes/issues/133827
 """
 
 import time
@@ -22,7 +22,7 @@ NAME = "grove-admission"
 """The name of the object that lists the names of Queues."""
 
 PAUSE_SECONDS = 3.0
-"""The minimum time in seconds between two writes, even if many Queues are created at once."""
+"""The minimum time in seconds between two writes."""
 
 MOST_BYTES = 1_300_000
 """The maximum size of all names in the object, in bytes. etcd accepts objects up to 1.5 MiB."""
@@ -35,7 +35,7 @@ _QUOTES = 6
 def listable(names: Iterable[str]) -> frozenset[str]:
     """Return `names`, or an empty set if they don't fit into one object.
 
-    An incomplete list would make policies warn about Queues that exist.
+    With an incomplete list, policies would warn about Queues that exist.
     """
     every = frozenset(names)
     length = sum(len(name) + _QUOTES for name in every)

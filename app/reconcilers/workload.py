@@ -1,8 +1,8 @@
 """Reconcile the KAI PodGroups of the groups that Workloads define.
 
 The reconciler maintains a PodGroup for each group, and annotates the Pods of the group with its
-name. If the PodGroup can't be created yet, the Pods are marked, so that KAI does not schedule them
-alone. A PodGroup is deleted after its last Pod, and for no other reason.
+name. If the PodGroup can't be written yet, the Pods are only marked, so that KAI does not schedule
+them alone. A PodGroup is deleted once it has no Pods, and for no other reason.
 """
 
 import contextlib
@@ -53,15 +53,15 @@ A Pod that is created after its top owner opted out must not be grouped by its W
 """
 
 OWNERS_SECONDS = 5.0
-"""The minimum time in seconds after which the top owners of pending Pods are read again.
+"""The minimum interval in seconds at which the top owners of pending Pods are read again.
 
 Top owners are not watched, and may opt out while their Pods are pending.
 """
 
 OWNERS_PER_SECOND = 100
-"""The maximum number of top owners that are read again per second.
+"""The number of cached Pods for which the interval is one second.
 
-If there are many Pods, each owner is read less often than every OWNERS_SECONDS.
+With more than 500 Pods, the interval is longer than OWNERS_SECONDS.
 """
 
 UNKNOWN_SECONDS = 30.0
@@ -91,7 +91,7 @@ class Members(Value):
     waiting: list[StoredPod]
     """The Pods that are not annotated with the PodGroup yet."""
     top_owners: TopOwners
-    """The top owners of the first Pod, and of the Pods without an existing PodGroup."""
+    """The top owners of the first Pod, and of the Pods that are not settled in a PodGroup yet."""
 
 
 class WorkloadReconciler:
@@ -130,7 +130,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """The time since which a PodGroup has had no Pods, by the uid of the PodGroup."""
+        """Since when a PodGroup has had no Pods, by the uid of the PodGroup."""
         caches.pod_groups.subscribe(self._forget_deleted)
 
     def all_keys(self) -> list[Key]:
@@ -197,17 +197,17 @@ class WorkloadReconciler:
             stored, pause = await self._pod_groups.put(key[0], group, desired)
         except ClusterError as error:
             if isinstance(error, Rejected) and not error.is_temporary:
-                note = f'PodGroup "{group.pod_group_name}" can\'t be written: {error.message}'
+                note = f'KAI PodGroup "{group.pod_group_name}" can\'t be written: {error.message}'
                 self._notices.say(key, first_pods(members.waiting), "PodGroupNotWritten", note)
             await self._pods.mark(key, members.waiting)
             raise
 
         if stored is None:
+            name = group.pod_group_name
             note = (
-                f'PodGroup "{group.pod_group_name}" exists and does not belong to group'
-                f" {group.identity}. Give the Workload or its PodGroup another name. Or, if nothing"
-                f" uses the existing one, run: kubectl -n {key[0]} delete {POD_GROUP}"
-                f" {group.pod_group_name}"
+                f'KAI PodGroup "{name}" exists and does not belong to group {group.identity}. If'
+                f" nothing uses it, run: kubectl -n {key[0]} delete {POD_GROUP} {name}. Otherwise,"
+                " recreate the workload with another name"
             )
             self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
             await self._pods.mark(key, members.waiting)
@@ -224,7 +224,7 @@ class WorkloadReconciler:
     def _settled(self, pods: Iterable[StoredPod], name: str) -> set[str]:
         """Return the uids of the marked Pods that are annotated with the existing PodGroup `name`.
 
-        If `name` is "", because the group is not defined, any existing PodGroup counts.
+        If `name` is "", any existing PodGroup of ours counts.
         """
         return {
             pod.uid
@@ -238,7 +238,7 @@ class WorkloadReconciler:
     ) -> tuple[TopOwners, float | None]:
         """Return the top owners that may opt out, and the seconds until they must be read again.
 
-        No top owner is read for bound Pods in `settled`, which stay in their PodGroup. The second
+        Bound Pods in `settled` stay in their PodGroup, so their top owners are not read. The second
         value is None unless a pending Pod has a controller. Raise ClusterError if a request fails.
         """
         often = max(OWNERS_SECONDS, len(self._caches.pods) / OWNERS_PER_SECOND)
@@ -311,7 +311,7 @@ class WorkloadReconciler:
         }
 
     def _sources(self, members: Members) -> Sources:
-        """Return the sources of the PodGroup's fields. If Pods differ, the first one counts."""
+        """Return the sources of the PodGroup's fields. Of the Pods, only the first one counts."""
         first = members.first
         owner = members.top_owners[first.controller]
         uids = {
@@ -378,7 +378,7 @@ class WorkloadReconciler:
     def _forget_deleted(
         self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
     ) -> None:
-        """Forget the time since which a PodGroup was empty, once it is deleted or created again."""
+        """Forget since when a PodGroup was empty, once it is deleted or created again."""
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)
 
@@ -396,7 +396,7 @@ class _Changes(Value):
         self._add(self.caches.pods.values())
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
-        """Add the old and new group of the Pod, and the groups of the KAI PodGroup that it left."""
+        """Add a Pod's old and new group, and the groups of the KAI PodGroup that the Pod left."""
         self._add(filter(None, (before, after)))
         if (
             before is not None

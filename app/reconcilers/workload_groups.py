@@ -16,8 +16,8 @@ def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
 
     It can't be used if it does not exist or is part of a CompositePodGroup.
 
-    If a PodGroup of scheduling.k8s.io names a Workload, the Workload must exist too: it may name
-    the queue, which is written only when the KAI PodGroup is created.
+    If a PodGroup of scheduling.k8s.io names a Workload, the Workload must exist too, because it may
+    name the queue, which is written only when the KAI PodGroup is created.
     """
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
@@ -35,8 +35,9 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remar
         names = ", ".join(sorted(groups)) or "none"
         return Remark(
             "WorkloadNotFound",
-            f'Workload "{ref.workload}" has no group "{ref.group}" (its groups: {names}): add the'
-            " group to it. Until then, the Pod stays pending",
+            f'Workload "{ref.workload}" has no group "{ref.group}" (its groups: {names}), so the'
+            " Pod stays pending. Groups are immutable: recreate the Workload with this group, or"
+            " the Pod with one of the Workload's groups in spec.workloadRef.podGroup",
         )
 
     return replace(groups[ref.group], replica_key=ref.replica_key)
@@ -70,7 +71,7 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
 
 def _not_found(store: WatchStore[Any], namespace: str, subject: str, name: str) -> Remark:
     """Return the remark that `store` lacks the object `name`, which is the `subject`."""
-    problem = "does not exist: create it"
+    problem = "does not exist. Create it"
     if (namespace, name) in store.too_large:
-        problem = "is too large to be read: shorten its lists, labels and annotations"
+        problem = "is too large to be cached. Shorten its labels and annotations"
     return Remark("WorkloadNotFound", f"{subject} {problem}. Until then, the Pod stays pending")

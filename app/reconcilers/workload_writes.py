@@ -1,7 +1,7 @@
 """Write KAI PodGroups, and two annotations of their Pods.
 
-One annotation has the name of the KAI PodGroup, and the other makes KAI's pod-grouper skip the Pod.
-If another writer keeps changing them back, an event reports that, and writes are made less often.
+One annotation names the KAI PodGroup, and the other makes KAI's pod-grouper skip the Pod. If
+another writer keeps reverting writes, an event reports that, and the writer here backs off.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import IGNORE_WORKLOADS, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
-from app.kube.competing_writers import Rewrites, write_key
+from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
 from app.kube.events import Notices, Regarding
 from app.objects.resource import POD
 from app.objects.shape import JsonMap, map_at
@@ -57,10 +57,12 @@ class PodGroupWriter(Value):
     ) -> tuple[Object | None, float | None]:
         """Create or correct the PodGroup of `group`, so that it has the fields of `desired`.
 
-        If an old CRD rejects a field, write an older form of it. Return two values. The first is
-        the created PodGroup or, if it existed, the PodGroup before the correction. It is None if a
-        PodGroup with this name exists that was not created for `group`. The second is the seconds
-        until the next attempt if another writer keeps changing the PodGroup, otherwise None.
+        If the CRD of an old KAI release rejects a field, write an older form. Return two values:
+
+        - the created PodGroup or, if it existed, the PodGroup before the correction, or None if a
+          PodGroup with this name was not created for `group`
+        - the seconds until the next attempt if another writer keeps changing the PodGroup,
+          otherwise None
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}
@@ -77,7 +79,7 @@ class PodGroupWriter(Value):
     async def _put(
         self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
-        """Do the work of `put` for one form of the spec, in `desired`."""
+        """Do the work of `put` with the spec in `desired`."""
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
@@ -114,7 +116,7 @@ class PodGroupWriter(Value):
         if pause is not None:
             note = (
                 "another writer keeps changing the fields that grove-admission writes; backing off."
-                " Find and stop that controller or webhook"
+                f" Find it with {command_to_find_writers(ref)}, and stop it"
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
@@ -130,8 +132,8 @@ class PodGroupWriter(Value):
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
         """Record an event with `remark` on the PodGroup `stored`, unless it was already recorded.
 
-        A remark replaces the last one with the same `subject`. If `remark` is None, the last remark
-        no longer holds.
+        A remark replaces the last one with the same `subject`. If `remark` is None, the next remark
+        is recorded even if it equals the last one.
         """
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
@@ -258,7 +260,7 @@ class PodWriter(Value):
             return
         note = (
             f"another writer keeps changing the annotation {POD_GROUP_NAME} or {SKIP_PODGROUPER};"
-            f" backing off. Check that KAI's pod-grouper supports {SKIP_PODGROUPER}"
+            f" backing off. Upgrade KAI if its pod-grouper does not support {SKIP_PODGROUPER}"
         )
         self.notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 

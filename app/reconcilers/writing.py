@@ -1,4 +1,4 @@
-"""Bundle the client, the event recorder and the write counter of a reconciler."""
+"""Bundle what a reconciler writes with: the client, the event recorder and the write counter."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -21,7 +21,7 @@ class Writing(Value, dict=True):
     events: Recorder
     """Records events on the objects concerned."""
     rewrites: Rewrites = field(default_factory=Rewrites)
-    """Counts the writes of each object. Many equal writes show that another writer undoes them."""
+    """Counts the writes of each object, to notice another writer that undoes them."""
 
     @cached_property
     def notices(self) -> Notices:

@@ -1,8 +1,7 @@
-"""Report gangs whose pods KAI evicted: write an event for each gang, and count them by cause.
+"""Report gangs that have too few pods because KAI evicted some: write events, and count by cause.
 
 KAI writes its event before it deletes the pod. Therefore, a gang that still has enough pods is
-checked again until APART seconds after the event. If its pods end later, the eviction is not the
-cause.
+checked again until APART seconds after the event. Pods that end later do not count.
 """
 
 from collections import Counter
@@ -45,7 +44,7 @@ RECENT = 120.0
 APART = 10.0
 """The maximum time between two evictions of a gang that are reported as one, in seconds.
 
-KAI evicts the pods of a gang one after the other: it writes an event, then deletes the pod.
+KAI evicts the pods of a gang one after the other.
 """
 
 MOST_AT_ONCE = 50
@@ -76,8 +75,8 @@ class Evictions:
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if a write has failed, or if writes are left for the next call. Evictions of
-        background pods are not reported, because these pods are meant to be evicted.
+        Return False if a write must be tried again, or if writes are left for the next call.
+        Evictions of background pods are not reported, because these pods are meant to be evicted.
         """
         self._note_reported(index.facts)
         queue = FairQueue[tuple[KaiPodGroup, float, str]]()
@@ -97,7 +96,7 @@ class Evictions:
         return everything_told
 
     async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
-        """Report an eviction at `time` unless the gang still has enough pods.
+        """Report the eviction at `time`, unless the gang still has enough pods.
 
         `said` is KAI's message. Return False if the write must be tried again.
         """
@@ -129,7 +128,7 @@ class Evictions:
                     self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event about `ref` with the time `time`, unless it already exists, and count it.
+        """Write an event about `ref` at `time`, and count it, unless the event already exists.
 
         Return False if the write must be tried again.
         """

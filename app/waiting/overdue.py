@@ -1,4 +1,4 @@
-"""Find the gangs that have been pending for too long, and the first reason of each."""
+"""Find the gangs that have been pending for too long, and the first reason for each."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,9 +27,9 @@ _AGE = re.compile(
 """Matches the ages in the texts of reasons."""
 
 UNEXPLAINED = "Unexplained"
-"""The reason of a gang if no problem of the table of reasons applies."""
+"""The reason if all reasons of the table were checked and none applies."""
 NOT_KNOWN = "NotKnown"
-"""The reason of a gang if no problem was found, but some reasons could not be checked.
+"""The reason if none applies, but some could not be checked.
 
 It is only counted in metrics, and not reported.
 """
@@ -40,9 +40,9 @@ MOST_MESSAGE = 1000
 _ORDER = {id: (id in EFFECTS, position) for id, position in POSITIONS.items()}
 _LAST = (True, max(POSITIONS.values()) + 1)
 _HELPERS: Mapping[Who, str] = {
-    "you": "the owner of the workload can do that",
-    "platform": "the platform team can do that",
-    "wait": "it resolves by itself",
+    "you": " (the owner of the workload can do that)",
+    "platform": " (the platform team can do that)",
+    "wait": "",
 }
 
 
@@ -71,10 +71,7 @@ class Overdue(Value):
     workloads: tuple[Blocked, ...] = ()
     """The workloads of `gangs`, longest pending first."""
     next_at: float | None = None
-    """The time at which the next gang will be overdue, in seconds since 1970.
-
-    It is None if no other gang is pending.
-    """
+    """When the next gang will be overdue, in seconds since 1970, or None if no other is pending."""
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
     """The times at which gangs without pending pods were first seen, in seconds since 1970."""
 
@@ -85,8 +82,8 @@ def overdue(
     """Return the gangs that have been pending for at least `after` seconds.
 
     `first_seen` comes from the previous result. `told` are the workloads that have been reported,
-    perhaps by an earlier leader. Their gangs stay overdue while they are pending, although this
-    leader may not know since when.
+    perhaps by an earlier leader. Their gangs without pending pods are overdue at once, although
+    this leader does not know since when they have been pending.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -114,8 +111,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
     A PodCliqueSet with replicas but without PodGangs is one gang. Outside PodCliqueSets, only gangs
-    that KAI schedules count. Only PodCliqueSets with pending or missing pods are examined, because
-    most gangs are not pending.
+    that KAI schedules count.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
@@ -185,10 +181,7 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    """Return `gang` with the first problem that applies, or else UNEXPLAINED or NOT_KNOWN.
-
-    Reasons that are only warnings or notes do not count.
-    """
+    """Return `gang` with the first problem that applies, or else UNEXPLAINED or NOT_KNOWN."""
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""
@@ -208,13 +201,13 @@ def _blocked(gang: Gang, since: float) -> Blocked:
 def message(reason: Reason) -> str:
     """Return `reason` as text for people: what blocks the gang, the remedy, and who can act.
 
-    Ages are removed, and so are the names of gangs ahead of this gang that it has to wait for. Both
-    would soon be wrong, or change the stored text again and again.
+    Ages and the names of gangs ahead of this gang are left out, because they would soon be wrong.
     """
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
         words, remedy = ALONE, "Wait: other gangs are ahead of it in KAI's order"
-    text = f"{words}. Fix: {remedy} ({_HELPERS[reason.who]})"
+    fix = "" if remedy.startswith("Wait") else "Fix: "
+    text = f"{words}. {fix}{remedy}{_HELPERS[reason.who]}"
     text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
 

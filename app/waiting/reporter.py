@@ -1,9 +1,9 @@
 """Write why workloads are pending: the condition PlacementBlocked of PodCliqueSets, and events.
 
-Grove's operators keep other writers' conditions: they change the list that they have read, and the
-API server rejects an update of an outdated version. Our writes work in the same way. The kind
-Workload has no status, so its objects get only events. PodGroups that belong to no other workload
-get only events too. Pods that belong to no workload and no PodGroup get neither.
+We keep the conditions of other writers, as Grove's operators do: a write replaces the list that was
+read, and the API server rejects it if the object has changed since. Workloads have no status, so
+they get only events. So do PodGroups that belong to no other workload. Pods that belong to no
+workload and no PodGroup get neither.
 """
 
 import logging
@@ -33,7 +33,7 @@ PLACEMENT_BLOCKED = "PlacementBlocked"
 BLOCKED = "PlacementBlocked"
 """The `reason` of the event about a pending workload."""
 UNBLOCKED = "PlacementUnblocked"
-"""The `reason` of the event about a workload that is no longer pending."""
+"""The `reason` of the event about a workload that is no longer overdue."""
 
 MINUTE = 60.0
 
@@ -52,7 +52,7 @@ class Pacing(Value):
     share: float = 10.0
     """The minimum time from one check to the next, as a multiple of the CPU time of the first."""
     most: int = 30
-    """The maximum number of changes that are written per minute."""
+    """The maximum number of reports per minute."""
 
 
 PACING = Pacing()
@@ -73,7 +73,7 @@ class _Told(Value):
 
 
 _Change = tuple[Ref, Blocked | None]
-"""A workload with the reason to report, or None if it is no longer pending."""
+"""A workload with the reason to report, or None if it is no longer overdue."""
 
 
 class Reporter(Struct):
@@ -95,7 +95,7 @@ class Reporter(Struct):
     writes: int = 0
     """The number of reports that were sent, including failed attempts."""
     held_back: int = 0
-    """How often a report was delayed: by the limit per minute, or a recent or failed write."""
+    """How often a report was delayed, by the limit per minute or by a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
     """The times of the writes in the last minute, in monotonic seconds."""
     _written: dict[str, float] = {}
@@ -119,8 +119,8 @@ class Reporter(Struct):
     ) -> bool:
         """Write what has changed since the last reports. Return False if a part is left for later.
 
-        `workloads` are the pending workloads, in the order in which to report them. In each
-        namespace, workloads that are no longer pending come first. `stored` are the cached
+        `workloads` are the overdue workloads, in the order in which to report them. In each
+        namespace, workloads that are no longer overdue come first. `stored` are the cached
         conditions that were written earlier.
         """
         blocked = {of.ref: of for of in workloads if of.ref.kind in RESOURCES}
@@ -142,8 +142,6 @@ class Reporter(Struct):
         """Yield `changes` in the order in which to write them: namespaces take turns.
 
         The namespace whose last write is the oldest comes first.
-
-        Tenants decide on the number of their pending workloads, and all share one limit of writes.
         """
         queue = FairQueue[_Change]()
         for change in sorted(changes, key=lambda each: self._written.get(each[0].namespace, 0.0)):
@@ -183,7 +181,7 @@ class Reporter(Struct):
         return differs and self.clock() - told.time >= self.pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
-        """Write one change: the reason in `blocked`, or None if the workload is no longer pending.
+        """Write one change: the reason in `blocked`, or None if the workload is no longer overdue.
 
         Return False if it must be written later.
         """
@@ -201,13 +199,13 @@ class Reporter(Struct):
         return True
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
-        """Plan another attempt after a failed write, and log the error unless writes fail already.
+        """Plan another attempt after a failed write. Log the error if no other write is failing.
 
         Try again even after a rejected write, because permissions may be granted at any time. A
         conflict is not logged.
         """
         if not self._backoffs and not isinstance(error, Conflict):
-            logger.warning("could not report whether %s is pending: %s", ref, error.message)
+            logger.warning("could not report on %s, will retry: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
         again = self.clock() + backoff.next(error.retry_after)
         self._next[ref] = max(again, self._next.get(ref, again))
@@ -220,7 +218,7 @@ class Reporter(Struct):
         return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
-        """Read the object `ref`, and write its condition and an event if the report has changed.
+        """Read the object `ref`. Write its condition if it differs, and an event for a new reason.
 
         Write nothing if the object is being deleted. Raise ClusterError if a request fails.
         """
@@ -270,7 +268,8 @@ class Reporter(Struct):
             note = f"{blocked.reason}: {blocked.message}"
             self.events.record(regarding, "Warning", BLOCKED, note)
         else:
-            self.events.record(regarding, "Normal", UNBLOCKED, "The workload is no longer pending")
+            note = "This workload is no longer pending, or its pending pods are new"
+            self.events.record(regarding, "Normal", UNBLOCKED, note)
 
     def _count(self, ref: Ref) -> None:
         """Count a write to `ref` now, for the limits."""

@@ -1,8 +1,8 @@
 """Watch the cluster on the leader, and report why gangs are pending.
 
 The cluster is read as in the console, and checked again after changes. A check runs in a thread, so
-that the server keeps answering reviews. From the start of a check to the next, at least ten times
-the CPU time of the check must pass, so that checks use at most about a tenth of a core.
+that the server keeps answering reviews. Ten times the CPU time of a check must pass from its start
+to that of the next check, so checks use at most about a tenth of a core.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from app.waiting.overdue import Overdue, overdue
 from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Reporter
 
 RESOURCES = tuple(BY_RESOURCE)
-"""The kinds of objects that the leader reads."""
+"""The kinds of objects that the duty reads."""
 
 MOST_OF_EVENT = 4 * 2**10
 """The maximum size of the facts about an event, in bytes of JSON.
@@ -173,11 +173,11 @@ class WaitingDuty:
             await asyncio.wait_for(live.changes(seen), timeout)
 
     def _note_unseen(self, facts: Snapshot) -> None:
-        """Record which kinds can't be read, and log them if they have changed and there are any."""
+        """Record which kinds can't be read, and log changes of these kinds and their causes."""
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
-                kinds = ", ".join(sorted(self._unseen))
+                kinds = "; ".join(f"{kind} ({why})" for kind, why in sorted(self._unseen.items()))
                 logger.warning("not reporting why gangs are pending: could not read %s", kinds)
 
     def samples(self) -> Iterator[Sample]:
@@ -215,7 +215,7 @@ class WaitingDuty:
 
 
 class Looker:
-    """A check of the cluster that can be repeated, with the state that is kept between checks."""
+    """Repeatable checks of the cluster, with the state that is kept between them."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -117,7 +117,7 @@ async def test_twenty_at_once_make_one_of_each() -> None:
         pytest.param({"device_class": "example.com/other"}, "request", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
         pytest.param(changed(place=Place("pcs", "1")), "request", id="a replica beyond the set"),
-        pytest.param(changed(owner_uid="invented"), "previous", id="an invented uid"),
+        pytest.param(changed(owner_uid="invented"), "deleted", id="an invented uid"),
         pytest.param(
             changed(place=Place("gone", "0"), owner_uid="invented"), "exist", id="an invented set"
         ),
@@ -474,7 +474,7 @@ async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_clique_of_a_former_set_makes_nothing(dry_run: bool) -> None:
     cluster = OfflineCluster([SET])
-    with pytest.raises(Unavailable, match='belongs to a previous PodCliqueSet "pcs"'):
+    with pytest.raises(Unavailable, match='belongs to a deleted PodCliqueSet "pcs"'):
         await cluster.resources.ensure(plan(owner="previous"), dry_run=dry_run)
     assert cluster.client.writes() == []
     assert len(await cluster.resources.ensure(plan(owner="u"), dry_run=dry_run)) == 2

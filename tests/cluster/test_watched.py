@@ -97,7 +97,7 @@ async def test_facts_that_are_not_refreshed_say_how_old_they_are() -> None:
         now = nodes._clock()
         nodes._clock = lambda: now + 500
         said = {name: note for name, note in cluster.notes().items() if name.startswith("stale/")}
-        assert said == {"stale/nodes": "verdicts use facts that are 500 s old: its watch is silent"}
+        assert said == {"stale/nodes": "verdicts use facts that are 500 s old: the watch is silent"}
         nodes.problem = "nodes: 403"
         assert cluster.notes()["stale/nodes"].endswith(" 500 s old: nodes: 403")
         assert all(problem is None for problem in cluster.checks().values())
@@ -113,7 +113,7 @@ async def test_checks_say_what_a_cache_waits_for() -> None:
         assert ("discovery" in checks) is not client.discovery.known
         return {reason for name, reason in checks.items() if name != "discovery"}
 
-    assert reasons() == {begin + "discovery comes first"}
+    assert reasons() == {begin + "waiting for discovery"}
     async with in_background(client.discovery.run()):
         await client.discovery.until_known()
     assert reasons() == {begin + "not requested yet"}

@@ -132,12 +132,12 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         ),
         pytest.param(
             "certificates: {caValidityHours: 6479}",
-            ["certificates: caValidityHours must be at least three times validityHours"],
+            ["certificates: caValidityHours must be at least 6480, 3 times validityHours"],
             id="a CA that cuts its leaves short",
         ),
         pytest.param(
             "certificates: {validityHours: 0.04}",
-            ["certificates: settleSeconds must be at most a sixth of validityHours"],
+            ["certificates: settleSeconds must be at most 24, a sixth of validityHours"],
             id="a wait longer than a renewal leaves",
         ),
         pytest.param(
@@ -252,7 +252,7 @@ def test_another_kind_is_refused_with_the_rest() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_configuration("kind: Pod\nx: 1", "file")
     assert caught.value.findings == (
-        "apiVersion: must be config.grove.io/v1alpha1, not None",
+        "apiVersion: must be config.grove.io/v1alpha1, but is missing",
         "kind: must be OperatorConfiguration, not 'Pod'",
         "x: unknown key",
     )

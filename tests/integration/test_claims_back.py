@@ -179,7 +179,7 @@ async def test_claims_come_back_and_the_tools_tell_the_truth(cluster: Cluster) -
         "PodCliques without their MNNVL claim, whose new Pods run outside of their NVLink domain"
     ]
     events = await eventually(cluster.events, lambda events: "MnnvlClaimsMissing" in events)
-    assert "the webhook that injects it is not called" in events["MnnvlClaimsMissing"]
+    assert "the webhook that injects the claim is not called" in events["MnnvlClaimsMissing"]
     assert cluster.missing() == 2
     await cluster.end_pod(f"{NAMES[1]}-2")
     outside = await cluster.start_pod(NAMES[1])

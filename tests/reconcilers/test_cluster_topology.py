@@ -151,7 +151,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
 
     async def settled() -> float:
         with pytest.raises(
-            CreationFailed, match='create or update ClusterTopology "grove-topology": no such'
+            CreationFailed, match='ClusterTopology "grove-topology" within 60 seconds: no such'
         ):
             await reconciler_of(client).settle(60, lambda: 0.0)
         return virtual.now()
@@ -350,8 +350,8 @@ async def test_a_cluster_topology_that_was_managed_under_another_name_is_reporte
             "former",
             "TopologyLeftOver",
             "this ClusterTopology was managed before clusterTopology.name was changed to"
-            " grove-topology. It is no longer protected. Delete it, and with it the KAI Topology"
-            " that it owns: kubectl delete clustertopologies.grove.io former",
+            " grove-topology, and is no longer protected. If no workload uses it, delete it together"
+            " with its KAI Topology: kubectl delete clustertopologies.grove.io former",
         )
     ]
     assert {"former", "of-a-user"} <= {

@@ -124,7 +124,7 @@ async def test_one_of_a_former_cluster_topology_is_left_to_the_garbage_collector
     assert [call.resource for call in client.writes()] == [CLUSTER_TOPOLOGY]
 
 
-NO_STATUS = "the CRD clustertopologies.grove.io has no status subresource. Install the CRD of grove-admission: kubectl apply -k manifests/crds. Until then, KAI Topologies are still synced, but only events show the result. The status would be: "
+NO_STATUS = "the CRD clustertopologies.grove.io has no status subresource. Install the CRD of grove-admission: kubectl apply -k manifests/crds. Until then, KAI Topologies are still synced, but only events show the result. The unwritten condition Ready says: "
 
 
 async def notes(
@@ -175,7 +175,7 @@ async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason(
     assert await notes(client, reconciler) == [
         (
             "StatusNotWritten",
-            "the API server rejected the status: may not patch the status. The status would be: KAI Topology matches the ClusterTopology",
+            "the API server rejected the status: may not patch the status. The unwritten condition Ready says: KAI Topology matches the ClusterTopology",
             1,
         )
     ]

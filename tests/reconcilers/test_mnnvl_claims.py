@@ -154,7 +154,7 @@ def test_claims_are_put_back_by_a_write_that_changes_nothing() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step()] == [None, None]
         assert world.client.touched == NAMES
-        text = "restored the claim in PodCliques train-0-w0, train-0-w1, train-0-w2"
+        text = "restored the MNNVL claim of PodCliques train-0-w0, train-0-w1, train-0-w2"
         assert await world.happened() == [("MnnvlClaimsRestored", text)]
 
     virtual.run(main())
@@ -182,8 +182,8 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         assert world.lists_of_pods() == 1
         text = "Pods without an MNNVL claim, because they were created before the claim of their PodClique was restored: {}. Delete each of them, so that its replacement gets the claim: kubectl -n ns delete pod NAME"
         assert (await world.happened())[:2] == [
-            ("MnnvlClaimsRestored", "restored the claim in PodClique other-0-w"),
-            ("MnnvlClaimsRestored", "restored the claim in PodClique train-0-w0"),
+            ("MnnvlClaimsRestored", "restored the MNNVL claim of PodClique other-0-w"),
+            ("MnnvlClaimsRestored", "restored the MNNVL claim of PodClique train-0-w0"),
         ]
         assert (await world.happened())[2:] == [
             ("MnnvlPodsWithoutClaim", text.format("a, b")),
@@ -250,7 +250,7 @@ def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
         happened = await world.happened()
         assert happened[1] == (
             "MnnvlClaimsMissing",
-            "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim, because the webhook that injects it is not called in this namespace. Pods that start now run outside of their NVLink domain. Ask the platform team to run grove-admission doctor, which checks the webhook configuration",
+            "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim, because the webhook that injects the claim is not called in this namespace. Pods without the claim can't use multi-node NVLink. Ask the platform team to run grove-admission doctor, which checks the webhook configuration",
         )
         assert [reason for reason, _ in happened] == ["MnnvlClaimsMissing"] * 2
 
@@ -335,7 +335,7 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
         assert world.reconciler.missing == 1
         assert (
             dict(await world.happened())["MnnvlClaimsMissing"]
-            == 'at least one PodClique of this PodCliqueSet requests MNNVL but has no claim. It can\'t be injected: ComputeDomain "train-0-cd" was not created for this'
+            == 'at least one PodClique of this PodCliqueSet requests MNNVL but has no claim. The claim can\'t be injected: ComputeDomain "train-0-cd" was not created for this'
         )
 
     virtual.run(main())

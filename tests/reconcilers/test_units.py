@@ -60,8 +60,8 @@ async def test_what_a_stored_pod_needs_is_made_again(name: str) -> None:
         reference["kind"],
         reference["uid"],
     )
-    assert event["note"].startswith(f"created ComputeDomain {UNITS[name]}-cd")
-    assert event["note"].endswith(", which Pods use and which did not exist")
+    start = f"created missing resources that Pods use: ComputeDomain {UNITS[name]}-cd"
+    assert event["note"].startswith(start)
     assert world.reconciler.all_keys() == {("ns", UNITS[name])}
 
 

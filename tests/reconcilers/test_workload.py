@@ -646,6 +646,13 @@ def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
                 {"p": "true"},
             )
             assert world.happened() == [("p", "WorkloadNotFound")]
+            (event,) = world.client.objects(EVENT)
+            # podGroups and workloadRef are immutable, so nobody can add the group
+            assert event["note"] == (
+                'Workload "w" has no group "missing" (its groups: other), so the Pod stays pending.'
+                " Groups are immutable: recreate the Workload with this group, or the Pod with one"
+                " of the Workload's groups in spec.workloadRef.podGroup"
+            )
 
             groups = workload("w", {"other": 2, "missing": 1})["spec"]
             await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), {"spec": groups})
@@ -982,7 +989,7 @@ def test_a_workload_that_is_too_large_to_be_cached_is_not_called_missing() -> No
         async with world.leading():
             assert world.happened() == [("p", "WorkloadNotFound")]
             (event,) = world.client.objects(EVENT)
-            assert event["note"].startswith('Workload "w" is too large to be read: shorten')
+            assert event["note"].startswith('Workload "w" is too large to be cached. Shorten')
 
     virtual.run(story())
 

@@ -62,7 +62,8 @@ def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> N
         NOW - 840,
     )
     assert blocked.message.startswith("No rack has room for any of 3 pods of 8 GPUs")
-    assert blocked.message.endswith("(it resolves by itself)")
+    assert ". Wait until " in blocked.message
+    assert "Fix: " not in blocked.message
 
 
 def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
@@ -70,8 +71,8 @@ def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
     (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
     assert (blocked.reason, blocked.message) == (
         "AfterOthers",
-        "The gang would fit by itself, but not after the gangs ahead of it. Fix: Wait: other gangs are"
-        " ahead of it in KAI's order (it resolves by itself)",
+        "The gang would fit by itself, but not after the gangs ahead of it. Wait: other gangs are"
+        " ahead of it in KAI's order",
     )
 
 
@@ -235,4 +236,4 @@ def test_pods_of_other_schedulers_are_not_ours() -> None:
 )  # fmt: skip
 def test_a_message_has_no_ages(words: str, kept: str) -> None:
     reason = Reason("NotGrouped", (), words, "Wait", "wait")
-    assert message(reason) == f"{kept}. Fix: Wait (it resolves by itself)"
+    assert message(reason) == f"{kept}. Wait"
