@@ -100,7 +100,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
-    """Return the parts of a console. They use `client` only to read."""
+    """Return the parts of a console. None of them can write to the cluster."""
     renewal = functools.partial(
         how_to_renew, kubeconfig=settings.kubeconfig, context=settings.context
     )
@@ -153,7 +153,7 @@ def _redirecting_file(url: str) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Run coroutines while the block runs. If one of them fails, the block ends with its error."""
+    """Run coroutines while the block runs. If one of them fails, cancel the block."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in work]
         yield

@@ -1,4 +1,4 @@
-"""Choose the colours of the map: one for each queue with many GPUs, and one for free GPUs."""
+"""Colour the GPUs on the map by the queues that use them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -7,13 +7,13 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The maximum number of queues with their own colour. They are the ones with the most GPUs."""
+"""The maximum number of queues with their own colour: those that use the most GPUs."""
 OTHERS = "q0"
 """The CSS class of GPUs that pods of all other queues, or of no queue, use."""
 FREE = "free"
 """The CSS class of free GPUs."""
 CLOSED = "shut"
-"""The CSS class of unused GPUs on nodes that accept no pods."""
+"""The CSS class of unused GPUs on closed nodes."""
 WIDTH = 100
 """The width of a bar, in the units of its viewBox."""
 

@@ -25,7 +25,7 @@ class Streams:
         self.open = 0
         """The number of open streams."""
         self.pause = pause
-        """The time between two messages, in seconds. It grows with the time that a page takes."""
+        """The minimum time between two messages, in seconds. Slow pages make it longer."""
         self._last = 0.0
         """The CPU seconds that the previous page took."""
         self._closed = asyncio.Event()
@@ -33,8 +33,8 @@ class Streams:
     def slow_down(self, seconds: float) -> None:
         """Set the pause after a page that took `seconds` of CPU.
 
-        The pause is five times as long as that, but at least PAUSE and at most 10 seconds. Of the
-        last two pages, the faster one counts, because the first page of its kind takes longer.
+        The pause is five times as long as the faster of the last two pages took, but at least PAUSE
+        and at most 10 seconds. The slower one is ignored, because a page takes longer at first.
         """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds

@@ -106,7 +106,7 @@ class Result:
 class Examination:
     """The last examination by the audit and the doctor, which starts on request.
 
-    `client` only reads, and `read` returns the JSON at a path of the API server.
+    `client` is read-only, and `read` returns the JSON at a path of the API server.
     """
 
     def __init__(
@@ -284,6 +284,6 @@ def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> s
     findings = counted(rows, "finding")
     urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
     if not urgent:
-        return f"{findings}; none is urgent"
+        return f"{findings}, none urgent"
 
-    return f"{findings}; {urgent} of them {'needs' if urgent == 1 else 'need'} action now"
+    return f"{findings}, {urgent} urgent"

@@ -39,14 +39,14 @@ class Cell(Value):
     number: str
     """The number of requested pods that fit, or the number of free GPUs ("?" if not known).
 
-    If the cells have names, the free GPUs are shown as `8 of 32`.
+    In a cell with a name, the free GPUs are shown as `8 of 32`.
     """
     name: str = ""
     """The name of the domain, possibly shortened, or "" if the map has too many cells for names."""
     inside: str = ""
     """The path from the domain of the group to the parent of this domain, or ""."""
     closed: str = ""
-    """The number of nodes that accept no pods, such as `2 closed`, or "" for none."""
+    """The number of closed nodes, such as `2 closed`, or "" for none."""
     bar: Bar = ()
     """The parts of the bar that shows which queues use the GPUs of the domain."""
 
@@ -221,7 +221,7 @@ def _band(
     totals.append(f"{shown} of {plain(gpus)} GPUs free")
     if asked.level:
         able = counted(sum(group["able"] for group in groups), asked.level)
-        totals.append(f"{able} with room for all")
+        totals.append(f"{able} with room for all pods")
 
     return {"name": name, "groups": groups, "totals": ", ".join(totals)}
 
@@ -251,11 +251,12 @@ def _cell(
     for_pods = "" if room is None else f"room for {room}"
     has_pods = "has pods of the selected workload" if is_here else ""
     first = f"{report.path[-1]}: {of_all} GPUs free"
+    closed_nodes = counted(report.closed, "closed node") if report.closed else ""
     marks = asked.marks(report.path) or [f"f{_share(report)}"]
 
     cell = Cell(
         classes=" ".join([*marks, *["here"] * is_here, *["odd"] * bool(closed)]),
-        title=", ".join(filter(None, (first, closed, for_pods, used, has_pods))),
+        title=", ".join(filter(None, (first, closed_nodes, for_pods, used, has_pods))),
         at="/".join(report.path),
         number=free if room is None else str(room),
     )

@@ -226,16 +226,13 @@ def _field_and_text(warning: str) -> tuple[str, str]:
 def placement(index: Index, document: Object) -> Values | None:
     """Return the template's values about the room for the PodCliqueSet `document`.
 
-    `fits` says whether it would have room now, and `reasons` say why not. Return None if nodes,
-    topologies or the pods of all namespaces cannot be read.
+    `fits` says whether each of its gangs has room by itself, and `reasons` say why not. Return None
+    if facts that decide this could not be read.
     """
-    if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
+    examined = examine(planned(index, document))
+    if any(unknown.id in PLACEMENT for unknown in examined.unknown):
         return None
-    reasons = [
-        reason.text
-        for reason in examine(planned(index, document)).reasons
-        if reason.id in PLACEMENT
-    ]
+    reasons = [reason.text for reason in examined.reasons if reason.id in PLACEMENT]
     return {"fits": not reasons, "reasons": reasons}
 
 
@@ -257,8 +254,9 @@ def _headline(verdicts: Sequence[Values]) -> str:
     if undecided:
         return f"Not decided: {undecided} of {count}"
     if not any(verdict["judged"] for verdict in verdicts):
-        return f"No webhook judges {'it' if len(verdicts) == 1 else 'any of them'}"
-    return f"Allowed: {count}"
+        return f"No webhook judges {'this document' if len(verdicts) == 1 else 'these documents'}"
+    allowed = sum(verdict["judged"] for verdict in verdicts)
+    return f"Allowed: {count}" if allowed == len(verdicts) else f"Allowed: {allowed} of {count}"
 
 
 def saved(judged: Values, version: str) -> Values:

@@ -14,7 +14,7 @@ from app.explain.state.index import Index
 from app.explain.state.snapshot import OF_KIND
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader
 from app.objects.resource import EVENT, Resource
 from app.stores.related_lists import ASKED
 
@@ -38,11 +38,11 @@ async def read_stored(client: Reader, query: Query) -> Values:
         obj = await client.get(ObjectRef(resource, ref.name, ref.namespace or None))
     except NotFound:
         return {"problem": "The object does not exist."}
-    except Rejected:
+    except ClusterError as problem:
+        if problem.code != 403:
+            return {"problem": f"The object cannot be read: {problem}"}
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return {"problem": f"You have no permission to get {resource}{where}."}
-    except ClusterError as problem:
-        return {"problem": f"The object cannot be read: {problem}"}
 
     uid = str(obj["metadata"].get("uid", ""))
     return {"yaml": _yaml(obj, resource), "namespace": ref.namespace, "uid": uid}

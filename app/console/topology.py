@@ -11,6 +11,7 @@ from app.explain.answers.gpu_users import gpu_users, gpus_used, users_in
 from app.explain.answers.topology import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
 from app.explain.output.topology_text import free_words, search_text
+from app.explain.placing.fitness import unfit_causes
 from app.explain.reasons.reason import amount, counted, listed, plain
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Path
@@ -19,7 +20,9 @@ from app.explain.state.levels import Topology, shown_first, topology_of
 from app.explain.state.snapshot import TITLES
 from app.facts.identity import Ref
 from app.facts.kubernetes.gpus import GPU
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.kubernetes.selectors import Toleration
+from app.facts.rows import CHANNELS, ROOM
 from app.objects.shape import integer_in
 from app.stores.related_lists import ASKED
 
@@ -39,6 +42,8 @@ _FEW_SETS = 40
 """The maximum number of PodCliqueSets among which the user can select."""
 _FEW_GROUPS = 6
 """The maximum number of gangs and other pods that are named for a node."""
+_OF_GPUS = Shape((), tolerations=(Toleration(GPU, "Exists", "", ""),))
+"""The shape by which the page finds out whether a node takes pods that request GPUs."""
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 """The fields of the snapshot on which the shown parts of a survey depend."""
 
@@ -141,8 +146,10 @@ def _usual_gpus(index: Index) -> str:
 
 def _unseen(examined: Survey, index: Index) -> list[str]:
     kinds = {need for unknown in examined.unknown for need in unknown.needs}
-    kinds |= {"nodes", "room"} & index.facts.unseen.keys()
-    return [f"{TITLES[kind]} ({index.facts.unseen[kind]})" for kind in sorted(kinds)]
+    if not index.room_is_known:
+        kinds |= {"nodes", "slices", ROOM, CHANNELS}
+    causes = index.facts.unseen
+    return [f"{TITLES[kind]} ({causes[kind]})" for kind in sorted(kinds & causes.keys())]
 
 
 def _headline(examined: Survey, topology: Topology, at: Path) -> str:
@@ -154,8 +161,9 @@ def _headline(examined: Survey, topology: Topology, at: Path) -> str:
         return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {free_words(report)}"
 
     nodes = counted(examined.nodes, "node")
-    if not topology.levels:
-        return f"{nodes}; no topology is defined"
+    if not (topology.cluster or topology.kai):
+        unseen = {"topologies", "kai_topologies"} & topology.index.facts.unseen.keys()
+        return f"{nodes}; {'topology unknown' if unseen else 'no topology is defined'}"
 
     domains = listed(
         counted(report.domains, report.level.domain) for report in examined.levels[:-1]
@@ -273,11 +281,7 @@ def _node(index: Index, position: int) -> Values:
     groups: Counter[Ref] = Counter()
     for pod in index.pods_on.get(node.name, ()):
         groups[_group_of(index, pod)] += gpus_used(index, pod, node)
-    why = ["cordoned"] if node.unschedulable else []
-    why += [] if node.ready else ["not ready"]
-    why += [node.pressure] if node.pressure else []
-    why += ["tainted"] if node.taints and not node.unschedulable else []
-
+    why = list(unfit_causes(_OF_GPUS, node))
     return {
         "name": node.name,
         "free": f"{free} of {plain(gpus)}",

@@ -89,7 +89,7 @@ def parsed(lines: Sequence[str]) -> list[Supposition]:
     if len(lines) > MOST_EDITS:
         raise UnusableEdit(f"there are {len(lines)} edits, but at most {MOST_EDITS} are accepted")
     for line in filter(is_file, lines):
-        raise UnusableEdit(f"{line!r} is a file; only the command accepts files")
+        raise UnusableEdit(f"{line!r} is a file, which only the command accepts")
     return list(map(parse, lines))
 
 

@@ -81,13 +81,13 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "          kubectl label node gpu-13 example.com/rack=rack-b2",
     ]
     assert printed[6:] == [
-        "PodCliqueSet llm              zone required   -                                0/4  pending",
-        "└─ PodGang llm-0              zone required   -                                0/4  pending, all or none",
-        "   ├─ PodClique …-router      -               -                                0/1  pending with its gang",
-        "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1         0/3  reason 1",
-        "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
+        "PodCliqueSet llm              zone required   -                                       0/4  pending",
+        "└─ PodGang llm-0              zone required   -                                       0/4  pending, all or none",
+        "   ├─ PodClique …-router      -               -                                       0/1  pending with its gang",
+        "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1                0/3  reason 1",
+        "   │  └─ PodClique …-workers  rack (replica)  -                                       0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
-        "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
+        "      └─ Queue team-llm       24 GPUs         root/team-llm: unlimited quota, used 0       has room",
         "not checked: PodsNotCreated, NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
         " NoNodeGroupHelps, KubeletRefuses, BindingFailed, GangEvicted and PlacementLost",
         "missing from the files: events and PriorityClasses, which some reasons need. Add these objects, or use a file written with --record: such a file says"

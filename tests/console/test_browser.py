@@ -160,7 +160,7 @@ async def test_every_page_is_readable(
         page = opened_tab.page
         if name == "findings":
             await page.get_by_role("button", name=re.compile("Check")).click()
-            await page.get_by_text("Audit and doctor took").wait_for()
+            await page.get_by_text("The last check ended").wait_for()
         if name == "playground":
             await page.get_by_role("button", name="Judge", exact=True).click()
             await page.get_by_text("Refused: 1 of 1 document").wait_for()
@@ -246,7 +246,7 @@ async def test_everything_can_be_done_with_the_keyboard(
             await page.wait_for_url(f"{console.url}{path}")
         await page.locator("textarea").fill("kind: Nothing\napiVersion: v1")
         await page.keyboard.press("Control+Enter")
-        await page.get_by_role("heading", name="No webhook judges it").wait_for()
+        await page.get_by_role("heading", name="No webhook judges this document").wait_for()
 
 
 async def test_the_text_that_is_copied_is_the_command_s(

@@ -57,7 +57,7 @@ async def test_who_uses_gpus_is_what_the_pods_on_nodes_request(of: Any) -> None:
         name, _, _, number, *_ = row.split()
         assert int(number) == wanted[name]
     left = sum(user.gpus for user in users[10:]) // 1000
-    more = f"{len(users) - 10:,} more use {left:,} GPUs"
+    more = f"{len(users) - 10:,} more workloads use {left:,} GPUs"
     assert (more in card.text) == (len(users) > 10)
 
 

@@ -19,6 +19,7 @@ import yaml
 from app.audit.finding import warning
 from app.console.findings import _of_audit
 from app.console.listing import NOT_EXAMINED
+from app.console.stored import read_stored
 from app.console.what_if import WhatIf
 from app.explain.answers.answer import explain
 from app.explain.answers.queues import queue_rows
@@ -34,7 +35,7 @@ from app.explain.state.read import read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 from app.facts.kinds import RESOURCE_CLAIM
-from app.kube.api import Page, Selection
+from app.kube.api import Object, Page, Rejected, Selection
 from scripts.apiserver.command import default_configuration
 from scripts.fleet import Workload, fleet
 from tests.console.fake import HOST, NOW, Lists, console
@@ -383,7 +384,7 @@ async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
     titles = {cell.attributes["title"]: cell.attributes["class"] for cell in cells}
     assert titles["gpu-a-01: 0 of 8 GPUs free, used by team-llm 8"] == "tile f0"
     assert titles["gpu-b-05: 0 of 8 GPUs free, used by team-llm 8"] == "tile f0"
-    assert titles["gpu-d-03: 0 of 8 GPUs free, 1 closed"] == "tile f0 odd"
+    assert titles["gpu-d-03: 0 of 8 GPUs free, 1 closed node"] == "tile f0 odd"
     words = [cell.text for cell in cells]
     assert "gpu-a-01 0 of 8" in words
     assert "gpu-d-03 0 of 8 closed" in words
@@ -413,7 +414,7 @@ async def test_room_is_found(query: str, answer: str) -> None:
     )
     able = counted([name for name in enough if name.startswith("block-a")], "rack")
     (zone,) = [text for text in parsed.texts("h2") if text.startswith("zone-a")]
-    assert zone == f"zone-a 4 racks, 16 nodes, 72 of 128 GPUs free, {able} with room for all"
+    assert zone == f"zone-a 4 racks, 16 nodes, 72 of 128 GPUs free, {able} with room for all pods"
 
 
 @pytest.mark.parametrize(
@@ -476,6 +477,33 @@ async def test_of_a_closed_node_the_map_and_the_table_say_the_same() -> None:
     assert "gpu-d-03 0 of 8 ▲ cordoned" in parsed.texts("tr")
 
 
+async def test_taints_are_named_unless_pods_with_gpus_tolerate_them() -> None:
+    lists = Lists(objects())
+    nodes = {node["metadata"]["name"]: node for node in lists.objects["nodes"]}
+    gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    team = {"key": "example.com/team", "value": "a", "effect": "NoSchedule"}
+    nodes["gpu-d-02"]["spec"] = {"taints": [gpu]}
+    nodes["gpu-d-04"]["spec"] = {"taints": [gpu, team]}
+    rows = (await shown("topology?at=zone-d/block-d1/rack-d1", lists)).texts("tr")
+    assert any(row.startswith("gpu-d-02 ") and "● takes pods" in row for row in rows)
+    assert any(row.startswith("gpu-d-04 ") and "▲ tainted example.com/team" in row for row in rows)
+
+
+async def test_unread_topologies_are_not_said_to_be_missing() -> None:
+    denied = ("clustertopologies", "topologies")
+    parsed = await shown("topology?pods=1&gpus=1", Lists(objects(), denied=denied))
+    assert parsed.heading == "64 nodes; topology unknown"
+    none = Lists({**objects(), "clustertopologies": [], "topologies": []})
+    assert (await shown("topology", none)).heading == "64 nodes; no topology is defined"
+
+
+async def test_the_end_of_the_page_says_why_room_is_not_known() -> None:
+    denied = Lists(objects(), denied=("resourceslices",))
+    parsed = await shown("topology?pods=1&gpus=1", denied)
+    assert any("room is not known" in output for output in parsed.texts("output"))
+    assert "ResourceSlices (no permission to list)" in parsed.texts("div", cls="note")[-1]
+
+
 async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
     async with console(Lists(objects())) as (client, _):
         rack = await page(client, "topology?at=zone-a/block-a1/rack-a1")
@@ -507,7 +535,7 @@ async def test_cells_are_named_for_readers_of_the_screen() -> None:
     assert {"rack-a3: room for 4 pods"} < {room["aria-label"].split("/")[-1] for room in rooms}
     assert [room for room in rooms if room["aria-label"] != room["title"]] == []
     cells = [cell.attributes for cell in topology.all("i", role="img")]
-    assert "gpu-d-03: 0 of 8 GPUs free, 1 closed" in {cell["aria-label"] for cell in cells}
+    assert "gpu-d-03: 0 of 8 GPUs free, 1 closed node" in {cell["aria-label"] for cell in cells}
 
 
 # Queues.
@@ -575,7 +603,7 @@ async def test_edits_are_answered_as_by_the_command() -> None:
     [
         (["drain rack=nowhere"], "no node has topology.kubernetes.io/rack=nowhere"),
         (["explode n1"], "is not an edit. Valid edits: drain NODE"),
-        (["secret.yaml"], "is a file; only the command accepts files"),
+        (["secret.yaml"], "is a file, which only the command accepts"),
         (["cordon n1"] * 11, "there are 11 edits, but at most 10 are accepted"),
         ([HOSTILE], "is not an edit. Valid edits: drain NODE"),
     ],
@@ -764,6 +792,15 @@ async def test_an_object_that_is_not_shown(named: str, words: str, calls: list[s
     assert words in parsed.texts("div", cls="note")[-1]
     assert parsed.all("pre") == []
     assert [resource for verb, resource in lists.calls if verb == "get"] == calls
+
+
+async def test_rejected_credentials_are_not_called_a_missing_permission() -> None:
+    class Expired:
+        async def get(self, *_: Any, **__: Any) -> Object:
+            raise Rejected("Unauthorized", code=401)
+
+    values = await read_stored(Expired(), {"object": "Pod/default/a"})  # type: ignore[arg-type]
+    assert values == {"problem": "The object cannot be read: Unauthorized"}
 
 
 async def test_a_stored_object_is_text() -> None:

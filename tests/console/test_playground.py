@@ -51,7 +51,7 @@ async def test_a_refusal_names_path_and_line() -> None:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize(
-    ("replicas", "words"), [(2, "● there is room for each replica"), (5, "■ not now")]
+    ("replicas", "words"), [(2, "● each of its gangs has room by itself"), (5, "■ not now")]
 )
 async def test_an_allowed_set_is_tried_on_the_nodes_of_now(replicas: int, words: str) -> None:
     text = EXAMPLE.replace("packDomain: zone", "packDomain: rack").replace(
@@ -60,6 +60,20 @@ async def test_an_allowed_set_is_tried_on_the_nodes_of_now(replicas: int, words:
     parsed = Parsed((await judge(text, cluster="on")).text)
     assert parsed.heading == "Allowed: 1 document"
     assert words in " ".join(parsed.texts("p"))
+
+
+async def test_without_all_facts_nothing_is_said_about_room() -> None:
+    text = EXAMPLE.replace("packDomain: zone", "packDomain: rack")
+    lists = Lists(objects(), denied=("topologies",))
+    async with console(lists, configuration=default_configuration()) as (client, _):
+        form = {"text": text, "cluster": "on"}
+        answer = await client.post("playground", data=form, headers={"origin": f"http://{HOST}"})
+    assert "Would it be placed now?" not in Parsed(answer.text).texts("main")[0]
+
+
+async def test_documents_that_no_webhook_judges_are_not_counted_as_allowed() -> None:
+    text = f"{EXAMPLE.replace('packDomain: zone', 'packDomain: rack')}---\n{SECRET}"
+    assert Parsed((await judge(text)).text).heading == "Allowed: 1 of 2 documents"
 
 
 async def test_a_patch_is_a_diff_and_says_what_would_be_made() -> None:

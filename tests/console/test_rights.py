@@ -181,7 +181,7 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     assert page.heading.startswith("llm-serve is pending: 0 of 5 pods placed")
     assert page.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert page.texts("div", cls="note") == []
-    assert "How many of its pods fit, by domain" in view.main(STUCK)
+    assert "Room for the part that does not fit" in view.main(STUCK)
     assert view.pages["topology?pods=3&gpus=8&level=rack"].heading.startswith("64 nodes in 4 zones")
     assert "room for 3 pods of 8 GPUs in one rack: 9 of 16 racks" in view.main(
         "topology?pods=3&gpus=8&level=rack"
@@ -214,9 +214,9 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert NOT_SEEN in notes
     assert "pods of all namespaces (no permission to list pods of all namespaces)" in notes
     assert "NoDomainFits" in notes
-    assert "How many of its pods fit, by domain" not in view.main(STUCK)
+    assert "Room for the part that does not fit" not in view.main(STUCK)
     assert view.pages[topology].heading == "You have no permission to list nodes"
-    assert "room is not known, because facts that it depends on could not be read" in view.main(
+    assert "room is not known: the end of this page lists the missing permissions" in view.main(
         topology
     )
     assert "You have no permission to list topologies" in view.main(topology)

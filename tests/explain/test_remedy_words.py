@@ -753,23 +753,27 @@ def test_who_makes_a_podgroup_corrects_its_level(
 
 
 USES: list[tuple[str, Changes, str]] = [
-    ("pods run, and the status of the queue has nothing", RUNS, "no quota, used 24"),
-    ("no pod runs", {}, "no quota, used 0"),
-    ("the status says more", {**RUNS, "queues": queues(allocated=64_000)}, "no quota, used 24"),
+    ("pods run, and the status of the queue has nothing", RUNS, "unlimited quota, used 24"),
+    ("no pod runs", {}, "unlimited quota, used 0"),
+    (
+        "the status says more",
+        {**RUNS, "queues": queues(allocated=64_000)},
+        "unlimited quota, used 24",
+    ),
     (
         "pods of other namespaces can't be seen, so the status counts",
         {"unseen": {"room": "forbidden"}, "queues": queues(allocated=64_000)},
-        "no quota, used 64",
+        "unlimited quota, used 64",
     ),
     (
         "pods without GPUs run",
         {"pods": placed("gpu-00")},
-        "no quota, used 0",
+        "unlimited quota, used 0",
     ),
     (
         "pods of another queue run",
         {"pods": (*pods(), *fill("rack-a1")), "gangs": (gang(told=SchedulerConstraint()),)},
-        "no quota, used 0",
+        "unlimited quota, used 0",
     ),
 ]
 
@@ -785,4 +789,4 @@ def test_the_use_of_a_queue_is_not_0_if_pods_run_in_it(changes: Changes, words: 
 
 def test_queues_of_other_names_have_their_own_use() -> None:
     explained = answer(facts(**RUNS, queues=(Queue("team-llm", allocated=8_000),)), GANG_REF)
-    assert "team-llm: no quota, used 24" in str(explained.tree)
+    assert "team-llm: unlimited quota, used 24" in str(explained.tree)

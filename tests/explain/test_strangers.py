@@ -561,7 +561,7 @@ def test_a_domain_that_no_pod_uses_says_what_makes_it_ready(told: Told) -> None:
     domain = ComputeDomain(NAMESPACE, "cd", "uid-cd", 2, "channel", False)
     answer = told(domain.ref, compute_domains=(domain,))
     assert answer.headline == (
-        "No pod uses cd: its nodes become ready once pods with claim template channel have nodes"
+        "No pod uses cd; nodes become ready when pods with ResourceClaimTemplate channel are bound to them"
     )
 
 

@@ -239,6 +239,43 @@ def test_replicas_that_are_not_made_yet_are_counted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("deleted_at", "headline"),
+    [
+        (None, "llm is pending: it has no pods yet, requested 14 minutes ago"),
+        (NOW, "llm is being deleted: it has no pods any more"),
+    ],
+)
+def test_objects_without_pods_are_not_said_to_be_missing(
+    deleted_at: float | None, headline: str
+) -> None:
+    snapshot = facts(
+        sets=(replace(facts().sets[0], deleted_at=deleted_at),),
+        cliques=tuple(replace(clique, replicas=0) for clique in facts().cliques),
+        pods=(),
+    )
+    assert answer(snapshot).headline == headline
+
+
+def test_the_pods_of_several_gangs_are_counted_together() -> None:
+    """The claim is used by pods of two gangs."""
+    other = PodGang(NAMESPACE, "llm-1", "uid-1", Place(SET), parts=(GangPart("llm-1-router"),))
+    place = Place(SET, "1", podgang="llm-1", clique="llm-1-router")
+    router = PodClique(NAMESPACE, "llm-1-router", place=place)
+    using = tuple(
+        replace(pod, claims=(PodClaim("shared", claim="shared"),)) for pod in facts().pods
+    )
+    second = replace(using[0], name="other", place=router.place)
+    snapshot = facts(
+        gangs=(*facts().gangs, other),
+        cliques=(*facts().cliques, router),
+        pods=(*using, second),
+        claims=(ResourceClaim(NAMESPACE, "shared"),),
+    )
+    headline = answer(snapshot, Ref("ResourceClaim", NAMESPACE, "shared")).headline
+    assert headline.startswith("shared is pending: 0 of 5 pods of its gangs placed")
+
+
 def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
     """One gang of the set is placed; the other one waits, and its clique has no pod yet."""
     other = PodGang(NAMESPACE, "llm-1", "uid-1", Place(SET), parts=(GangPart("llm-1-router"),))
@@ -331,6 +368,12 @@ ENDED: list[tuple[str, Snapshot, str, str]] = [
         facts(sets=(), gangs=(), cliques=(), pod_groups=(), pods=(replace(pods()[0], **DELETED),)),
         f"{pods()[0].name} is being deleted, blocked by finalizer x/backup",
         f"Pod {pods()[0].name}",
+    ),
+    (
+        "two finalizers keep it",
+        facts(pods=(replace(pods()[0], **DELETED | {"finalizers": ("a", "b")}), *pods()[1:])),
+        f"{pods()[0].name} is being deleted, blocked by finalizers a and b; 0 of 4 pods of its gang placed",
+        f"PodCliqueSet {SET}",
     ),
 ]
 

@@ -238,7 +238,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             ),
             [
                 "llm is pending",
-                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
                 ROW,
                 "could not read: nodes and queues (no permission to list); events (timed out). Reasons that need these facts were not checked",
                 "not ruled out: NodesUnfit and QueueFull",
@@ -250,7 +250,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             replace(WAITS, skipped=("SkyFalls", "Dark"), lacking=("events", "queues")),
             [
                 "llm is pending",
-                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
                 ROW,
                 "not checked: SkyFalls and Dark",
                 "missing from the files: events and queues, which some reasons need. Add these objects, or use a file written with --record: such a file says which kinds are empty and which were not read",
@@ -261,7 +261,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             replace(WAITS, skipped=("NoDomainFits",), lacking=("events", "nodes", ROOM)),
             [
                 "llm is pending",
-                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
                 ROW,
                 "not checked: NoDomainFits",
                 "missing from the files: events and nodes, which some reasons need. Add these objects, or use a file written with --record: such a file says which kinds are empty and which were not read",
@@ -272,7 +272,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             replace(WAITS, skipped=("NoDomainFits",), lacking=(ROOM, "nodes", "pods")),
             [
                 "llm is pending",
-                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
                 ROW,
                 "not checked: NoDomainFits",
                 "room was not examined, because that needs all nodes and pods. Run: grove-admission explain podcliqueset/llm -n ml",
@@ -283,7 +283,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             replace(WAITS, skipped=("NoDomainFits",), lacking=()),
             [
                 "llm is pending",
-                "  Nothing that we could check is blocking it; the rest is listed below. KAI has said nothing.",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
                 ROW,
                 "not checked: NoDomainFits",
                 "room was not examined, because that needs all nodes and pods. Run: grove-admission explain podcliqueset/llm -n ml",

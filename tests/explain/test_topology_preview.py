@@ -45,7 +45,13 @@ LOST = "loses required rack of scaling group pool, because that level is removed
         pytest.param(
             levels("zone", "host"),
             levels("zone"),
-            [(GROUP, "required rack of scaling group pool still names no existing level", True)],
+            [
+                (
+                    GROUP,
+                    "required rack of scaling group pool still names a level that does not exist",
+                    True,
+                )
+            ],
             id="still missing",
         ),
         pytest.param(
@@ -78,7 +84,7 @@ LOST = "loses required rack of scaling group pool, because that level is removed
             [
                 (
                     GROUP,
-                    "scaling group pool requires rack, which becomes broader than the set's zone, so changes of the set are rejected",
+                    "scaling group pool requires rack, which becomes broader than the PodCliqueSet's zone, so updates of the PodCliqueSet are rejected",
                     True,
                 )
             ],

@@ -137,7 +137,7 @@ def test_pods_that_have_succeeded_are_neither_pending_nor_wrong(
 def test_pods_that_have_all_ended_are_not_placed(answer: Asking) -> None:
     pods = (*TWO_FAILED, pod("c", "Succeeded", node="n"))
     assert answer(*pods).headline == (
-        "train has no pod that runs or is pending: 3 pods ended (2 Failed and 1 Succeeded)"
+        "train has no running or pending pods: 3 pods ended (2 Failed and 1 Succeeded)"
     )
     others = answer(*pods, pod("d", "Running", node="n"))
     assert others.headline.startswith("train is placed")

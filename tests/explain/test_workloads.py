@@ -335,7 +335,7 @@ def test_the_list_says_that_kinds_are_not_among_the_files() -> None:
     of_group = {"pod-group-name": "g"}
     index = index_of(group("g"), pod("a", LWS, annotations=of_group, scheduler="kai-scheduler"))
     assert [row.reason for row in listed(index)] == [
-        "not known: some kinds are not among the files"
+        "not known: the files lack some kinds of objects"
     ]
 
 

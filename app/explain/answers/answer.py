@@ -17,6 +17,7 @@ from app.explain.reasons.reason import (
     Reason,
     ago,
     counted,
+    finalizers_of,
     listed,
     to_describe,
     upper_first,
@@ -26,6 +27,7 @@ from app.explain.reasons.startup_order import pods_to_come
 from app.explain.reasons.table import Unknown, examine
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import FAILED
@@ -59,7 +61,7 @@ class Answer(Value, rename=AS_JSON):
     placed: int | None
     """How many of the `total` pods have a node, or None if that is not known."""
     total: int | None
-    """The number of pods of its gangs, including missing ones, or None if that is not known."""
+    """The number of its pods, or of its gang's pods, including missing ones. None if not known."""
     reasons: tuple[Reason, ...]
     tree: Branch
     unknown: tuple[Unknown, ...]
@@ -75,14 +77,14 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """A text about KAI's silence, for an outlook if `said` is empty."""
+    """Words about KAI's silence. The `outlook` needs them if `said` is empty."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first.
 
     Empty if all pending gangs fit, or if free capacity is not known.
     """
     line: tuple[InLine, ...]
-    """The positions of its pending gangs in KAI's order."""
+    """The positions in KAI's order of its pending gangs, and of base gangs that they wait for."""
 
     @property
     def causes(self) -> tuple[Reason, ...]:
@@ -102,9 +104,9 @@ class Answer(Value, rename=AS_JSON):
                 "Its controller has created no pods yet. If it creates none within a minute, find"
                 " out"
             )
-            return f"{words} why: {see}" if see else f"{words} why"
+            return f"{words} why: {see}" if see else f"{words} why."
         if self.skipped or self.unknown:
-            words = "Nothing that we could check is blocking it; the rest is listed below."
+            words = "Nothing that we could check is blocking it. The other checks are listed below."
             silence = "" if self.said else f" {upper_first(self.silence)}."
             return f"{words}{silence}"
         found = next((own for own in self.line if own.next == "next"), None)
@@ -119,10 +121,10 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if nothing is pending or wrong, otherwise 1, or 2 if facts are missing.
+        """The exit code: 2 if facts are missing, 1 if it is pending or has remarks, otherwise 0.
 
-        It is 2 if facts that a reason or the tree needs could not be read, or if reasons were
-        skipped and no other reason explains why the object is pending.
+        Facts are missing if a reason or the tree needs facts that could not be read, or if reasons
+        were skipped and no other reason explains why the object is pending.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
@@ -138,7 +140,7 @@ class Answer(Value, rename=AS_JSON):
 def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     """Return the explanation of an object, or None if the facts have no such object.
 
-    If it is `folded`, the tree shows gangs without their parts.
+    With `folded`, the tree shows gangs without their parts.
     """
     about = subject(index, ref)
     if not about:
@@ -230,7 +232,7 @@ def _is_scaled_to_zero(about: Subject) -> bool:
 
 
 def _has_ended(about: Subject) -> bool:
-    """Return whether the requested workload has ended, by its own status."""
+    """Return whether the requested workload has ended, by its status or an event."""
     status = status_of(about.index, about.ref) if about.ref.kind in _WORKLOADS else None
     return status is not None and bool(status.ended)
 
@@ -247,7 +249,7 @@ def _has_succeeded(about: Subject) -> bool:
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod or workload ends or has ended, or "" if it has not ended."""
+    """Return how the requested pod or workload has ended or is being deleted, or ""."""
     if about.ref.kind in _WORKLOADS:
         return _how_workload_ends(about)
     if about.ref.kind != "Pod":
@@ -256,7 +258,7 @@ def _how_it_ends(about: Subject) -> str:
     if not pod:
         return ""
     if pod.deleting is not None:
-        held_by = f", blocked by finalizer {listed(pod.finalizers)}" if pod.finalizers else ""
+        held_by = f", blocked by {finalizers_of(pod.finalizers)}" if pod.finalizers else ""
         return f"is being deleted{held_by}"
     return f"has ended ({pod.phase})" if pod.finished else ""
 
@@ -272,7 +274,7 @@ def _how_workload_ends(about: Subject) -> str:
     if pods and all(pod.finished for pod in pods):
         phases = Counter(pod.phase for pod in pods)
         each = listed(f"{count} {phase}" for phase, count in sorted(phases.items()))
-        return f"has no pod that runs or is pending: {counted(pods, 'pod')} ended ({each})"
+        return f"has no running or pending pods: {counted(pods, 'pod')} ended ({each})"
     return ""
 
 
@@ -296,24 +298,14 @@ def _headline(about: Subject, of: Branch, state: State, *, to_come: int, is_look
     `is_looked_at` is false if the constraints of placed pods were not checked.
     """
     name = about.ref.name
-    since = _asked_since(about)
     if of.total is None:
         return f"It is not known whether {name} is placed"
     if not of.total and not about.gangs and not about.pcs:
-        if _has_ended(about):
-            return f"{name} {_how_it_ends(about)}"
-        if _is_scaled_to_zero(about):
-            return f"{name} has no replicas, so there is nothing to place"
-        if about.ref.kind in USED:
-            return f"No pod uses {name}{_what_makes_ready(about)}"
-        return f"{name} is pending: it has no pods yet"
+        return _headline_without_pods(about)
     if not of.total and about.pcs and about.is_set:
-        if not about.pcs.replicas:
-            return f"{name} has no replicas, so there is nothing to place"
-        if about.pcs.deleted_at is not None:
-            return f"{name} is being deleted: none of its objects exist any more"
-        return f"{name} is pending: none of its objects exist yet{since}"
+        return _headline_of_empty_set(about, about.pcs, of)
 
+    since = _asked_since(about)
     pods = _pods_words(about, of, to_come)
     is_alone = about.ref.kind == Pod.kind and [gang.ref for gang in about.gangs] == [about.ref]
     how_many = "" if is_alone and not to_come else f": {pods}"
@@ -335,17 +327,42 @@ def _headline(about: Subject, of: Branch, state: State, *, to_come: int, is_look
     return words[state]
 
 
+def _headline_without_pods(about: Subject) -> str:
+    """Return the headline of an object outside PodCliqueSets without gangs."""
+    name = about.ref.name
+    if _has_ended(about):
+        return f"{name} {_how_it_ends(about)}"
+    if _is_scaled_to_zero(about):
+        return f"{name} has no replicas, so there is nothing to place"
+    if about.ref.kind in USED:
+        return f"No pod uses {name}{_what_makes_ready(about)}"
+    return f"{name} is pending: it has no pods yet"
+
+
+def _headline_of_empty_set(about: Subject, pcs: SetWithStatus, tree: Branch) -> str:
+    """Return the headline of a PodCliqueSet that neither has pods nor expects any."""
+    if not pcs.replicas:
+        return f"{pcs.name} has no replicas, so there is nothing to place"
+    missing = "it has no pods" if tree.children else "none of its objects exist"
+    if pcs.deleted_at is not None:
+        return f"{pcs.name} is being deleted: {missing} any more"
+    return f"{pcs.name} is pending: {missing} yet{_asked_since(about)}"
+
+
 def _what_makes_ready(about: Subject) -> str:
     """Return how the nodes of a ComputeDomain without pods become ready, or "" if not known."""
     domain = about.index.compute_domains.get(about.ref.key)
     if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
         return ""
-    return f": its nodes become ready once pods with claim template {domain.template} have nodes"
+    pods = f"pods with ResourceClaimTemplate {domain.template}"
+    return f"; nodes become ready when {pods} are bound to them"
 
 
 def _pods_words(about: Subject, of: Branch, to_come: int) -> str:
     """Return how many pods are placed, and how many pods or replicas are not created yet."""
-    of_gang = " of its gang" if about.gangs else " of its set"
+    of_gang = " of its set"
+    if about.gangs:
+        of_gang = " of its gangs" if len(about.gangs) > 1 else " of its gang"
     if about.ref.kind in _WHOLE:
         of_gang = ""
     pods = f"{of.placed} of {counted(of.total or 0, 'pod')}{of_gang} placed"

@@ -7,7 +7,7 @@ A workload is one of these, whichever scheduler places its pods:
 - the outermost workload of other pods with GPUs or claims that are pending or do not start on their
   node; without such a workload, the pod itself
 - a LeaderWorkerSet whose leader waits for its workers
-- a workload without pods that Kueue holds, or whose controller cannot create its pods
+- a workload that has no pods because Kueue holds it, or because its controller can't create them
 
 Other pending pods, such as pods without GPUs and claims, are in no row.
 """
@@ -78,8 +78,8 @@ class WorkloadRow(Value):
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
     """Return the PodCliqueSets, and the KAI PodGroups that belong to no PodGang and no set.
 
-    PodGroups without live pods are left out. The list is sorted. If `namespaces` is empty, it has
-    the workloads of all namespaces.
+    PodGroups without live pods are left out. The list is sorted. No namespaces stand for all
+    namespaces.
     """
     gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
@@ -93,28 +93,24 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pending pods with GPUs or claims that belong to no PodCliqueSet or PodGroup.
+    """Return the pods in rows other than those of PodCliqueSets and PodGroups, by their row.
 
-    Pods that have a node but do not start there, and leaders of a LeaderWorkerSet that wait for
-    workers, are included. KAI's helper pods and the daemons of ComputeDomains are not. Pods are
-    grouped by the outermost workload that they were created for. A pod without such a workload is a
-    group of its own.
+    The row is of the outermost workload that the pod was created for, or else of the pod itself.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the workloads without pods that Kueue holds, or whose controller can't create pods."""
+    """Return the workloads of `without_pods`, sorted. No namespaces stand for all namespaces."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 
 
 def waiting_unlisted(rows: Iterable["WorkloadRow"], facts: Snapshot, namespace: str) -> list[Pod]:
-    """Return the pending pods that are in none of the rows, sorted.
+    """Return the pending pods of a namespace that are in none of the rows, sorted.
 
-    KAI's helper pods and the daemons of ComputeDomains are left out. If `namespace` is "", pods of
-    all namespaces are returned.
+    "" stands for all namespaces. KAI's helper pods and the daemons of ComputeDomains are left out.
     """
     listed = {row.ref for row in rows}
     pods = (
@@ -138,7 +134,8 @@ def _waits_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod belongs to the list, but to no row of a PodCliqueSet or PodGroup.
 
     A pod with GPUs or claims belongs to the list if it has no node or starts late. A leader of a
-    LeaderWorkerSet also does if it waits for workers.
+    LeaderWorkerSet also does if it waits for workers. KAI's helper pods and the daemons of
+    ComputeDomains never do.
     """
     if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
@@ -209,11 +206,11 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
-        return "not known: facts that decide it could not be read"
+        return "not known: objects that decide it could not be read"
     if answer.lacks_room and {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         return "room was not examined"
     if answer.skipped:
-        return "not known: some kinds are not among the files"
+        return "not known: the files lack some kinds of objects"
     return "nothing we check is blocking it"
 
 

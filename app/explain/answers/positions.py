@@ -45,7 +45,7 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""Reasons that the prediction takes into account, so they do not hold a gang that it places."""
+"""The ids of the reasons that the prediction already takes into account."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):

@@ -55,7 +55,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     depth: int
     """Its depth in the tree, from 1.
 
-    It is also 1 if the parent is not in the node pool, or if the queue is below a cycle of parents.
+    It is also 1 if the parent is not in the node pool, or if the chain of parents has a cycle.
     """
     pool: str
     quota: int | None = None

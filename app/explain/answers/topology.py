@@ -58,9 +58,9 @@ class DomainReport(Value):
     gpus: int
     """The GPUs of all its nodes."""
     free: int | None
-    """The free GPUs on nodes that are not closed, or None if not everything was read."""
+    """The free GPUs on nodes that are not closed, or None if not known."""
     soon: int | None
-    """The GPUs that terminating pods will free, or None if not everything was read."""
+    """The GPUs that terminating pods will free, or None if not known."""
 
 
 class Survey(Value):
@@ -313,7 +313,7 @@ class ConstraintChange(Value, rename=AS_JSON):
     text: str
     """The effect, in words."""
     severe: bool
-    """Is the required level missing after the edit, or would changes of the set be rejected?"""
+    """Is the required level missing after the edit, or would updates of the set be rejected?"""
 
 
 class Preview(Value):
@@ -389,8 +389,8 @@ def _broadened(
         was_broader = before is not None and _rank(before, asked.required) < _rank(before, whole)
         if where and after.key_of(asked.required) and is_broader and not was_broader:
             becomes = (
-                f"{where} requires {asked.required}, which becomes broader than the set's {whole},"
-                " so changes of the set are rejected"
+                f"{where} requires {asked.required}, which becomes broader than the PodCliqueSet's"
+                f" {whole}, so updates of the PodCliqueSet are rejected"
             )
             yield ConstraintChange(pcs.ref, asked.field, becomes, True)
 
@@ -404,7 +404,7 @@ def _effect(
         return (
             f"loses {constraint}, because that level is removed"
             if old
-            else f"{constraint} still names no existing level"
+            else f"{constraint} still names a level that does not exist"
         )
 
     if old is None:

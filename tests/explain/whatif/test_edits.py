@@ -92,6 +92,14 @@ def test_an_edit_of_what_does_not_exist_is_refused(text: str) -> None:
     assert str(refused.value) == ABSENT[text]
 
 
+def test_a_level_is_unknown_if_there_are_none() -> None:
+    with pytest.raises(UnusableEdit) as refused:
+        apply_edits(Index(facts(topologies=(), kai_topologies=())), [parse("drain row=r7")])
+    assert str(refused.value) == (
+        "'row' is neither a level nor a label of a node; there are no levels"
+    )
+
+
 def test_a_file_is_told_by_its_name() -> None:
     names = ["apply.yaml", "a.yml", "x/y.json", "-", "drain", "drain a.yaml", "apply"]
     assert [name for name in names if is_file(name)] == ["apply.yaml", "a.yml", "x/y.json", "-"]
@@ -205,8 +213,8 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
     ("document", "problem"),
     [
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "affects placement"),
-        ({"apiVersion": "v1", "kind": "Node", "metadata": {}}, "has no name"),
-        ({"apiVersion": "v1", "kind": "Node"}, "has no name"),
+        ({"apiVersion": "v1", "kind": "Node", "metadata": {}}, "has no metadata.name"),
+        ({"apiVersion": "v1", "kind": "Node"}, "has no metadata.name"),
     ],
 )
 def test_documents_that_say_nothing_are_refused(document: dict[str, object], problem: str) -> None:

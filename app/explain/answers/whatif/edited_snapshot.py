@@ -187,11 +187,10 @@ def _key_of(topology: Topology, level: str) -> str:
 
     if any(level in node.labels for node in topology.index.nodes):
         return level
-    names = listed(topology.names, 16) or "none"
-    raise UnusableEdit(
-        f"{level!r} is neither a level nor a label of a node;"
-        f" the {are(topology.names, 'level')} {names}"
-    )
+    levels = f"the {are(topology.names, 'level')} {listed(topology.names, 16)}"
+    if not topology.names:
+        levels = "there are no levels"
+    raise UnusableEdit(f"{level!r} is neither a level nor a label of a node; {levels}")
 
 
 def _is_bound_to_node(pod: Pod) -> bool:
@@ -299,7 +298,9 @@ def _with_namespace(document: JsonMap, source: str) -> JsonMap:
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise UnusableEdit(f"{source}: a document of kind {document.get('kind')} has no name")
+        raise UnusableEdit(
+            f"{source}: a document of kind {document.get('kind')} has no metadata.name"
+        )
     return {**document, "metadata": {"namespace": "default", **metadata}}
 
 
