@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 class FairQueue(Generic[Item]):
     """A queue in which the owners of items take turns.
 
-    Each owner may have at most `most` items in it, or any number if `most` is None.
+    Each owner may have at most `most` items in the queue, or any number if `most` is None.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -34,8 +34,8 @@ class FairQueue(Generic[Item]):
     def take(self) -> Item:
         """Remove and return the oldest item of the owner whose turn it is.
 
-        The other owners have a turn before this owner's next one. Raise LookupError if the queue is
-        empty.
+        The other owners take their turns before this owner's next one. Raise LookupError if the
+        queue is empty.
         """
         owner, items = next(iter(self._items.items()), ("", deque()))
         if not items:

@@ -11,7 +11,7 @@ MOST_ALIKE = 63
 MOST_COMPARED = 100
 """The maximum number of different unknown names that are compared for one object.
 
-A comparison takes up to 0.1 ms, and an object of 1.5 MB has 40,000 annotations.
+A comparison takes up to 0.1 ms, and an object of 1.5 MB may have 40,000 annotations.
 """
 
 _LONG = 8

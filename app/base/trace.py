@@ -1,4 +1,4 @@
-"""Hold facts about the current request, which our calls to the API server need.
+"""Hold facts about the current request for our calls to the API server.
 
 The trace context is defined in https://www.w3.org/TR/trace-context/.
 """
@@ -12,4 +12,4 @@ API calls for the request have the same header.
 """
 
 IS_STRANGE: ContextVar[bool] = ContextVar("is_strange", default=False)
-"""Whether the request's sender is unknown, so that our calls for it must not delay other calls."""
+"""Whether the request's sender is unknown. Our calls for it must not delay other calls."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
-from app.kube.competing_writers import Rewrites, write_key
+from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import JsonMap
 from app.objects.time import Clock
@@ -35,7 +35,7 @@ class CaBundles:
 
     def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
         self.problems: list[str] = []
-        """The reasons why the last `publish` did not write a configuration, for people."""
+        """Why the last `publish` did not write a configuration, for people."""
         self._client = client
         self._name = name
         self._service = service
@@ -107,10 +107,10 @@ class CaBundles:
         if not self._rewrites.may_write(
             write_key(str(resource), {"caBundle": bundle_pem.decode()})
         ):
+            command = command_to_find_writers(ObjectRef(resource, self._name))
             self.problems.append(
-                f"another writer keeps changing the caBundle of {resource.kind} {self._name}: find"
-                f" it with kubectl get {resource.plural} {self._name}"
-                " -o jsonpath='{.metadata.managedFields[*].manager}'"
+                f"another writer keeps changing the caBundle of {resource.kind} {self._name}. Find"
+                f" and stop that writer: {command}"
             )
             return configuration
 
@@ -136,15 +136,14 @@ class CaBundles:
 class Trust(Struct):
     """The CAs that all webhooks trust, and for how long they have trusted each CA.
 
-    API servers get a changed configuration with a delay. So it matters how long a CA has been in
-    every caBundle without interruption. Without webhooks there are no clients, and every CA counts
-    as trusted. Times are monotonic, in seconds.
+    The duration matters, because API servers get a changed configuration with a delay. Without
+    webhooks, there are no clients, and every CA counts as trusted. Times are monotonic, in seconds.
     """
 
     _since: dict[bytes, float] = {}
     """The monotonic time, in seconds, since which all webhooks have trusted a CA, by CA."""
     _has_clients: bool = True
-    """Whether there is a webhook. If not, every CA counts as trusted."""
+    """Whether there is a webhook."""
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
         """Record the CAs, as normalized PEM, that each webhook trusts at the time `at`."""

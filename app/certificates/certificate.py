@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from app.base.value import Value
 
 _CHAIN_LIMIT = 8
-"""The maximum number of certificates in a chain that is followed."""
+"""The maximum number of certificates that are followed in a chain."""
 
 
 class Pair(Value):
@@ -115,7 +115,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """Return the reason why PEM could not be read, without details from cryptography's parser."""
+    """Return why PEM could not be read, without details of cryptography's parser of PEM."""
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
 

@@ -46,7 +46,7 @@ from app.certificates.source import BrokenPairError, CertificateSource, ServingC
 from app.config.schema import Certificates
 from app.facts.labels import MANAGED_BY, MANAGER
 from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
-from app.kube.competing_writers import Rewrites
+from app.kube.competing_writers import Rewrites, command_to_find_writers
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
@@ -168,7 +168,7 @@ class CertificateReconciler(CertificateSource):
             self._problems.append(error.message)
             raise
         finally:
-            self._note("certificates", "; ".join(self._problems))
+            self._note("could not reconcile certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
         """Do the work of `reconcile`, and return the seconds until the next reconcile.
@@ -230,9 +230,9 @@ class CertificateReconciler(CertificateSource):
     def _is_timely(self, holdings: Holdings) -> bool:
         """Return whether the certificate in `holdings` can be served at this time.
 
-        An expired certificate can't be served. If a certificate or its CA is not valid yet, a
-        replica whose clock is ahead has created it. Such a certificate is served only if there is
-        no better one.
+        An expired certificate can't be served. A certificate that is not valid yet, or whose CA is
+        not, is served only if there is no better one: a replica whose clock is ahead has created
+        it.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
@@ -303,17 +303,17 @@ class CertificateReconciler(CertificateSource):
         if _is_foreign(secret):
             secret_name = f"{self.settings.secret_name} -n {self.settings.namespace}"
             self._problems.append(
-                f"Secret {self._place} was not created by grove-admission, so it is not changed:"
-                f" run kubectl delete secret {secret_name}, or"
-                f" kubectl label secret {secret_name} {MANAGED_BY}={MANAGER}"
+                f"Secret {self._place} was not created by grove-admission, so it is not changed. To"
+                f" let grove-admission manage it, run kubectl label secret {secret_name}"
+                f" {MANAGED_BY}={MANAGER}. Or, if nothing else uses it, run kubectl delete secret"
+                f" {secret_name}"
             )
             return False
 
         if reason in ("restore", "trust") and not self._rewrites.may_write(("secret", reason)):
             self._problems.append(
-                f"another writer keeps changing Secret {self._place}: find it with"
-                f" kubectl get secret -n {self.settings.namespace} {self.settings.secret_name}"
-                " -o jsonpath='{.metadata.managedFields[*].manager}'"
+                f"another writer keeps changing Secret {self._place}. Find and stop that writer:"
+                f" {command_to_find_writers(self._secret)}"
             )
             return False
 

@@ -144,13 +144,13 @@ def _server_context(client_cas: bytes) -> ssl.SSLContext:
 
 def _no_password() -> str:
     """Prevent OpenSSL from asking for a password on the terminal."""
-    raise BrokenPairError("the private key is encrypted")
+    raise BrokenPairError("the private key is encrypted: store it without a password")
 
 
 def _reasons(pair: Pair) -> list[str]:
     """Return the reasons why OpenSSL may have rejected `pair`.
 
-    Its validity period is not examined, because OpenSSL accepts an expired certificate here.
+    The validity period is not examined, because OpenSSL loads expired certificates.
     """
     try:
         now = inspect(pair.cert_pem).not_before
@@ -188,7 +188,7 @@ class CertificateSource(Part, ABC):
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
-        """The number of changes of the Secret by this replica, or reloads of files, by reason."""
+        """How often this replica changed the Secret, or reloaded files, by reason."""
         self.failures = 0
         """The number of checks that found a problem."""
         self.last_error: str | None = None
@@ -256,7 +256,9 @@ class CertificateSource(Part, ABC):
             self.failures += 1
         if problem and problem != self.last_error:
             effect = (
-                "the previous one stays in use" if self.healthy() else "no request can be served"
+                "the loaded certificate stays in use"
+                if self.healthy()
+                else "no valid certificate is loaded"
             )
             logger.error("%s, %s: %s", what, effect, problem)
         self.last_error = problem or None
@@ -270,10 +272,9 @@ class CertificateSource(Part, ABC):
 class FileSource(CertificateSource):
     """A source that loads `tls.crt` and `tls.key` in `directory` after each change.
 
-    The content of the files is compared, so that it does not matter how they are replaced. A pair
-    that is invalid, mismatched (because it was read during a change) or not valid now is not
-    loaded, and is tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
-    counts reloads, and `failures` counts checks that found no usable pair.
+    A pair that is unusable, for example because it was read during a change, is not loaded, and is
+    tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations` counts
+    reloads, and `failures` counts checks that found no usable pair.
     """
 
     def __init__(
@@ -302,7 +303,7 @@ class FileSource(CertificateSource):
             is_new = self._load_changes()
         except (OSError, BrokenPairError) as error:
             path = self._directory / "tls.crt"
-            self._note(f"serving certificate {path} not loaded", str(error))
+            self._note(f"could not load the serving certificate {path}", str(error))
             return False
 
         self.last_error = None
@@ -375,8 +376,8 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 def is_development(directory: Path) -> bool:
     """Return whether the certificates in `directory` are development certificates of this program.
 
-    They are if the CA has the subject of a development CA: `grove-admission certs make` creates
-    files with the same names. A ca.key without a valid ca.crt, which a crash may leave, counts too.
+    The subject of the CA decides, because `grove-admission certs make` creates files with the same
+    names. A ca.key without a valid ca.crt, which a crash may leave, counts too.
     """
     ca = _read(directory, "ca")
     if not ca:
@@ -392,13 +393,13 @@ def _refuse_foreign(directory: Path) -> None:
     for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
         if path.exists() and not (directory / "ca.key").exists():
             raise FileExistsError(
-                f"{path} was not created by this command, because there is no ca.key next to it:"
-                " move it to another directory, or choose another directory with --certs DIR"
+                f"{path} was not created by this command: there is no ca.key next to it. Move it to"
+                " another directory, or choose another directory with --certs DIR"
             )
 
 
 def _is_bad(pair: Pair, ca_bundle: bytes | None, names: Sequence[str], now: datetime) -> bool:
-    """Return whether `pair` can't serve `names` at `now`, or can't serve them _SPARE later."""
+    """Return whether `pair` can't serve `names` now, or won't be able to after _SPARE."""
     return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
 
 
@@ -460,7 +461,7 @@ class ClientCas(Part):
     """A part that loads the client CAs of `certificate` from the file `path` after each change.
 
     An unusable file never replaces usable CAs. `changed` is called after each change, because
-    connections must end if the client presented a certificate of a removed CA.
+    connections whose client presented a certificate of a removed CA must end.
     """
 
     def __init__(

@@ -56,8 +56,8 @@ class UnitOwners:
 
         The owner must be one of these controllers. A PodGroup or a Workload of Kubernetes only has
         to exist, and no controllers are read for it. Otherwise, the plan is None. Raise
-        ClusterError if a request fails, such as NotGiven if the owner may exist outside of the
-        known documents.
+        ClusterError if a request fails, or NotGiven if the owner may exist outside of the known
+        documents.
         """
         named = plan.member.named
         controller = plan.member.controller
@@ -180,7 +180,7 @@ class UnitOwners:
 
 
 def not_owned(plan: Plan) -> FieldError:
-    """Return the finding about a Pod that the workload named in its label does not own.
+    """Return the finding about a Pod whose label names a workload that does not own the Pod.
 
     A PodGroup or Workload, which a Pod names in its spec, need not own the Pod, but must exist.
     """

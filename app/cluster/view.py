@@ -34,8 +34,8 @@ MOST_GROUPINGS = 100
 class NodeGroups:
     """The numbers of nodes with equal labels, for each requested set of label keys.
 
-    The numbers follow changes of the stores of nodes and of the GPUs in ResourceSlices, so that
-    neither a verdict nor a change has to read thousands of nodes.
+    The numbers follow changes of nodes and ResourceSlices, so that neither a verdict nor a change
+    has to read thousands of nodes.
     """
 
     def __init__(self, store: WatchStore[NodeLabels], slices: WatchStore[SliceGpus]) -> None:
@@ -110,7 +110,7 @@ class NodeGroups:
 
 
 def names_in(store: WatchStore[str]) -> Collection[str]:
-    """Return the names of the cluster-scoped objects in `store`. The result is kept up to date."""
+    """Return the names of the cluster-scoped objects in `store`. The result follows its changes."""
     names: set[str] = set(store.values())
 
     def follow(key: Key, _: str | None, after: str | None) -> None:
@@ -162,7 +162,7 @@ class NotGiven(TopologyMissing):
 
 
 class Known(Value):
-    """The completeness of the facts of a cluster."""
+    """How complete the facts of a cluster are."""
 
     is_whole: bool = True
     """Whether objects that the facts lack do not exist. If not, a user gave only some documents."""

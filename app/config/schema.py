@@ -237,7 +237,7 @@ class LeaderElection(_Section):
     renew_seconds: Seconds = 10
     """The time after which a leader that can't renew the Lease stops."""
     retry_seconds: Seconds = 2
-    """The time between attempts to get or renew the Lease."""
+    """The minimum time between attempts to get the Lease, and the time between renewals."""
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":

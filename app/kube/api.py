@@ -28,9 +28,9 @@ Patch = Object | list[Object]
 class ClusterError(Exception):
     """A call to the API server failed.
 
-    `code` is the HTTP status, or 0 without a response. `reason` is a machine-readable reason: the
-    API server's, or our own without a response. `retry_after` is the pause, in seconds, for which
-    the API server has asked, or None.
+    `code` is the status of an HTTP error, otherwise 0. `reason` is the machine-readable reason of
+    the API server, or our own. `retry_after` is the pause, in seconds, for which the API server has
+    asked, or None.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Gone(ClusterError):
 
 
 class Rejected(ClusterError):
-    """Another 3xx or 4xx, such as 400, 401, 403 or 422: the same call would fail again."""
+    """Another 3xx or 4xx, such as 400, 401, 403 or 422: the same call usually fails again."""
 
     @property
     def is_temporary(self) -> bool:
@@ -142,9 +142,9 @@ class Page(Value):
     resource_version: str
     """The resourceVersion of the list."""
     continue_token: str = ""
-    """The token of the next page, or "" on the last page."""
+    """The token of the next page, or "" if this is the last one."""
     remaining: int | None = None
-    """The number of items on later pages, or None if the API server does not report it."""
+    """The number of objects on later pages, or None if the API server does not report it."""
     length: int = 0
     """The size of the page in bytes, or 0 if it is not known."""
 
@@ -154,7 +154,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(Value):
-    """An event of a watch. An ERROR event is instead raised as a ClusterError, such as Gone."""
+    """An event of a watch. ERROR events are raised as a ClusterError instead, such as Gone."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
@@ -296,16 +296,17 @@ async def list_all(client: Lists, selection: Selection) -> list[Object]:
 
 
 async def every(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`. Raise ClusterError, even if the resource is not served."""
+    """Return all objects of `selection`. Raise NotServed if the resource is not served."""
     return [obj async for obj in each(client, selection)]
 
 
 async def each(
     client: Lists, selection: Selection, *, optional: bool = False
 ) -> AsyncGenerator[Object, None]:
-    """Yield the objects of `selection`. The decoded objects of one page are in memory at a time.
+    """Yield the objects of `selection`. Only the objects of one page are decoded at a time.
 
-    Raise ClusterError. With `optional`, yield nothing if the resource is not served.
+    Raise ClusterError if a request fails. With `optional`, yield nothing if the resource is not
+    served.
     """
     try:
         async for page in pages(client, selection):
@@ -464,7 +465,7 @@ async def pages(
 
     A page has at most `limit` objects. The next page is requested before a page is yielded. In a
     large cluster, that saves up to a fifth of the time (`./scripts/bench mcp`). The objects of a
-    page are decoded when the page is yielded, and removed from it before the next page is decoded.
+    page are decoded just before it is yielded, and removed before the next page is decoded.
 
     A list expires after some minutes (Gone). It is then started again, and the objects that were
     returned before are skipped. Raise Gone if this happens again without progress, and any other

@@ -12,7 +12,7 @@ class Backoff(Struct):
     """
 
     random: Callable[[], float]
-    """A function that returns random numbers in [0, 1)."""
+    """Returns random numbers in [0, 1)."""
     first: float = 0.5
     """The first pause in seconds."""
     most: float = 30.0

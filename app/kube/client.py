@@ -55,8 +55,8 @@ class HttpClient(Part):
     def sibling(self, limits: CallLimits) -> "HttpClient":
         """Return a client of the same cluster with its own limits and connections.
 
-        The two clients share discovery and the counts of calls. Calls of one client do not delay
-        calls of the other. Close the sibling separately.
+        The two clients share discovery and metrics. Calls of one client do not delay calls of the
+        other. Close the sibling separately.
         """
         transport = self._transport
         sibling = HttpClient(transport.credentials, (), limits)
@@ -170,7 +170,7 @@ class HttpClient(Part):
                 event = _watch_event(line, selection.form)
                 if event is not None:
                     yield event
-                del line, event  # they may be large, and the next line may come in minutes
+                del line, event  # they may be large, and the next line may come minutes later
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         path = self._path(resource, namespace)
@@ -279,7 +279,9 @@ def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
     kind = event.get("type")
     obj = event.get("object")
     if not isinstance(obj, dict):
-        raise Unavailable(f"a watch event without an object: {line[:200]!r}", reason="Decode")
+        raise Unavailable(
+            f"the API server sent a watch event without an object: {line[:200]!r}", reason="Decode"
+        )
     if kind == "ERROR":
         raise error_from_status(obj)
     return WatchEvent(kind, obj, len(line)) if kind in _EVENT_TYPES else None

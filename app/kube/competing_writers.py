@@ -1,6 +1,6 @@
 """Detect another writer of the same fields, by the number of times that we repeat a write.
 
-The reconcilers then back off instead of continuing the fight.
+Reconcilers then back off.
 """
 
 import time
@@ -43,9 +43,10 @@ class Rewrites(Struct, kw_only=True):
         remember(self._writes, key, times[-self.tolerated :], MAX_KEYS)
 
     def pause(self, key: Key) -> float | None:
-        """Return None if `key` may be written now. Otherwise, return the seconds until it may.
+        """Return None if `key` may be written now.
 
-        If it may not be written now, count the skipped write in `fights`.
+        Otherwise, count a skipped write in `fights`, and return the seconds until a write is
+        allowed.
         """
         times = self._writes.get(key)
         if times is None or len(times) < self.tolerated:
@@ -79,8 +80,8 @@ def command_to_find_writers(ref: ObjectRef) -> str:
 def write_key(target: str, written: Object | list[Object]) -> Key:
     """Return the key under which writes of the content `written` to `target` are counted.
 
-    Writes of other content have other keys, because frequent changes of the desired content are not
-    caused by another writer.
+    Writes of other content have other keys: the desired content may change often without another
+    writer.
     """
     return (
         target,

@@ -1,4 +1,4 @@
-"""Find the address of the API server and the identity for calls, in a Pod or a kubeconfig."""
+"""Find the address of the API server and the credentials for it, in a Pod or a kubeconfig."""
 
 import os
 import ssl
@@ -20,7 +20,7 @@ TOKEN_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """The address of an API server, and an identity for calls to it."""
+    """The address of an API server, and the credentials for calls to it."""
 
     @property
     def host(self) -> str:
@@ -108,7 +108,8 @@ class PodCredentials:
         try:
             token = read_mounted(self.token_file).decode().strip()
         except (OSError, ValueError) as error:
-            raise Unavailable(f"credentials: {error}", reason="Credentials") from error
+            text = f"credentials: can't read the service account token: {error}"
+            raise Unavailable(text, reason="Credentials") from error
         if not token:
             raise Unavailable(f"credentials: {self.token_file} is empty", reason="Credentials")
         self._token, self._read_at = token, self.clock()
@@ -122,7 +123,7 @@ def is_in_cluster() -> bool:
 async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
     """Return the credentials that Kubernetes mounts into a Pod at `directory`.
 
-    Raise ClusterError if there are none.
+    Raise ClusterError if they can't be read, or outside of a Pod.
     """
     if not is_in_cluster():
         raise ClusterError(

@@ -24,17 +24,16 @@ Form = Any
 Fields = TypeVar("Fields")
 
 MOST_DEPTH = 500
-"""The number of levels that are read of a JSON document with too many levels.
+"""The number of levels that are read of a JSON document that is nested too deeply.
 
 orjson accepts 1,024 levels, and msgspec about 1,000 before Python 3.14. API servers store more in
 fields without a schema, such as the parameters of a ResourceClaim, which this program doesn't read.
 """
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""A string, or a bracket outside of strings.
+"""Matches a string, or a bracket outside of strings.
 
-The quote at the end of a string is optional. Otherwise, in a document that is cut off within a
-string, every quote after the cut-off string's beginning would be tried as the start of a string.
+The closing quote is optional, so that a document that is cut off within a string takes linear time.
 """
 
 
@@ -123,7 +122,7 @@ def decoded_list(body: bytes) -> Object:
     """Return the Kubernetes list in `body`: apiVersion, kind, metadata and items.
 
     The items are `msgspec.Raw`. If msgspec cannot read `body`, for example because it is nested too
-    deeply, the whole object is decoded. Raise Unavailable if `body` is not a JSON object.
+    deeply, the items are decoded. Raise Unavailable if `body` is not a JSON object.
     """
     try:
         answer: Object = _list_of(body)  # type: ignore[assignment]

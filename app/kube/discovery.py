@@ -3,10 +3,9 @@
 Discovery reads /apis and resource lists. It does not use aggregated discovery, which some API
 servers lack.
 
-A neighbour may be upgraded to a version of its API that this program does not know. If none of the
-known versions of its resource is served, a later version is used, so that rules keep working. The
-objects are then treated like those of the newest known version. `Discovery.unknown` lists such
-resources.
+Grove, KAI and the other neighbours may be upgraded to API versions that this program does not know.
+If no known version of a resource is served, a later version is used, and its objects are treated
+like those of the newest known version. `Discovery.unknown` lists such resources.
 """
 
 import asyncio
@@ -285,8 +284,9 @@ class Discovery:
         """Read the groups in one call, and assume that each served version has all its resources.
 
         This suffices for commands that read each resource once: if a resource is not served after
-        all, listing it raises NotServed. If a group is served in known and in later versions, their
-        resource lists are read to choose one. Raise ClusterError if the groups cannot be read.
+        all, listing it raises NotServed. If a group is served in known and in later versions, the
+        resource lists of these versions are read too. Raise ClusterError if the groups cannot be
+        read.
         """
         groups = await self._served_groups()
         needed = {each for r in self.resources for each in _to_choose_from(r, groups)}
@@ -337,7 +337,7 @@ class Discovery:
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
     """Trigger `discovery` after each change of the CRD of a known resource, until cancelled.
 
-    If its spec has changed, also call `note_redefined`.
+    If the spec of the CRD has changed, also call `note_redefined`.
     """
     names = {str(resource) for resource in discovery.resources}
 
@@ -357,10 +357,10 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
 
 
 def unknown_version(resource: Resource, version: str) -> str:
-    """Return the end of a message which says that `resource` is served only in this version."""
+    """Return the end of a message that says that `resource` is served only in `version`."""
     return (
-        f"{version}, which this version of grove-admission does not know, so it is judged as"
-        f" {resource.newest}"
+        f"{version}, which this version of grove-admission does not know, so its objects are judged"
+        f" as {resource.newest}"
     )
 
 

@@ -112,7 +112,7 @@ class Recorder(Struct):
         """Log a message and add an Event to the queue, without waiting.
 
         Return False if the Event is lost, because its namespace already has QUEUE_LIMIT Events in
-        the queue. `reason` is a CamelCase word, and `note` a sentence for people.
+        the queue. `reason` is a CamelCase word, and `note` is text for people.
         """
         note = shortened(note)
         logger.log(
@@ -213,10 +213,10 @@ def shortened(note: str) -> str:
 
 
 class Notices(Struct):
-    """A recorder of warnings, which records one Event for each problem of an object.
+    """A recorder of warnings that records the same warning only once while a problem lasts.
 
-    A level-driven reconciler sees the same problem in every step. So the current warnings of the
-    `MAX_KEYS` most recently used keys are remembered.
+    A level-driven reconciler sees the problem in every step. The current warnings of the `MAX_KEYS`
+    most recently used keys are remembered.
     """
 
     events: Recorder

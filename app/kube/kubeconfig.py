@@ -233,8 +233,7 @@ def _merged(path: Path | None) -> Any:
     """Return the kubeconfig as a ConfigNode of kubernetes_asyncio, which merges several files.
 
     As in kubectl, the first entry of a name is used, and the first `current-context` that is not
-    empty. Missing and empty files are skipped. Raise ConfigException if there is no other file, or
-    if a file is not a kubeconfig.
+    empty. Raise ConfigException if all files are missing or empty, or if one is not a kubeconfig.
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
@@ -245,7 +244,7 @@ def _merged(path: Path | None) -> Any:
     except (AttributeError, LookupError, TypeError):
         raise ConfigException(f"{os.pathsep.join(names)} is not a kubeconfig") from None
 
-    # the library uses the last one, even if it is empty
+    # the library uses the last `current-context`, even if it is empty
     currents = (content.get("current-context") for content in merger.config_files.values())
     merged: Any = merger.config
     if current := next(filter(None, currents), None):

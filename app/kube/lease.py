@@ -2,9 +2,9 @@
 
 At any time, at most one replica does the work of the leader.
 
-- A leader has the lease until `lease` seconds after it began its last successful renewal. It stops
-  its work earlier: `renew` seconds after that time, the work is cancelled. If the work is still
-  running when the lease expires, the process ends.
+- A leader has the lease until `lease` seconds after the start of its last successful renewal. Its
+  work is cancelled earlier, `renew` seconds after that start. If the work is still running when the
+  lease expires, the process ends.
 - A candidate takes a Lease that another candidate holds only if it has seen no write to the Lease
   for the duration in the Lease, by its own monotonic clock. The times in the Lease are for people,
   and are never compared.
@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None]]
 
 _MOST_TRANSITIONS = 2**31 - 1
-"""The largest `leaseTransitions` that an API server accepts.
-
-A larger number would be rejected, so that no candidate could become the leader again.
-"""
+"""The largest `leaseTransitions` that an API server accepts."""
 
 
 class LeaseTiming(Value):
@@ -96,7 +93,7 @@ class Elector(Struct):
     stop_process: Callable[[], None] = end_process
     """The function that is called if cancelled work is still running when the lease expires."""
     leading: bool = False
-    """Whether this candidate's work is running or being stopped."""
+    """Whether this candidate's work is running, even if it is being stopped."""
     _lease: Object | None = None
     """The last version of the Lease that was read or written, or None."""
     _observed_at: float = -math.inf
@@ -136,9 +133,9 @@ class Elector(Struct):
                 if await self._try_to_acquire():
                     return
             except (ClusterError, TimeoutError) as error:
-                why = str(error) or "no answer in time"
+                why = str(error) or "no response in time"
                 if why != self._last_problem:
-                    log.warning("lease %s/%s: %s", self.namespace, self.name, why)
+                    log.warning("could not acquire lease %s/%s: %s", self.namespace, self.name, why)
                 self._last_problem = why
             await asyncio.sleep(self.timing.retry * (1 + self.random() / 5))
 
@@ -185,7 +182,7 @@ class Elector(Struct):
             }
 
     def _observe(self, lease: Object) -> None:
-        """Store `lease` and the current time, unless its version is already stored."""
+        """Store `lease` and the time at which it was seen, unless its version is already stored."""
         if self._lease is None or _version(lease) != _version(self._lease):
             self._lease, self._observed_at = lease, self.clock()
 
@@ -234,7 +231,10 @@ class Elector(Struct):
         working.cancel()
         while not working.done():
             if self.clock() >= self._expires():
-                log.critical("the leader's work is still running although the lease has expired")
+                log.critical(
+                    "ending this process, because its work as the leader is still running although"
+                    " the lease has expired"
+                )
                 self.stop_process()
                 break
             try:
@@ -260,7 +260,7 @@ class Elector(Struct):
                 async with asyncio.timeout(self._renewed_at + self.timing.renew - self.clock()):
                     await self._renew()
             except TimeoutError:
-                raise Lost(f"not renewed for {self.timing.renew:g} s") from None
+                raise Lost(f"the lease was not renewed for {self.timing.renew:g} s") from None
 
     async def _renew(self) -> None:
         """Renew the lease, with as many attempts as necessary.
@@ -283,10 +283,10 @@ class Elector(Struct):
             except (ClusterError, TimeoutError) as error:
                 stale = True
                 log.warning(
-                    "lease %s/%s not renewed: %s",
+                    "could not renew lease %s/%s, retrying: %s",
                     self.namespace,
                     self.name,
-                    str(error) or "no answer in time",
+                    str(error) or "no response in time",
                 )
                 await asyncio.sleep(self.timing.retry / 4)
             else:
@@ -316,7 +316,7 @@ class Elector(Struct):
                 }
                 self._observe(await self._write(self._lease, released))
         except (ClusterError, TimeoutError, Lost) as error:
-            log.info("lease %s/%s not released: %s", self.namespace, self.name, error)
+            log.info("could not release lease %s/%s: %s", self.namespace, self.name, error)
 
     def _note_renewal(self, written: Object, begun: float) -> None:
         self._observe(written)

@@ -22,7 +22,7 @@ RESYNC_SECONDS = 600.0
 """The minimum time between two resyncs, in seconds."""
 
 CONFLICT_SECONDS = 0.1
-"""The longest pause after a first conflict, in seconds.
+"""The longest pause after the first conflict of a key, in seconds.
 
 In this time, the watch usually delivers the write that caused the conflict.
 """
@@ -31,7 +31,7 @@ MOST_CONFLICT_SECONDS = 5.0
 """The longest pause after further conflicts, in seconds."""
 
 WARNINGS = 10
-"""The maximum number of failed calls that are logged one by one within `PROGRESS_SECONDS`."""
+"""The maximum number of failed steps that are logged one by one within `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
 """The seconds between two log messages about progress."""
@@ -72,7 +72,7 @@ class Reconciler(Protocol):
 class Loop:
     """A loop that runs a reconciler.
 
-    A run begins with all keys. Keys that are added while the loop is not running are ignored.
+    A run starts with all keys. Keys that are added while the loop is not running are ignored.
     `workers` is the number of keys that are reconciled concurrently, and each key has one worker at
     a time. The keys of one namespace get at most half of the workers (rounded up), because a step
     may take long. `begin` is called at the start of every run, and `observe` after every step.
@@ -264,7 +264,7 @@ class Loop:
     async def _log_progress(self) -> Never:
         """Log the progress of a long queue, for example after a change of topology levels.
 
-        Also log the number of failed calls that were not logged one by one.
+        Also log the number of failed steps that were not logged one by one.
         """
         busy = False
         before = 0

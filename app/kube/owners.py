@@ -44,10 +44,9 @@ class Owners(Struct):
     """A reader of owners, which follows references with `controller: true`.
 
     Owners are cached, because the Pods of a group have the same owners. The cache holds at most
-    `REMEMBERED` owners. Their JSON may take at most `REMEMBERED_BYTES`, because tenants can write
-    large annotations. Callers choose how old a cached owner may be, in seconds. The key of the
-    cache is the whole reference, because anybody can write a reference with the uid of another
-    owner.
+    `REMEMBERED` owners with `REMEMBERED_BYTES` of JSON, because tenants can write large
+    annotations. Callers choose how old a cached owner may be, in seconds. The key of the cache is
+    the whole reference, because anybody can write a reference with the uid of another owner.
     """
 
     client: Objects
@@ -154,8 +153,8 @@ def _is_possible(reference: OwnerRef) -> bool:
     """Return whether it is safe and useful to read the owner in `reference`.
 
     API servers check neither the group, the version nor the kind of a reference, and these become
-    the path of a request: `v1%2Fpods` would be the list of all Pods. A reference in a review may
-    have megabytes, or the name ".", whose path is the list of all objects. Objects of the kinds in
+    the path of a request: `v1%2Fpods` would be the list of all Pods. A reference may be megabytes
+    long, or have the name ".", whose path is the list of all objects. Objects of the kinds in
     COPIES do not own Pods.
     """
     if not is_kind(reference.api_version, reference.kind) or reference.kind in COPIES:
@@ -194,9 +193,9 @@ class Kinds(Struct):
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served.
 
-        Return None also if this program may not read which resources are served. An owner reference
-        may name a version that is no longer served. The resource then has another version of the
-        group, which is served. Raise ClusterError if a read fails and may succeed later.
+        Return None also without permission to read which resources are served. If the version of
+        `api_version` does not have the kind, the result is in a served version that has it. Raise
+        ClusterError if a read fails and may succeed later.
         """
         if not is_kind(api_version, kind):
             return None

@@ -15,7 +15,7 @@ replicas became unready then, no review could be answered right after the upgrad
 
 
 class Reach:
-    """The time of the API server's last answer, and the problem of the last call if it failed."""
+    """The time of the API server's last response, and the problem of the last call if it failed."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -34,8 +34,7 @@ class Reach:
     def check(self) -> str | None:
         """Return the problem for readiness if the API server has not answered for too long.
 
-        Return None if the last call was answered, or if the last answer is younger than
-        UNREACHABLE_SECONDS.
+        Otherwise, return None.
         """
         age = self._clock() - self._answered_at
         if not self._problem or age < UNREACHABLE_SECONDS:

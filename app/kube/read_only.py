@@ -8,11 +8,10 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
 
 class ReadOnlyClient:
-    """A `Client` for commands, so that no code of a command can write to the cluster.
+    """A `Client` for commands that can't write to the cluster.
 
     It sends reads, and it creates access reviews, which are not stored. All other writes, and reads
-    of `hidden` resources, raise Rejected, and no request is sent. `options` are the same as for the
-    methods of `Client`.
+    of `hidden` resources, raise Rejected, and no request is sent.
     """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:

@@ -63,7 +63,7 @@ class WatchStore(Generic[T]):
     An object that exceeds a limit is in `too_large` until it changes or is listed again. Instead of
     its projection, the smaller projection that `rest` returns is stored, such as how much of a node
     a Pod uses, if it has at most MOST_OF_REST bytes. These bytes don't count toward the limit of
-    the namespace, so `rest` must return None for objects of which tenants can have any number.
+    the namespace, so `rest` must return None for objects that tenants can create in any number.
 
     An object is also in `too_large` if `is_cut` returns True for its projection, but then this
     projection is stored.
@@ -104,7 +104,7 @@ class WatchStore(Generic[T]):
         self._most_decoded = most_decoded
         self._most_of_namespace = most_of_namespace
         self._excess: dict[Key, int] = {}
-        """The bytes of JSON beyond FREE, by the key of each stored projection that exceeds FREE."""
+        """The bytes of JSON beyond FREE of each projection that counts for its namespace."""
         self._excess_in: Counter[str] = Counter()
         """The sum of `_excess` by namespace."""
         self._is_cut = is_cut
@@ -491,7 +491,7 @@ def _version(obj: Object) -> Version:
 
 
 def _number(version: str) -> Version:
-    """Return a resourceVersion as a number, or unchanged if it is not one."""
+    """Return a resourceVersion as a number, or unchanged if it is not a number."""
     return int(version) if version.isascii() and version.isdigit() else version
 
 

@@ -26,7 +26,7 @@ class ServerTrust(Struct):
     look_seconds: float
     """The seconds between two checks of the files.
 
-    After a renewal, a failed handshake causes another one only after this time, or if the files
+    After a renewal, a failed handshake causes another renewal only after this time, or if the files
     have changed.
     """
     _context: ssl.SSLContext | bool | None = None

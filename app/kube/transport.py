@@ -37,10 +37,9 @@ _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
 """The length, in bytes, of a body that takes about a millisecond to decode."""
 STRANGE_CALLS = 10
-"""The maximum number of concurrent calls for requests whose sender is unknown.
+"""The maximum number of concurrent calls for requests of unknown clients.
 
-Unknown clients can send any number of requests. Because of this limit, other calls compete with at
-most this many of their calls for the rate limit and for connections.
+Without a limit, these calls could use up the rate limit and the connections.
 """
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.
@@ -71,8 +70,8 @@ class CallLimits(Value):
     longest: int = 16 * 2**20
     """The maximum size of a response or of a watch event, in bytes.
 
-    A watch with a longer event is ended. An API server stores at most 1.5 MiB of an object, which
-    is at most 9 MiB as JSON, if every character is escaped.
+    A watch with a longer event is ended. An API server stores at most 1.5 MiB of an object. In
+    JSON, that is at most 9 MiB, if every character is escaped.
     """
     look: float = 10.0
     """The seconds between two checks of the credential files."""
@@ -95,7 +94,7 @@ class ApiRequest(Value):
     most: int = 0
     """The maximum size of the response in bytes, or 0 for the limit `longest`."""
     namespace: str = ""
-    """The namespace under which the request waits for the rate limit: namespaces take turns."""
+    """The namespace in whose turn the request passes the rate limit."""
     arrived: Callable[[int], None] = lambda _: None
     """A function that is called with the size of the response in bytes."""
 
@@ -315,10 +314,7 @@ def _is_within(host: str, network: str) -> bool:
 
 @asynccontextmanager
 async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Convert connection errors in the block to Unavailable, with `host` in the message.
-
-    Other errors are not changed.
-    """
+    """Convert connection errors in the block to Unavailable, with `host` in the message."""
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
@@ -348,7 +344,7 @@ def _plainly(error: Exception) -> str:
 class Turns:
     """Turns of the event loop for decoding long bodies, one body per turn.
 
-    Otherwise, bodies of concurrent lists and watches could be decoded in one long turn, while
+    Without turns, bodies of concurrent lists and watches could be decoded one after the other while
     verdicts and the renewal of the Lease wait.
     """
 
@@ -451,7 +447,7 @@ class TokenBucket:
         return True
 
     def _plan(self) -> None:
-        """Set the timer for the next call if callers wait."""
+        """Set the timer for the next call if callers are waiting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -15,7 +15,7 @@ API servers send a bookmark about once a minute, and another one two seconds bef
 healthy connection may therefore be silent for almost a minute. If a watch is silent for
 `quiet_after` seconds, it is replaced by a watch from the last version with a timeout of
 `probe_timeout` seconds. In that time, a healthy API server sends a bookmark or ends the stream. If
-it does neither, the connection is broken.
+nothing comes for `quiet_after` seconds, the connection counts as broken.
 """
 
 import asyncio
@@ -345,7 +345,7 @@ async def events_of_connection(
         except TimeoutError:
             raise Silent(f"no event for {quiet_after:g} s") from None
         yield event
-        del event  # it may be large, and the next one may come in minutes
+        del event  # it may be large, and the next one may come minutes later
 
 
 async def wait_for(changed: Callable[[], Awaitable[object]], at_most: float) -> None:

@@ -240,7 +240,7 @@ class ClusterTopologyReconciler(Struct):
             command = command_to_find_writers(ObjectRef(dialect.resource, self.topology_name))
             text = (
                 "another writer, perhaps Grove's operator, keeps changing the levels; backing off."
-                f" Find it with {command}, and stop it"
+                f" Find and stop that writer: {command}"
             )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text

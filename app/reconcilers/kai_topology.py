@@ -157,7 +157,7 @@ class KaiTopologyReconciler(Struct):
             command = command_to_find_writers(ObjectRef(KAI_TOPOLOGY, self.topology_name))
             text = (
                 f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off.'
-                f" Find it with {command}, and stop it"
+                f" Find and stop that writer: {command}"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "KAITopologyContested", text
@@ -220,7 +220,7 @@ class KaiTopologyReconciler(Struct):
             command = command_to_find_writers(ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))
             text = (
                 "another writer, perhaps Grove's operator, keeps changing the status; backing off."
-                f" Find it with {command}, and stop it"
+                f" Find and stop that writer: {command}"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "ClusterTopologyContested", text

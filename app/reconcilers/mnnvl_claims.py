@@ -360,7 +360,7 @@ class MnnvlClaimsReconciler(Struct):
             command = command_to_find_writers(ObjectRef(POD_CLIQUE, contested[0], pcs.namespace))
             note = (
                 f"another writer keeps removing the claim from {_cliques(contested)}; backing off."
-                f" Find it with {command}, and stop it"
+                f" Find and stop that writer: {command}"
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:

@@ -200,7 +200,7 @@ class PodGangReconciler(Struct):
             command = command_to_find_writers(ObjectRef(POD_GANG, gang.name, gang.namespace))
             note = (
                 "another writer keeps changing the constraints or annotations that grove-admission"
-                f" writes; backing off. Find it with {command}, and stop it"
+                f" writes; backing off. Find and stop that writer: {command}"
             )
             self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause

@@ -116,7 +116,7 @@ class PodGroupWriter(Value):
         if pause is not None:
             note = (
                 "another writer keeps changing the fields that grove-admission writes; backing off."
-                f" Find it with {command_to_find_writers(ref)}, and stop it"
+                f" Find and stop that writer: {command_to_find_writers(ref)}"
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause

@@ -29,8 +29,8 @@ def for_known_callers(app: App, paths: frozenset[str]) -> App:
             return
 
         problem = (
-            f"{scope['path']} needs a client certificate: use one that a CA in server.clientCaFile"
-            " signed, or ask the platform team to change server.clientCertificateFor"
+            f"{scope['path']} needs a client certificate that a CA in server.clientCaFile signed."
+            " Ask the platform team for one, or to change server.clientCertificateFor"
         )
         await JSONResponse({"error": problem}, 401)(scope, receive, send)
 

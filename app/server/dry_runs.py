@@ -22,14 +22,10 @@ MAX_DRY_RUN = 2 * 1024 * 1024
 WAITING_DRY_RUNS = 16
 """The maximum number of dry runs in progress, including those that wait for their turn.
 
-One dry run is judged at a time, because its documents may take 50 MiB while their verdicts wait for
-the API server.
+One dry run is judged at a time, because its documents may take 50 MiB.
 """
 MAX_ANSWER = 8 * 1024 * 1024
-"""The maximum size of an answer, in bytes.
-
-Even a body of the maximum size usually needs less than half.
-"""
+"""The maximum size of an answer, in bytes."""
 MAX_INDENTED = 64 * 1024
 """The maximum size of JSON that is indented, in bytes.
 
@@ -47,11 +43,7 @@ class BodyTooLarge(UnusableInput):
 
 
 class DryRuns:
-    """The endpoint for dry runs with the verdicts of `routes`.
-
-    The endpoint judges one dry run at a time, because verdicts on reviews need the same processor
-    and memory.
-    """
+    """The endpoint for dry runs with the verdicts of `routes`. It judges one dry run at a time."""
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
@@ -62,16 +54,17 @@ class DryRuns:
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         """Return the verdicts on the documents in the body.
 
-        If there are no verdicts, return an error as JSON: with 400 for unusable documents or
-        parameters, 413 for a body that is too large, and 503 for too many or too slow dry runs. If
-        the client has disconnected, return 499.
+        If there are no verdicts, return an error as JSON: 400 for unusable documents or parameters,
+        413 for a body that is too large, and 503 for too many or too slow dry runs. If the client
+        has disconnected, return 499.
         """
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
-            return _error(400, f"unknown parameter: {', '.join(unknown)}. Use only {known}")
+            names = ", ".join(unknown)
+            return _error(400, f"unknown query parameters: {names}. The known ones are {known}")
         if self._waiting >= WAITING_DRY_RUNS:
-            busy = _error(503, "too many dry runs at once: try again in a second")
+            busy = _error(503, "too many dry runs are in progress: try again in a second")
             busy.headers["Retry-After"] = "1"
             return busy
 

@@ -64,16 +64,16 @@ Notes = Callable[[], Mapping[str, str]]
 
 
 class Reports(Value):
-    """The reports of a server: its health on endpoints, its verdicts as metrics and log lines."""
+    """The health endpoints of a server, and the metrics and log of its verdicts."""
 
     metrics: Metrics
     """The metrics that count verdicts."""
     log: VerdictLog | None
     """The log of verdicts, or None to log none."""
     ready: Checks
-    """The function that returns the checks for `/readyz`."""
+    """Returns the checks for `/readyz`."""
     notes: Notes = dict
-    """The function that returns the notes for `/readyz`."""
+    """Returns the notes for `/readyz`."""
 
     def record(
         self,
@@ -128,8 +128,8 @@ def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = 
 def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
     """Add the webhook at `path`, with the same verdicts as on the port for API servers.
 
-    A review needs no token here. Without client certificates, only deletions of PodGangs cause
-    writes.
+    A review needs no token here. Of callers without a client certificate, only reviews of deletions
+    of PodGangs cause writes.
     """
     described = webhook(exchange.routes[path])
 
@@ -198,8 +198,8 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         responses={200: {"content": _TEXT}, 503: _BUSY},
     )
     async def dry_run(request: Request, parameters: Annotated[Parameters, Query()]) -> Response:
-        # Most servers judge no dry run, so its modules are loaded only here, in a thread: verdicts
-        # on reviews continue meanwhile.
+        # Most servers never judge a dry run, so the modules for it are loaded only here. A thread
+        # loads them, so that verdicts on reviews continue.
         await asyncio.to_thread(importlib.import_module, "app.server.dry_runs")
         return await dry_runs().answer(request, parameters)
 

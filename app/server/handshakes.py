@@ -2,9 +2,8 @@
 
 Any client that reaches the port can begin handshakes and never complete them. So these connections
 are in backlogs with limits. If a backlog is full, its oldest connection is closed: a handshake
-takes milliseconds, so the oldest one is the least likely to be completed. Each ClientHello takes
-0.4 ms, and clients choose their number, so answering them gets only a part of each turn of the
-event loop.
+takes milliseconds, so the oldest one is the least likely to be completed. Answering a ClientHello
+takes 0.4 ms, so only a part of each turn of the event loop is used for it.
 """
 
 import time

@@ -18,7 +18,7 @@ from app.server.tls import READ_BYTES, TlsTransport
 _BACKLOG = 2048
 """The maximum number of connections that the kernel keeps until they are accepted."""
 _FINISH_SECONDS = 10.0
-"""The seconds for open requests when the server stops. Then their connections are aborted."""
+"""The seconds that open requests may take when the server stops."""
 _ABORT_SECONDS = 1.0
 """The maximum seconds to wait for aborted connections to end."""
 
@@ -94,8 +94,8 @@ class Listener:
     def renew(self) -> None:
         """End each connection that is open now with its next response.
 
-        Clients may have presented a certificate of a CA that is no longer trusted. Connections
-        whose handshake is not complete yet end in the same way; see `_entered`.
+        Clients may have presented a certificate of a CA that is no longer trusted. `_entered` ends
+        connections whose handshake is not complete yet.
         """
         for connection in self.serving.connections:
             connection.retire()

@@ -1,7 +1,7 @@
 """Count verdicts and the steps of reconcilers, and return all metrics in the Prometheus format.
 
-The counters of the admission path are plain integers, which a scrape converts to samples. The locks
-of the Prometheus client library would take as much time as evaluating a rule.
+Verdicts are counted in plain integers, which a scrape converts to samples. The locks of the
+Prometheus client library would take as much time as evaluating a rule.
 """
 
 from bisect import bisect_left

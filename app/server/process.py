@@ -14,10 +14,7 @@ RETURN_SECONDS = 10.0
 """The minimum time between two returns of memory, in seconds."""
 
 _OTHER_FILES = 256
-"""The number of files that may be open in addition to the accepted connections.
-
-The Kubernetes client, logs, certificates and libraries open them.
-"""
+"""The number of files that may be open in addition to the accepted connections."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,17 +63,17 @@ def allow_files(connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
     if possible < needed:
         logger.warning(
-            "the limit of open files is %d, but server.maxConnections needs %d: raise the limit"
-            " (ulimit -n) in the container runtime, or lower server.maxConnections",
+            "the limit of open files is %d, but server.maxConnections needs %d: raise the hard"
+            " limit (ulimit -Hn) in the container runtime, or lower server.maxConnections",
             possible,
             needed,
         )
 
 
 class MemoryReturn:
-    """A counter of closed connections, which returns memory to the system after many of them.
+    """A counter of closed connections that returns memory to the system after many of them.
 
-    `give_back` is the function that returns the memory. `clock` is monotonic, in seconds.
+    `give_back` returns the memory. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float], give_back: Callable[[], None]) -> None:

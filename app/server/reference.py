@@ -1,8 +1,8 @@
 """Document the HTTP API: in `/openapi.json`, and in `/docs`, where each path can be tried.
 
 The page loads nothing from other hosts, because a cluster may have no internet access. Its files
-are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form.
-They have no `managedFields`, and the answers are those of this version.
+are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form,
+without `managedFields`. The answers are those of this version.
 """
 
 from functools import cache
@@ -121,7 +121,7 @@ def _answer(description: str, schema: JsonMap, **more: object) -> Object:
 
 @cache
 def recorded_review(path: str) -> Object:
-    """Return an example review for the webhook at `path` (`asked`) and its answer (`answered`)."""
+    """Return an example of a review for the webhook at `path`: a map of `asked` and `answered`."""
     name = path.strip("/").replace("/", "-")
     content: Object = from_json(
         files("app.server").joinpath("reviews", f"{name}.json").read_bytes()

@@ -1,8 +1,8 @@
 """Write tokens into the paths of our webhooks, to distinguish API servers from other callers.
 
 All replicas write tokens. A token is stored only in the webhook configurations. While API servers
-use only paths with a token, a review without a token is refused. Otherwise it gets a verdict, but
-all writes except those for deletions of PodGangs are left to the leader. The rules are:
+use only paths with a token, a review without a token is refused. At other times, it gets a verdict,
+but all writes except those for deletions of PodGangs are left to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
   rolled back, the paths have no token, because that version answers 404 to a path with a token.
@@ -11,8 +11,8 @@ all writes except those for deletions of PodGangs are left to the leader. The ru
 - The previous token stays valid for some time, because API servers get a changed configuration with
   a delay. For the same time after both configurations have a token, reviews without a token still
   get a verdict.
-- Reviews without a token get a verdict again before a path without one is written, and while our
-  knowledge of the configurations is not fresh.
+- Reviews without a token get a verdict again before a path without a token is written, and while
+  our knowledge of the configurations is not fresh.
 - A leaked token is replaced at once, but at most once in LEAK_SECONDS. A token counts as leaked if
   it is used on a path that does not fit the review or does not exist, because API servers never do
   that. Tokens can leak because API servers show the URL in the errors of failed calls, even to
@@ -33,7 +33,7 @@ from app.base.sample import Part, Sample, gauge
 from app.certificates.ca_bundles import CONFIGURATIONS
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
-from app.kube.competing_writers import Rewrites, write_key
+from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
@@ -53,12 +53,12 @@ from app.webhooks.paths import (
 )
 
 REPLACED_SECONDS = 60.0
-"""The time, in seconds, that a token stays valid after it was replaced."""
+"""The seconds for which a token stays valid after it was replaced."""
 
 BARE_SECONDS = 0.5
-"""The time, in seconds, that paths without a token are accepted before they are written.
+"""The seconds for which paths without a token are accepted before they are written.
 
-In this time, the other replicas learn of the Pod that needs such paths.
+In this time, the other replicas learn of the Pod that does not know tokens.
 """
 
 FRESH_SECONDS = 150.0
@@ -100,7 +100,10 @@ def takes_tokens(pod: Object) -> bool:
     return annotations_of(pod).get(TAKES_TOKENS) == "all"
 
 
-_NO_WRITES = "only deletions of PodGangs cause writes, unless server.clientCaFile is set"
+_NO_WRITES = (
+    "webhooks leave all writes but those for deletions of PodGangs to the leader, unless"
+    " server.clientCaFile is set"
+)
 
 
 class ReviewTokens(Part):
@@ -196,10 +199,10 @@ class ReviewTokens(Part):
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
                 name = configuration["metadata"]["name"]
+                command = command_to_find_writers(ObjectRef(resource, name))
                 self._note = (
-                    f"another writer keeps changing the paths of {resource.kind} {name}: find it"
-                    f" with kubectl get {resource.plural} {name}"
-                    " -o jsonpath='{.metadata.managedFields[*].manager}'"
+                    f"another writer keeps changing the paths of {resource.kind} {name}. Find and"
+                    f" stop that writer: {command}"
                 )
                 return REPLACED_SECONDS
         if token and self._bare_until is None and len(managed) == len(self._configurations):
@@ -240,8 +243,8 @@ class ReviewTokens(Part):
         if now - self._leaked_at > LEAK_SECONDS:
             self._leaked_at = now
             logger.warning(
-                "a caller that is not an API server knows the token in our webhook paths:"
-                " replacing it"
+                "a caller that is not an API server knows the token in our webhook paths;"
+                " replacing the token"
             )
             self._loop.add_all()
 

@@ -63,7 +63,7 @@ class Extras(Value):
     readable: bool = False
     """Whether verdicts are logged as readable text instead of JSON."""
     duties: Duties = no_duties
-    """The function that creates further duties of the leader."""
+    """Creates further duties of the leader."""
 
 
 async def serve(

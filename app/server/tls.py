@@ -3,8 +3,8 @@
 The TLS of asyncio and uvloop does not report a connection before its handshake is complete, takes
 50 KiB for a silent client, and reads any number of messages without data, such as KeyUpdates. With
 this transport, unfinished handshakes can be counted and closed, a silent client takes 2 KiB, and
-ciphertext with little data ends its connection. A verdict takes as much processor time as with
-uvloop (`./scripts/bench verdicts`).
+a connection with much ciphertext and little data is closed. A verdict takes as much processor time
+as with uvloop (`./scripts/bench verdicts`).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ client waited for 3 s.
 """
 
 _FRUITLESS = 2 * _RECORD
-"""The maximum bytes of ciphertext without enough plaintext (_ENOUGH). A data record is shorter.
+"""The maximum number of bytes of ciphertext without enough plaintext (_ENOUGH).
 
 Messages such as KeyUpdate have no plaintext. One connection that sent 48,000 KeyUpdates in a second
 stopped a server.
@@ -148,7 +148,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         data = self._buffer[:nbytes]
         if self._state is _CLOSING:
-            return  # dropped, so that the client isn't reset before it has our answer
+            return  # data is dropped, because a reset could keep our answer from the client
         if self._tls is not None and self._state is not _HELLO:
             self._decrypt(self._tls, data)
         else:

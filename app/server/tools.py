@@ -42,7 +42,7 @@ POSTS = 4
 BODY_SECONDS = 10.0
 """The time limit for a body, in seconds.
 
-Otherwise, POSTS clients that never send their bodies would keep out all others.
+Without it, POSTS clients that never send their bodies would keep out all others.
 """
 
 MOST_PARAMETERS = 16
@@ -101,7 +101,7 @@ class RequestLimits:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """Return `receive` with a time limit: after BODY_SECONDS, it reports a disconnect."""
+    """Return a `receive` that reports a disconnect after BODY_SECONDS."""
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def received() -> Message:

@@ -34,7 +34,7 @@ STRANGE_RATE = 2**16
 """The bytes per second that reviews from unknown callers may add to the log after a burst."""
 
 _FLUSH_LINES = 256
-"""The number of lines after which they are formatted and written."""
+"""The number of lines that are formatted and written together."""
 
 _WAITING_CHUNKS = 200
 """The maximum number of chunks waiting for the writing thread. Further chunks are dropped."""
@@ -86,7 +86,7 @@ class VerdictLog:
         readable: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the writing thread. `readable` lines are short, for a terminal; others are JSON."""
+        """Start the writing thread. With `readable`, lines are short text, otherwise JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
         self._records: list[tuple[bool, float, _Record]] = []

@@ -1,7 +1,7 @@
 """Pause the garbage collector while lists are read, and then give freed memory back to the system.
 
-Otherwise, the collector would examine all previously read pages again and again, although they
-contain no garbage: decoded JSON and the facts that are kept have no cycles.
+Otherwise, the collector would examine all previously read pages again and again, although decoded
+JSON and the facts that are kept have no cycles.
 """
 
 import asyncio

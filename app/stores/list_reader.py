@@ -50,10 +50,9 @@ async def _list(client: Client, store: WatchStore[Any], selection: Selection) ->
 
 
 class Reading:
-    """A reader of lists, which keeps the facts and records why lists can't be read.
+    """A reader of lists that keeps the facts, and records why lists can't be read.
 
-    `rows` has the row of each resource that may be read. Objects are converted to facts as pages
-    arrive, so that only the needed facts are kept.
+    `rows` has the row of each resource that may be read.
     """
 
     def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]]) -> None:

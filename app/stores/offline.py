@@ -42,7 +42,7 @@ class DocumentObjects:
         self._later: set[Resource] = set()
         """The APIs of later releases of Grove to which documents belong, see `_later_api`."""
         self._is_design = False
-        """Does a document belong to the release with ClusterTopologies (`_is_of_design`)?"""
+        """Whether a document belongs to the release with ClusterTopologies (`_is_of_design`)."""
         for document in documents:
             self.add(document)
 
@@ -84,7 +84,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Is it known to which release of Grove the documents belong?"""
+        """Whether it is known to which release of Grove the documents belong."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:

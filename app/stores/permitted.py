@@ -18,7 +18,7 @@ Scope = tuple[Row[Any], str | None]
 
 
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
-"""A pace at which each turn of the event loop takes a few milliseconds, because a person waits.
+"""The pace for a person who waits: each turn of the event loop takes a few milliseconds.
 
 Lists are read in pages, because only pages report the number of objects, to show the progress.
 """
@@ -79,7 +79,7 @@ class PermittedStores:
 
     @property
     def ready(self) -> bool:
-        """Has the list of every scope been read, unless it is forbidden?"""
+        """Whether the list of every scope has been read, unless it is forbidden."""
         known = {row for row, _ in (*self.denied, *self.stores)}
         return len(known) == len(self.rows) and all(
             store.synced or scope in self.denied for scope, store in self.stores.items()

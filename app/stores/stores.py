@@ -73,10 +73,7 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Empty `stores`, which only the leader needs, and keep them up to date until cancelled.
-
-    Their content from an earlier term as the leader would be outdated.
-    """
+    """Empty `stores`, which only the leader needs, and keep them up to date until cancelled."""
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:
@@ -106,8 +103,8 @@ async def follow(
 ) -> NoReturn:
     """Keep the store of one row up to date until cancelled.
 
-    If the CRD of its resource changes, begin with a new list, because an open watch would continue
-    with the old schema.
+    If the CRD of its resource changes, start again with a list, because an open watch would
+    continue with the old schema.
     """
     while True:
         watching = run_store(

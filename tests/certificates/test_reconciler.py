@@ -197,7 +197,7 @@ async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_eve
     )
     assert (
         replica.last_error
-        == "another writer keeps changing the caBundle of MutatingWebhookConfiguration grove-admission: find it with kubectl get mutatingwebhookconfigurations grove-admission -o jsonpath='{.metadata.managedFields[*].manager}'"
+        == "another writer keeps changing the caBundle of MutatingWebhookConfiguration grove-admission. Find and stop that writer: kubectl get mutatingwebhookconfigurations.admissionregistration.k8s.io grove-admission -o jsonpath='{.metadata.managedFields[*].manager}'"
     )
     cluster.clock.pass_by(timedelta(seconds=10))
     await settle(replica)

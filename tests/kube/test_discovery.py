@@ -191,7 +191,7 @@ def test_an_unknown_version_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     virtual.run(main())
     assert [record.message for record in caplog.records] == [
         "computedomains.resource.nvidia.com is served as v2, which this version of grove-admission"
-        " does not know, so it is judged as v1beta1"
+        " does not know, so its objects are judged as v1beta1"
     ]
 
 

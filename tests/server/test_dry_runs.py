@@ -315,7 +315,9 @@ async def test_an_odd_question_is_named(query: str, loc: str) -> None:
 
 async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() -> None:
     answer = await Served().request("POST", "/dry-run?operaton=UPDATE", content=CLIQUE)
-    said = {"error": "unknown parameter: operaton. Use only old, operation, output, user"}
+    said = {
+        "error": "unknown query parameters: operaton. The known ones are old, operation, output, user"
+    }
     assert (answer.status_code, answer.json()) == (400, said)
 
 

@@ -260,7 +260,8 @@ def test_a_configuration_without_the_annotation_is_left_alone() -> None:
         async with world.running():
             assert world.client.writes() == []
             assert (
-                "only deletions of PodGangs cause writes" in world.replicas[0][0].notes()["callers"]
+                "all writes but those for deletions of PodGangs"
+                in world.replicas[0][0].notes()["callers"]
             )
             assert [sample.value for sample in world.replicas[0][0].samples()] == [0.0]
 
