@@ -166,20 +166,18 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
     """Return the checks of our two webhook configurations. Add the stored ones to `installed`."""
     checks = webhooks.check_enforcement(patient.configuration.enforcement)
     settings = patient.configuration.certificates
-    desired = webhook_configurations(
-        ServiceTarget(settings.namespace, settings.service_name), settings.namespace
-    )
-    for resource, configuration in zip(
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True
+    name = settings.webhook_configurations
+    target = ServiceTarget(settings.namespace, settings.service_name)
+    comparisons = []
+    for resource, desired in zip(
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
+        webhook_configurations(target, settings.namespace),
+        strict=True,
     ):
-        reference = ObjectRef(resource, settings.webhook_configurations)
         try:
-            stored = await find(patient.client, reference)
+            stored = await find(patient.client, ObjectRef(resource, name))
         except ClusterError as error:
-            message = (
-                f"{resource.kind} {settings.webhook_configurations} could not be read:"
-                f" {error.message}"
-            )
+            message = f"{resource.kind} {name} could not be read: {error.message}"
             checks.append(unknown(message, _ASK))
             continue
         others: list[Object] = []
@@ -188,10 +186,11 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
         else:
             with contextlib.suppress(ClusterError):
                 others = await every(patient.client, Selection(resource))
-        metadata = {**configuration["metadata"], "name": settings.webhook_configurations}
-        checks += webhooks.check_webhooks(stored, {**configuration, "metadata": metadata}, others)
+        desired["metadata"]["name"] = name
+        comparisons.append(webhooks.Comparison(desired, stored, others))
 
-    return checks
+    needs_token = not patient.configuration.server.client_ca_file
+    return [*checks, *webhooks.check_webhooks(comparisons, needs_token=needs_token)]
 
 
 async def _service(patient: Patient, installed: list[Object], endpoints: list[Endpoint]) -> Checks:

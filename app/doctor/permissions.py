@@ -6,10 +6,11 @@ compares them.
 
 from collections.abc import Mapping, Sequence
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.cluster.units import CONTROLLERS
 from app.config.schema import ACCOUNT, Configuration
-from app.doctor.report import Check, Checks, Status, ok
+from app.doctor.report import Check, Checks, Status, apply_again, ok
 from app.facts.kinds import (
     CLAIM_TEMPLATE,
     CLUSTER_QUEUE,
@@ -18,9 +19,10 @@ from app.facts.kinds import (
     SCHEDULING_SHARD,
 )
 from app.kube.api import Client, Object
+from app.objects.fields import listed
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
-_REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml"
+_REMEDY = apply_again("manifests/base/rbac.yaml")
 _WHY = "reporting why gangs are pending"
 _REMEDY_OF_WAITING = (
     "Add the component manifests/components/waiting to your overlay, and apply the overlay."
@@ -29,6 +31,8 @@ _NAMED = (
     'The stored rule must have resourceNames: ["{name}"], which a tool such as Kustomize may have'
     " changed."
 )
+_MOST_SHOWN = 10
+"""The maximum number of missing permissions that one check lists."""
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
@@ -245,24 +249,29 @@ def needs_of(configuration: Configuration) -> list[Need]:
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
     """Check that our service account in `namespace` has the permissions `needs`.
 
-    If `namespace` is None, check this process's own permissions. Raise ClusterError if a request
+    Missing permissions with the same status and remedy share a check. If `namespace` is None, check
+    this process's own permissions. Raise ClusterError if a request
     fails, for example because this process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
-    missing: Checks = []
+    missing: list[tuple[tuple[Status, str], str]] = []
     for need in needs:
         refused = [
             verb for verb in need.verbs if not await is_allowed(client, need, verb, namespace)
         ]
         if refused:
-            message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
             status: Status = "warning" if need.optional else "problem"
-            missing.append(Check(status, message, _remedy(need)))
+            lacked = f"{', '.join(refused)} {need} ({need.purpose})"
+            missing.append(((status, _remedy(need)), lacked))
 
+    if missing:
+        return [
+            Check(status, f"{subject} may not {listed(lacked, _MOST_SHOWN, '; ')}", remedy)
+            for (status, remedy), lacked in by_key(missing).items()
+        ]
     count = sum(len(need.verbs) for need in needs)
-
     has = "have" if namespace is None else "has"
-    return missing or [ok(f"{subject} {has} all required permissions ({count} verbs)")]
+    return [ok(f"{subject} {has} all required permissions ({count} verbs)")]
 
 
 def _remedy(need: Need) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from app.base.groups import by_key
 from app.base.value import Value
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks, ok, warning
+from app.doctor.report import Check, Checks, apply_again, ok, warning
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import POD_GROUP, QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
@@ -64,10 +64,7 @@ _BOUNDS = (
     "status",
     "webhooks",
 )
-_BOUND_ACCOUNT = (
-    "Run: kubectl apply -f manifests/base/account.yaml (Kubernetes 1.30 or later). See"
-    " manifests/guide/threat-thief.md."
-)
+_BOUND_ACCOUNT = apply_again("manifests/base/account.yaml")
 _NONE = (
     "no policy has the rules of the webhooks: while the server is down, requests are not checked if"
     " their webhook has failurePolicy Ignore"
@@ -238,35 +235,32 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
 
 
 def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
-    """Yield a warning with `remedy` for each difference between the stored policies and `desired`.
+    """Yield a warning with `remedy` for each kind of difference between `stored` and `desired`.
 
     In `desired`, each policy is followed by its binding.
     """
-    for message in _differences(stored, desired):
-        yield warning(message, remedy)
+    for text, names in by_key(_differences(stored, desired)).items():
+        yield warning(f"{text}: {', '.join(names)}", remedy)
 
 
-def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
-    """Yield how the stored policies and bindings differ from `desired`."""
+def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[tuple[str, str]]:
+    """Yield (difference, name) of each policy that differs, or whose bindings differ."""
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]
         stored_policy = stored.policies.get(name)
         bindings = stored.bindings.get(name, ())
         if stored_policy is None or not bindings:
-            yield f"policy {name} is not installed, or has no binding"
+            yield "policies that are not installed or have no binding", name
             continue
 
         if _differs(_in_any_version(stored_policy["spec"]), _in_any_version(policy["spec"])):
-            yield f"policy {name} differs from the one of this version and configuration"
+            yield "policies that differ from those of this version and configuration", name
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
-            yield (
-                f"the binding of policy {name} differs from the one of this version and"
-                " configuration"
-            )
+            yield "policies whose binding differs from that of this version and configuration", name
 
     for name in sorted({*stored.policies, *stored.bindings} - set(names)):
-        yield f"policy {name} is left over from another version or configuration"
+        yield "policies that are left over from another version or configuration", name
 
 
 def _in_any_version(spec: JsonMap) -> JsonMap:

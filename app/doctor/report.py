@@ -53,6 +53,14 @@ def unknown(message: str, remedy: str) -> Check:
     return Check("unknown", message, remedy)
 
 
+def apply_again(path: str) -> str:
+    """Return the remedy that restores the objects in the file `path` of the manifests."""
+    return (
+        f"Run: kubectl apply -f {path}. If you installed the chart, run instead: helm upgrade"
+        " RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
+    )
+
+
 def exit_code(examined: Examined) -> int:
     """Return 2 if a check could not be performed, 1 if there are problems, and 0 otherwise."""
     counts = summary(examined)

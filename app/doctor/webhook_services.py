@@ -8,42 +8,35 @@ from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
 from app.doctor.webhook_configurations import StoredWebhook, Surroundings
 
-_CALLED = "Restore the Service. If its product was removed, delete the webhook configuration."
-_PORT = "Correct clientConfig.service.port of the webhook, or add the port to the Service."
-_REPLICAS = (
-    "Find out why the Pods of this Service are not ready: run kubectl describe pods in its"
-    " namespace."
+_CALLED = (
+    "Restore the Service. If its product was removed, delete the webhook configuration: kubectl"
+    " delete {configuration}"
 )
-_ALONE = "Run at least two replicas of the Pods behind this Service."
+_PORT = "Correct clientConfig.service.port of the webhook, or add the port to the Service."
+_REPLICAS = "Find out why no Pod of the Service is ready: kubectl -n {namespace} describe pods"
+_ALONE = "Run at least two replicas of the Service's Pods."
+_REJECTED = "matching requests are rejected"
+_SKIPPED = "failed calls are ignored"
+_INTERRUPTED = "nothing answers while the Pod restarts"
 
 
 class Fault(Value):
     """A problem with the Service of a webhook."""
 
     status: Status
-    """The status of the check."""
     cause: str
     """The problem in words, such as `Service a/b does not exist`."""
-    fate: str
-    """The effect on requests, such as "are rejected", or "" if only a restart interrupts them."""
+    effect: str
+    """The effect on requests, in words."""
     remedy: str
-    """The remedy of the problem."""
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
         """Return the message about the webhooks `names` of a configuration, which call the Service.
 
         If there are several, the message has only their number.
         """
-        webhooks = names[0]
-        whose = "its"
-        if len(names) > 1:
-            webhooks = f"{len(names)} webhooks"
-            whose = "their"
-
-        consequence = "nothing answers while its Pod restarts"
-        if self.fate:
-            consequence = f"nothing answers, and {whose} requests {self.fate}"
-        return f"{configuration}, {webhooks}: {self.cause}, so {consequence}"
+        webhooks = names[0] if len(names) == 1 else f"{len(names)} webhooks"
+        return f"{configuration}, {webhooks}: {self.cause}, so {self.effect}"
 
 
 def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
@@ -68,22 +61,24 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
         return None
     name = f"Service {'/'.join(target.service)}"
     status: Status = "warning"
-    fate = "pass unchanged"
+    effect = _SKIPPED
     if webhook.is_fatal:
         status = "problem"
-        fate = "are rejected"
+        effect = _REJECTED
 
     service = surroundings.services.get(target.service)
     if service is None:
-        return Fault(status, f"{name} does not exist", fate, _CALLED)
+        remedy = _CALLED.format(configuration=webhook.configuration)
+        return Fault(status, f"{name} does not exist", effect, remedy)
     if port_of(service, target.port) is None:
-        return Fault(status, f"{name} has no port {target.port}", fate, _PORT)
+        return Fault(status, f"{name} has no port {target.port}", effect, _PORT)
 
     count = len(endpoints_of(target.service, target.port, surroundings))
     if count == 0:
-        return Fault(status, f"{name} has no ready endpoint", fate, _REPLICAS)
+        remedy = _REPLICAS.format(namespace=target.service[0])
+        return Fault(status, f"{name} has no ready endpoint", effect, remedy)
     if count == 1 and webhook.is_fatal:
-        return Fault("warning", f"{name} has only 1 ready endpoint", "", _ALONE)
+        return Fault("warning", f"{name} has only 1 ready endpoint", _INTERRUPTED, _ALONE)
     return None
 
 

@@ -5,9 +5,13 @@ differ from the ones that this version installs. The module `certificate` checks
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
 from app.config.schema import Enforcement
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
@@ -16,6 +20,10 @@ from app.webhooks.configurations import NAMESPACE_LABEL
 from app.webhooks.paths import PATHS, PATHS_ARE_OURS, are_ours, path_of
 from app.webhooks.registry import warning_paths
 
+_UNTOLD = (
+    "the path has no token, so the server cannot tell API servers from other callers: their reviews"
+    " may get a 503 under load, and the leader makes most writes later"
+)
 _NO_TOKEN = (
     f"Give the webhook configuration the annotation {PATHS_ARE_OURS}: managed, as in the manifests,"
     " so that the server writes paths with a token. See callers in /readyz?verbose."
@@ -25,7 +33,10 @@ _NOT_YET = (
     " Pods of older versions don't. If there are none, find out what prevents it: read callers in"
     " /readyz?verbose and the log of deployment/grove-admission."
 )
-_INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
+_INSTALL = (
+    "Apply the manifests or the chart of this version again, or the output of grove-admission"
+    " webhooks if you installed that."
+)
 _DEFAULTS: JsonMap = {
     "objectSelector": {},
     "namespaceSelector": {},
@@ -34,35 +45,56 @@ _DEFAULTS: JsonMap = {
 """The values that the API server writes if these fields of a webhook are missing."""
 
 
-def check_webhooks(
-    installed: JsonMap | None, desired: JsonMap, others: Iterable[JsonMap] = ()
-) -> Checks:
-    """Compare a stored webhook configuration with the one that this version installs.
+class Comparison(Value):
+    """A webhook configuration that this version installs, and the stored one with the same name."""
 
-    `installed` is the stored configuration with our name, or None. `others` are the other stored
-    configurations of the same kind, one of which may contain our webhooks.
+    desired: JsonMap
+    stored: JsonMap | None
+    others: Sequence[JsonMap] = ()
+    """Other stored configurations of the same kind, one of which may contain our webhooks."""
+
+
+def check_webhooks(comparisons: Iterable[Comparison], *, needs_token: bool = True) -> Checks:
+    """Check that the stored webhook configurations equal the ones that this version installs.
+
+    A finding about several webhooks is reported once. `needs_token` is false if API servers show a
+    client certificate instead of a token.
     """
-    title = f"{desired['kind']} {desired['metadata']['name']}"
-    if installed is None:
-        return [_missing(title, desired, others)]
-
-    stored = {text_at(webhook, "name"): webhook for webhook in maps_at(installed, "webhooks")}
-    ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: Checks = []
-    for name in ours:
-        if name in stored:
-            remedy = _NOT_YET if are_ours(installed) else _NO_TOKEN
-            checks += _check(stored[name], ours[name], remedy)
-        else:
-            checks.append(problem(f"{title} lacks the webhook {name}", _INSTALL))
+    findings: list[tuple[Check, str]] = []
+    for comparison in comparisons:
+        desired, installed = comparison.desired, comparison.stored
+        title = f"{desired['kind']} {desired['metadata']['name']}"
+        if installed is None:
+            checks.append(_missing(title, desired, comparison.others))
+            continue
 
-    checks += [
-        warning(f"{title} has the webhook {name}, which this version does not serve", _INSTALL)
-        for name in stored
-        if name not in ours
-    ]
+        stored = {text_at(webhook, "name"): webhook for webhook in maps_at(installed, "webhooks")}
+        ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
+        lacking = [name for name in ours if name not in stored]
+        if lacking:
+            checks.append(problem(f"{title} lacks {', '.join(lacking)}", _INSTALL))
+        left = [name for name in stored if name not in ours]
+        if left:
+            message = f"{title} has webhooks that this version does not serve: {', '.join(left)}"
+            checks.append(warning(message, _INSTALL))
 
-    return checks
+        remedy = _NOT_YET if are_ours(installed) else _NO_TOKEN
+        for name in [name for name in ours if name in stored]:
+            checks.append(ok(f"{name}: {while_down(stored[name])}"))
+            found = _findings(stored[name], ours[name], remedy if needs_token else "")
+            findings += [(check, name) for check in found]
+
+    findings.sort(key=lambda found: found[0].status != "problem")
+    return [*checks, *(_about(names, check) for check, names in by_key(findings).items())]
+
+
+def _about(names: Sequence[str], check: Check) -> Check:
+    """Return `check` with the names of its webhooks in the message."""
+    message = f"{names[0]}: {check.message}"
+    if len(names) > 1:
+        message = f"{check.message} ({len(names)} webhooks: {', '.join(names)})"
+    return replace(check, message=message)
 
 
 def check_enforcement(enforcement: Enforcement) -> Checks:
@@ -73,18 +105,20 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
 
     these = "this webhook only warns" if len(paths) == 1 else "these webhooks only warn"
     message = f"{these} about invalid objects, which are stored: {', '.join(paths)}"
+    modes = enforcement.webhooks.model_dump(by_alias=True)
+    keys = ["enforcement.mode"] if enforcement.mode == "warn" else []
+    keys += [f"enforcement.webhooks.{name}" for name, mode in modes.items() if mode == "warn"]
     remedy = (
-        "At the end of the trial period, set enforcement.mode: refuse. To list the objects that are"
-        " then rejected, run: grove-admission audit"
+        f'At the end of the trial period, set {" and ".join(keys)} to "refuse". To list the stored'
+        " objects that would be rejected, run: grove-admission audit"
     )
     return [warning(message, remedy)]
 
 
 def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
-    """Return the problem of a webhook configuration that is not installed under its name.
+    """Return the problem that there is no webhook configuration `title` (kind and name).
 
-    `title` is its kind and name. If any of `others` has webhooks of `desired`, name these
-    configurations.
+    If any of `others` has webhooks of `desired`, name these configurations.
     """
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
@@ -112,36 +146,29 @@ def _webhook_names(configuration: JsonMap) -> set[str]:
     return {text_at(webhook, "name") for webhook in maps_at(configuration, "webhooks")}
 
 
-def _check(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator[Check]:
-    """Yield the effect of an outage of a stored webhook, and its differences from `desired`.
+def _findings(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator[Check]:
+    """Yield the problems of a stored webhook, without its name.
 
-    `without_token` is the remedy if its path has no token.
+    `without_token` is the remedy for a path without a token, or "" if no token is needed.
     """
-    name = desired["name"]
-    yield ok(f"{name}: {while_down(stored)}")
-    for difference in differences(stored, desired):
-        yield warning(f"{name}: {difference}", _INSTALL)
-
     client = map_at(stored, "clientConfig")
     token, _ = split_token(path_of(client))  # the token is never shown
-    is_as_installed = True
-    for difference in _client_differences(name, client, desired["clientConfig"]):
-        is_as_installed = False
-        yield problem(f"{name}: {difference}", _remedy(client, desired["clientConfig"]))
-    if is_as_installed and not token:
-        message = (
-            f"{name}: the path of this webhook has no token. Unless server.clientCaFile is set, its"
-            " reviews cause almost no writes (the leader writes later), and may get a 503 under"
-            " load"
-        )
-        yield warning(message, without_token)
+    found = list(_client_differences(client, desired))
+    for difference in found:
+        yield problem(difference, _remedy(client, desired["clientConfig"]))
+    if without_token and not token and not found:
+        yield warning(_UNTOLD, without_token)
+    for difference in differences(stored, desired):
+        yield warning(difference, _INSTALL)
 
 
 def while_down(webhook: JsonMap) -> str:
     """Return what happens to requests for which `webhook` is called while the server is down."""
-    requests = " and ".join(_rule(rule) for rule in maps_at(webhook, "rules"))
-    fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are rejected"
-    return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
+    rules = " and ".join(map(_rule, maps_at(webhook, "rules")))
+    requests = f"while the server is down, {rules or 'no requests'}"
+    if webhook.get("failurePolicy") == "Ignore":
+        return f"{requests} continue without this webhook"
+    return f"{requests} are rejected{_limits(webhook)}"
 
 
 def _rule(rule: JsonMap) -> str:
@@ -165,27 +192,34 @@ def _limits(webhook: JsonMap) -> str:
 
     The namespaceSelector is left out if all rules have the scope Cluster, where it has no effect.
     """
-    limits = ""
-    rules = maps_at(webhook, "rules")
-    cluster_wide = all(rule.get("scope") == "Cluster" for rule in rules)
+    excluded = ""
+    conditions = []
     selector = map_at(webhook, "namespaceSelector")
-    if selector and not cluster_wide:
-        limits += _namespaces(selector)
+    is_cluster_wide = all(rule.get("scope") == "Cluster" for rule in maps_at(webhook, "rules"))
+    if selector and not is_cluster_wide:
+        excluded = _excluded(selector)
+        conditions += [] if excluded else [f"namespaceSelector {_text(selector)} matches"]
     if webhook.get("objectSelector"):
-        limits += f", and only where the objectSelector {_text(webhook['objectSelector'])} matches"
-    conditions = maps_at(webhook, "matchConditions")
-    names = ", ".join(text_at(condition, "name") for condition in conditions)
-    return limits + (f", and only if its matchConditions hold ({names})" if conditions else "")
+        conditions.append(f"objectSelector {_text(webhook['objectSelector'])} matches")
+    names = [text_at(condition, "name") for condition in maps_at(webhook, "matchConditions")]
+    if names:
+        conditions.append(f"all matchConditions hold ({', '.join(names)})")
+    if not conditions:
+        return excluded
+    return f"{excluded}{',' if excluded else ''} if {' and '.join(conditions)}"
 
 
-def _namespaces(selector: JsonMap) -> str:
-    """Return a namespaceSelector in words, such as `, except in kube-system`."""
+def _excluded(selector: JsonMap) -> str:
+    """Return `, except in ` and the namespaces that a namespaceSelector excludes by name.
+
+    Return "" for any other selector.
+    """
     expressions = maps_at(selector, "matchExpressions")
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
         if (expression.get("key"), expression.get("operator")) == (NAMESPACE_LABEL, "NotIn"):
             return f", except in {', '.join(texts_at(expression, 'values'))}"
-    return f", in namespaces that {_text(selector)} selects"
+    return ""
 
 
 def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
@@ -201,12 +235,12 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
             yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
 
-def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how a stored clientConfig differs from `desired`, the one that we install.
+def _client_differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
+    """Yield how a stored clientConfig differs from that of `desired`, the webhook that we install.
 
     Of a URL, only the path is compared. Tokens in paths and the caBundle are ignored.
     """
-    path = PATHS[name]
+    path = PATHS[desired["name"]]
     actual = split_token(path_of(stored))[1]
     if "url" in stored:
         if not actual.endswith(path):
@@ -214,13 +248,15 @@ def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterato
         return
 
     # The server writes a path that the manifests leave out.
-    actual = actual or path
-    service = {"port": 443, **map_at(stored, "service"), "path": actual}
-    installed = {**desired["service"], "path": path}
-    if service != installed:
-        yield (
-            f"clientConfig.service is {_text(service)}; this version installs {_text(installed)}"
+    service = {"port": 443, **map_at(stored, "service"), "path": actual or path}
+    installed = {**desired["clientConfig"]["service"], "path": path}
+    keys = [key for key in sorted({*service, *installed}) if service.get(key) != installed.get(key)]
+    if keys:
+        has, installs = (
+            ", ".join(f"{key} {_text(fields.get(key))}" for key in keys)
+            for fields in (service, installed)
         )
+        yield f"clientConfig.service has {has}; this version installs {installs}"
 
 
 def _remedy(stored: JsonMap, desired: JsonMap) -> str:
@@ -229,9 +265,8 @@ def _remedy(stored: JsonMap, desired: JsonMap) -> str:
     if not namespace or namespace == text_at(map_at(desired, "service"), "namespace"):
         return _INSTALL
     return (
-        f"If the server runs in namespace {namespace}, run doctor with the variable"
-        f" POD_NAMESPACE={namespace}. Otherwise, apply the manifests of this version (or the output"
-        " of grove-admission webhooks)."
+        f"If the server runs in namespace {namespace}, run: POD_NAMESPACE={namespace}"
+        f" grove-admission doctor --config FILE. Otherwise, {_INSTALL[0].lower()}{_INSTALL[1:]}"
     )
 
 

@@ -31,8 +31,8 @@ from tests.doctor.installation import (
 )
 
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
-INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
-RULES = "Run: kubectl apply -f manifests/base/rbac.yaml"
+INSTALL = "Apply the manifests or the chart of this version again, or the output of grove-admission webhooks if you installed that."
+RULES = "Run: kubectl apply -f manifests/base/rbac.yaml. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
 KEEPER = "With self-managed certificates, the replicas write the caBundle: see the log of deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise, write the CA into caBundle of the webhook configurations."
 STORED_CERTIFICATE = f"Find out why the replicas do not create or renew the certificate: {LOGS}."
 UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
@@ -45,7 +45,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "permissions",
                 "problem",
-                "service account grove-system/grove-admission may not patch podgangs.scheduler.grove.io: constraints for the scheduler",
+                "service account grove-system/grove-admission may not patch podgangs.scheduler.grove.io (constraints for the scheduler)",
                 RULES,
             )
         ],
@@ -56,7 +56,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "permissions",
                 "problem",
-                'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
+                'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission" (leader election)',
                 f'{RULES}. The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed.',
             )
         ],
@@ -80,7 +80,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "webhooks",
                 "problem",
-                'clustertopology.validate.grove-admission.grove.io: clientConfig.service is {"name": "grove-admission", "namespace": "grove-system", "path": "/validate", "port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": "/validate/clustertopology", "port": 443}',
+                'clustertopology.validate.grove-admission.grove.io: clientConfig.service has path "/validate"; this version installs path "/validate/clustertopology"',
                 INSTALL,
             )
         ],
@@ -102,10 +102,9 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "webhooks",
                 "problem",
-                f'{name}: clientConfig.service is {{"name": "grove-admission", "namespace": "gpu-policy", "path": "{path}", "port": 443}}; this version installs {{"name": "grove-admission", "namespace": "grove-system", "path": "{path}", "port": 443}}',
-                f"If the server runs in namespace gpu-policy, run doctor with the variable POD_NAMESPACE=gpu-policy. Otherwise, {INSTALL[0].lower()}{INSTALL[1:]}",
+                f'clientConfig.service has namespace "gpu-policy"; this version installs namespace "grove-system" (10 webhooks: {", ".join(sorted(PATHS, key=lambda name: ".validate." in name))})',
+                f"If the server runs in namespace gpu-policy, run: POD_NAMESPACE=gpu-policy grove-admission doctor --config FILE. Otherwise, {INSTALL[0].lower()}{INSTALL[1:]}",
             )
-            for name, path in sorted(PATHS.items(), key=lambda each: ".validate." in each[0])
         ],
     ),
     "the caBundles are empty": (

@@ -53,7 +53,7 @@ LEASE = "Lease grove-system/grove-admission of pod-a_1"
         pytest.param(
             with_field("mutating", "webhooks", value={"name": "x"}),
             "webhooks",
-            "MutatingWebhookConfiguration grove-admission lacks the webhook podclique.mutate.grove-admission.grove.io",
+            "MutatingWebhookConfiguration grove-admission lacks podclique.mutate.grove-admission.grove.io",
             id="a map for the webhooks",
         ),
     ],

@@ -28,7 +28,7 @@ SELF_MANAGED = Configuration().model_copy(
         "certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})
     }
 )
-REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml"
+REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
 
 
 def needed(configuration: Configuration) -> set[Permission]:
@@ -140,18 +140,12 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
     assert await said(allows) == [
         Check(
             "problem",
-            f"{who} list, watch, patch podgangs.scheduler.grove.io: constraints for the scheduler",
+            f"{who} list, watch, patch podgangs.scheduler.grove.io (constraints for the scheduler); update podgangs/finalizers.scheduler.grove.io (MNNVL resources that a PodGang owns); create secrets (certificates)",
             REMEDY,
         ),
         Check(
             "problem",
-            f"{who} update podgangs/finalizers.scheduler.grove.io: MNNVL resources that a PodGang owns",
-            REMEDY,
-        ),
-        Check("problem", f"{who} create secrets: certificates", REMEDY),
-        Check(
-            "problem",
-            f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
+            f'{who} list, watch, patch secrets "grove-admission-certificates" (certificates)',
             f'{REMEDY}. The stored rule must have resourceNames: ["grove-admission-certificates"], which a tool such as Kustomize may have changed.',
         ),
     ]
@@ -160,7 +154,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
 async def test_an_optional_one_is_a_warning() -> None:
     (check,) = await said(lambda spec: spec["resourceAttributes"]["resource"] != "notebooks")
     who = "service account grove-system/grove-admission may not"
-    message = f"{who} get notebooks.kubeflow.org: finding the owners of a Workload's Pods"
+    message = f"{who} get notebooks.kubeflow.org (finding the owners of a Workload's Pods)"
     assert check == Check("warning", message, REMEDY)
 
 
@@ -170,7 +164,7 @@ async def test_who_owns_units_must_be_readable() -> None:
     )
     assert (check.status, check.message) == (
         "problem",
-        "service account grove-system/grove-admission may not get resourceclaimtemplates.resource.k8s.io: finding the owners of the Pods' units",
+        "service account grove-system/grove-admission may not get resourceclaimtemplates.resource.k8s.io (finding the owners of the Pods' units)",
     )
 
 
@@ -184,12 +178,12 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
     assert checks == [
         Check(
             "warning",
-            f"{who}: warnings about the room of nodes whose GPUs are allocated by DRA",
+            f"{who} (warnings about the room of nodes whose GPUs are allocated by DRA)",
             REMEDY,
         ),
         Check(
             "problem",
-            f"{who}: reporting why gangs are pending",
+            f"{who} (reporting why gangs are pending)",
             "Add the component manifests/components/waiting to your overlay, and apply the overlay.",
         ),
     ]
@@ -198,6 +192,15 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
 async def test_who_may_not_ask_about_others_is_told_so_and_nothing_about_themselves() -> None:
     with pytest.raises(Rejected):
         await said(lambda spec: "user" not in spec, may_ask=False)
+
+
+async def test_many_missing_permissions_are_one_problem_for_each_remedy() -> None:
+    checks = await said(lambda spec: False)
+    assert len({check.remedy for check in checks if check.status == "problem"}) == len(
+        [check for check in checks if check.status == "problem"]
+    )
+    assert checks[0].message.endswith(" more")
+    assert checks[0].message.count("; ") == 9
 
 
 async def test_the_server_itself_asks_about_itself() -> None:

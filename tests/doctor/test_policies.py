@@ -126,17 +126,23 @@ def only_audit(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        "policy gone.grove-admission.grove.io is left over from another version or configuration",
+        "policies that are left over from another version or configuration: gone.grove-admission.grove.io",
     ),
     "another rule": (
         other_rule,
-        f"policy {GUARD} differs from the one of this version and configuration",
+        f"policies that differ from those of this version and configuration: {GUARD}",
     ),
-    "no binding": (without_binding, f"policy {SUBGROUPS} is not installed, or has no binding"),
-    "no policy": (without_policy, f"policy {SUBGROUPS} is not installed, or has no binding"),
+    "no binding": (
+        without_binding,
+        f"policies that are not installed or have no binding: {SUBGROUPS}",
+    ),
+    "no policy": (
+        without_policy,
+        f"policies that are not installed or have no binding: {SUBGROUPS}",
+    ),
     "another action": (
         only_audit,
-        f"the binding of policy {SUBGROUPS} differs from the one of this version and configuration",
+        f"policies whose binding differs from that of this version and configuration: {SUBGROUPS}",
     ),
 }
 
@@ -201,17 +207,17 @@ MARKS: dict[str, tuple[list[Object], Configuration, str]] = {
     "Workloads were disabled": (
         marked(),
         WITHOUT_WORKLOADS,
-        f"policy {MARK} is left over from another version or configuration",
+        f"policies that are left over from another version or configuration: {MARK}",
     ),
     "another mutation": (
         marked(without_mutation),
         CONFIGURATION,
-        f"policy {MARK} differs from the one of this version and configuration",
+        f"policies that differ from those of this version and configuration: {MARK}",
     ),
     "only the binding": (
         marked()[1:],
         CONFIGURATION,
-        f"policy {MARK} is not installed, or has no binding",
+        f"policies that are not installed or have no binding: {MARK}",
     ),
 }
 

@@ -213,12 +213,12 @@ def another_rule(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        f"policy {FORMER} is left over from another version or configuration",
+        f"policies that are left over from another version or configuration: {FORMER}",
     ),
-    "one is missing": (without_pods, f"policy {PODS} is not installed, or has no binding"),
+    "one is missing": (without_pods, f"policies that are not installed or have no binding: {PODS}"),
     "another rule": (
         another_rule,
-        f"policy {PODS} differs from the one of this version and configuration",
+        f"policies that differ from those of this version and configuration: {PODS}",
     ),
 }
 

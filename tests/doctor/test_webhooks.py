@@ -1,6 +1,6 @@
 """What is said of installed webhook configurations.
 
-Tests `app/doctor/webhook_configurations.py`.
+Tests `app/doctor/webhooks.py`.
 """
 
 import copy
@@ -11,7 +11,7 @@ import pytest
 
 from app.config.schema import Enforcement, WebhookModes
 from app.doctor.report import Check
-from app.doctor.webhooks import check_enforcement, check_webhooks
+from app.doctor.webhooks import Comparison, check_enforcement, check_webhooks
 from app.objects.tokens import new_token
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.paths import with_token
@@ -19,7 +19,11 @@ from app.webhooks.paths import with_token
 Object = dict[str, Any]
 MUTATING, VALIDATING = webhook_configurations(ServiceTarget())
 TOKEN = new_token(0)
-INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
+INSTALL = "Apply the manifests or the chart of this version again, or the output of grove-admission webhooks if you installed that."
+
+
+def compared(installed: Object | None, desired: Object) -> list[Check]:
+    return check_webhooks([Comparison(desired, installed)])
 
 
 def stored(configuration: Object) -> Object:
@@ -32,49 +36,52 @@ def stored(configuration: Object) -> Object:
     return installed
 
 
-HOLD = ", and only if its matchConditions hold (not-being-deleted)"
+HOLD = ", if all matchConditions hold (not-being-deleted)"
 
 
 def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server() -> None:
     checks = [
-        *check_webhooks(stored(MUTATING), MUTATING),
-        *check_webhooks(stored(VALIDATING), VALIDATING),
+        *compared(stored(MUTATING), MUTATING),
+        *compared(stored(VALIDATING), VALIDATING),
     ]
     assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, and only if its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, if all matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
         f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
-        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, except in grove-system, kube-system",
-        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, and only if its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
-        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, and only if its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
-        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[:-1]}-or-spec-changes)",
+        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding continue without this webhook",
+        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods continue without this webhook",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[1:-1]}-or-spec-changes)",
         f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
         f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
-        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, and only if its matchConditions hold (may-own-mnnvl-resources)",
-        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, and only if its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io continue without this webhook",
+        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
 def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown() -> None:
     without = copy.deepcopy(stored(MUTATING))
     without["webhooks"] = with_token(without, "")
-    assert [
-        check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
-    ] == [
-        f"{name}.mutate.grove-admission.grove.io: the path of this webhook has no token. Unless server.clientCaFile is set, its reviews cause almost no writes (the leader writes later), and may get a 503 under load"
+    names = ", ".join(
+        f"{name}.mutate.grove-admission.grove.io"
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
+    )
+    assert [check.message for check in compared(without, MUTATING) if check.status != "ok"] == [
+        f"the path has no token, so the server cannot tell API servers from other callers: their reviews may get a 503 under load, and the leader makes most writes later (5 webhooks: {names})"
     ]
+    with_certificates = check_webhooks([Comparison(MUTATING, without)], needs_token=False)
+    assert {check.status for check in with_certificates} == {"ok"}
 
-    (remedy,) = {check.remedy for check in check_webhooks(without, MUTATING)} - {""}
+    (remedy,) = {check.remedy for check in compared(without, MUTATING)} - {""}
     assert remedy.startswith("The replicas write paths with a token as soon as all Pods")
     del without["metadata"]["annotations"]
-    (remedy,) = {check.remedy for check in check_webhooks(without, MUTATING)} - {""}
+    (remedy,) = {check.remedy for check in compared(without, MUTATING)} - {""}
     assert remedy.startswith("Give the webhook configuration the annotation")
 
     renamed = stored(MUTATING)
     for webhook in renamed["webhooks"]:
         webhook["clientConfig"]["service"]["name"] = "other"
-    shown = str(check_webhooks(renamed, MUTATING))
+    shown = str(compared(renamed, MUTATING))
     assert "other" in shown
     assert TOKEN not in shown
 
@@ -84,7 +91,7 @@ def test_a_pod_webhook_that_is_not_called_again_after_that_of_leaderworkersets_i
 ):
     changed = stored(MUTATING)
     changed["webhooks"][-1]["reinvocationPolicy"] = "Never"
-    (check,) = [check for check in check_webhooks(changed, MUTATING) if check.status != "ok"]
+    (check,) = [check for check in compared(changed, MUTATING) if check.status != "ok"]
     assert check.message == (
         'pod-mnnvl.mutate.grove-admission.grove.io: reinvocationPolicy is "Never"; this version'
         ' installs "IfNeeded"'
@@ -93,7 +100,7 @@ def test_a_pod_webhook_that_is_not_called_again_after_that_of_leaderworkersets_i
 
 def test_one_that_is_not_there_is_a_problem() -> None:
     message = "MutatingWebhookConfiguration grove-admission is not installed, so its webhooks are not called"
-    assert check_webhooks(None, MUTATING) == [Check("problem", message, INSTALL)]
+    assert compared(None, MUTATING) == [Check("problem", message, INSTALL)]
 
 
 def without_last(configuration: Object) -> None:
@@ -110,17 +117,17 @@ def test_webhooks_may_be_missing_or_left_over() -> None:
     installed = stored(VALIDATING)
     without_last(installed)
     with_another(installed)
-    rest = [check for check in check_webhooks(installed, VALIDATING) if check.status != "ok"]
+    rest = [check for check in compared(installed, VALIDATING) if check.status != "ok"]
     what = "ValidatingWebhookConfiguration grove-admission"
     assert rest == [
         Check(
             "problem",
-            f"{what} lacks the webhook podgroup.validate.grove-admission.grove.io",
+            f"{what} lacks podgroup.validate.grove-admission.grove.io",
             INSTALL,
         ),
         Check(
             "warning",
-            f"{what} has the webhook old.grove-admission.grove.io, which this version does not serve",
+            f"{what} has webhooks that this version does not serve: old.grove-admission.grove.io",
             INSTALL,
         ),
     ]
@@ -188,9 +195,7 @@ def without(key: str) -> Callable[[Object], None]:
         ),
         pytest.param(
             service(name="other"),
-            [
-                'clientConfig.service is {"name": "other", "namespace": "grove-system", "path": "/mutate/podgang", "port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": "/mutate/podgang", "port": 443}'
-            ],
+            ['clientConfig.service has name "other"; this version installs name "grove-admission"'],
             id="another Service",
         ),
         pytest.param(url(f"/{TOKEN}/mutate/podgang"), [], id="a server outside the cluster"),
@@ -206,7 +211,7 @@ def test_differences_are_told_one_by_one(
 ) -> None:
     installed = stored(MUTATING)
     change(installed["webhooks"][1])
-    told = [check for check in check_webhooks(installed, MUTATING) if check.status != "ok"]
+    told = [check for check in compared(installed, MUTATING) if check.status != "ok"]
     name = "podgang.mutate.grove-admission.grove.io"
     assert [(check.message, check.remedy) for check in told] == [
         (f"{name}: {difference}", INSTALL) for difference in differences
@@ -222,7 +227,7 @@ def test_differences_are_told_one_by_one(
     [
         pytest.param(
             field("failurePolicy", "Ignore"),
-            "pass unchanged, except in grove-system, kube-system",
+            "podgangs.scheduler.grove.io continue without this webhook",
             id="open",
         ),
         pytest.param(
@@ -232,12 +237,12 @@ def test_differences_are_told_one_by_one(
         ),
         pytest.param(
             field("namespaceSelector", {"matchLabels": {"team": "a"}}),
-            'are rejected, in namespaces that {"matchLabels": {"team": "a"}} selects',
+            'are rejected if namespaceSelector {"matchLabels": {"team": "a"}} matches and all matchConditions hold (not-being-deleted)',
             id="in some namespaces",
         ),
         pytest.param(
             field("objectSelector", {"matchLabels": {"a": "b"}}),
-            'kube-system, and only where the objectSelector {"matchLabels": {"a": "b"}} matches',
+            'kube-system, if objectSelector {"matchLabels": {"a": "b"}} matches and all matchConditions',
             id="for some objects",
         ),
         pytest.param(
@@ -252,7 +257,7 @@ def test_what_is_refused_without_a_server_is_read_from_what_is_installed(
     change(installed["webhooks"][1])
     (said,) = [
         check.message
-        for check in check_webhooks(installed, MUTATING)
+        for check in compared(installed, MUTATING)
         if "podgang" in check.message and check.status == "ok"
     ]
     assert told in said
@@ -270,3 +275,46 @@ def test_a_trial_period_is_a_warning() -> None:
     modes = WebhookModes.model_validate({"podGroup": "warn", "podGang": "warn"})
     (check,) = check_enforcement(Enforcement(webhooks=modes))
     assert check.message.startswith("these webhooks only warn about invalid objects")
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "keys"),
+    [
+        ({"mode": "warn"}, "enforcement.mode"),
+        ({"webhooks": {"podGroup": "warn"}}, "enforcement.webhooks.podGroup"),
+        (
+            {"mode": "warn", "webhooks": {"podGang": "warn", "podGroup": "refuse"}},
+            "enforcement.mode and enforcement.webhooks.podGang",
+        ),
+    ],
+)
+def test_the_remedy_of_a_trial_period_names_each_setting_that_warns(
+    enforcement: Object, keys: str
+) -> None:
+    (check,) = check_enforcement(Enforcement.model_validate(enforcement))
+    assert check.remedy.startswith(f'At the end of the trial period, set {keys} to "refuse".')
+
+
+def test_a_difference_of_several_webhooks_is_reported_once_and_problems_are_kept_apart() -> None:
+    installed = [stored(MUTATING), stored(VALIDATING)]
+    for configuration in installed:
+        for webhook in configuration["webhooks"]:
+            webhook["clientConfig"]["service"] |= {"namespace": "gpu-policy", "port": 8443}
+    installed[0]["webhooks"][0]["timeoutSeconds"] = 29
+    installed[1]["webhooks"][-1]["clientConfig"]["service"]["path"] = "/x"
+    pairs = zip((MUTATING, VALIDATING), installed, strict=True)
+    checks = check_webhooks([Comparison(desired, found) for desired, found in pairs])
+    names = [webhook["name"] for found in installed for webhook in found["webhooks"]]
+    assert [(check.status, check.message) for check in checks if check.status != "ok"] == [
+        (
+            "problem",
+            'clientConfig.service has namespace "gpu-policy", port 8443; this version installs'
+            f' namespace "grove-system", port 443 (9 webhooks: {", ".join(names[:-1])})',
+        ),
+        (
+            "problem",
+            f'{names[-1]}: clientConfig.service has namespace "gpu-policy", path "/x", port 8443;'
+            ' this version installs namespace "grove-system", path "/validate/pod-mnnvl", port 443',
+        ),
+        ("warning", f"{names[0]}: timeoutSeconds is 29; this version installs 10"),
+    ]
