@@ -37,6 +37,10 @@ _STORED: Mapping[CertificateMode, str] = {
     ),
 }
 
+_UNREACHED = (
+    "Run doctor again. If it cannot reach an endpoint again, read the log of this endpoint's Pod."
+)
+
 
 class Handshake(Value):
     """The result of a TLS handshake."""
@@ -152,28 +156,26 @@ async def check_bundle(
     target = bundle.target
     places = [Endpoint(target.name, target.port)] if target.service is None else endpoints
     pem = b"".join(cas)
-    reached: Checks = []
+    answers: list[tuple[Handshake, Endpoint]] = []
     unreached: dict[Endpoint, str] = {}
     for place in places:
         result = await shake(place.address, place.port, target.name, pem)
         if result.outcome == "unreachable":
             unreached[place] = result.reason
         else:
-            reached.append(_judge(bundle, place, result))
+            answers.append((result, place))
 
-    if not reached:
+    if not answers:
         why = "; ".join(f"{place}: {reason}" for place, reason in unreached.items())
         why = why or "there is no endpoint"
         return [validity, _compare(bundle, pem, shown, now, why)]
 
-    return [validity, *reached, *_not_reached(unreached)]
-
-
-def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
-    names = ", ".join(map(str, endpoints))
-    if not names:
-        return []
-    return [warning(f"certificates of endpoints that can't be reached were not checked: {names}")]
+    checks = [validity, *(_judge(bundle, *answer) for answer in by_key(answers).items())]
+    if unreached:
+        names = ", ".join(map(str, unreached))
+        message = f"unreachable endpoints, whose certificates were not checked: {names}"
+        checks.append(warning(message, _UNREACHED))
+    return checks
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
@@ -199,19 +201,12 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
     return ok(message)
 
 
-def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
-    """Return the check of the certificate that an endpoint presented in a handshake."""
+def _judge(bundle: Bundle, result: Handshake, places: Iterable[Endpoint]) -> Check:
+    """Return the check of the certificates that endpoints presented, all with the same result."""
+    certificate = f"the certificate at {', '.join(map(str, places))} for {bundle.target.name}"
     if result.outcome == "trusted":
-        return ok(
-            f"{place} has a certificate for {bundle.target.name} that {bundle.title} verifies",
-        )
-
-    message = (
-        f"{place} has a certificate that {bundle.title} does not verify for {bundle.target.name}:"
-        f" {result.reason}"
-    )
-
-    return problem(message, _KEEPER)
+        return ok(f"{bundle.title} verifies {certificate}")
+    return problem(f"{bundle.title} does not verify {certificate}: {result.reason}", _KEEPER)
 
 
 def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:

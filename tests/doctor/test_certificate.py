@@ -107,19 +107,23 @@ async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(
 
 
 async def test_all_servers_are_asked() -> None:
-    shows = f"has a certificate for {SERVICE} that the caBundle of 2 webhooks verifies"
-    doubts = f"has a certificate that the caBundle of 2 webhooks does not verify for {SERVICE}: {REFUSED.reason}"
+    shows = f"the caBundle of 2 webhooks verifies the certificate at {{}} for {SERVICE}"
+    doubts = shows.replace("verifies", "does not verify") + f": {REFUSED.reason}"
     assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED, "10.0.0.2": REFUSED}) == [
         VALID,
-        ("ok", f"10.0.0.1:8443 {shows}"),
-        ("problem", f"10.0.0.2:8443 {doubts}"),
+        ("ok", shows.format("10.0.0.1:8443")),
+        ("problem", doubts.format("10.0.0.2:8443")),
+    ]
+    assert await said(bundle(CA.cert_pem), {"10.0.0.1": REFUSED, "10.0.0.2": REFUSED}) == [
+        VALID,
+        ("problem", doubts.format("10.0.0.1:8443, 10.0.0.2:8443")),
     ]
     assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED}) == [
         VALID,
-        ("ok", f"10.0.0.1:8443 {shows}"),
+        ("ok", shows.format("10.0.0.1:8443")),
         (
             "warning",
-            "certificates of endpoints that can't be reached were not checked: 10.0.0.2:8443",
+            "unreachable endpoints, whose certificates were not checked: 10.0.0.2:8443",
         ),
     ]
 

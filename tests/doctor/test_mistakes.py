@@ -124,10 +124,9 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "certificate",
                 "problem",
-                f"{address}:8443 has a certificate that the caBundle of {len(Installation().webhooks())} webhooks does not verify for {SERVED_NAME}: unable to get issuer",
+                f"the caBundle of {len(Installation().webhooks())} webhooks does not verify the certificate at 10.0.0.1:8443, 10.0.0.2:8443 for {SERVED_NAME}: unable to get issuer",
                 KEEPER,
             )
-            for address in ("10.0.0.1", "10.0.0.2")
         ],
     ),
     "the Secret of the certificate is missing": (

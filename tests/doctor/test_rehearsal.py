@@ -402,10 +402,9 @@ REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SER
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 has a certificate that the caBundle of webhook.cert-manager.io does not verify for cert-manager-webhook.cert-manager.svc: unable to get issuer",
+                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io does not verify the certificate at 10.0.0.1:9443, 10.0.0.2:9443 for cert-manager-webhook.cert-manager.svc: unable to get issuer",
                     WRITER,
                 )
-                for number in (1, 2)
             ],
         ),
         (

@@ -99,7 +99,7 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
         "while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in"
         in out
     )
-    assert "has a certificate for " in out
+    assert " verifies the certificate at " in out
     assert "service account grove-system/grove-admission has all required permissions" in out
     assert "API servers call the webhooks by URL, not through a Service" in out
 
