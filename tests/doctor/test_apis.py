@@ -82,8 +82,8 @@ async def test_an_api_in_a_version_that_is_not_known_is_judged_and_said(api: Api
     client.served[api.resource] = "v9"
     checks = [check for check in await check_apis(client, read) if check.status != "ok"]
     message = (
-        f"{api.resource}: v9, which this version of grove-admission does not know, so it is judged"
-        f" as {api.resource.newest}"
+        f"{api.resource}: v9, which this version of grove-admission does not know, so its objects are"
+        f" judged as {api.resource.newest}"
     )
     assert [(check.status, check.message) for check in checks] == [("warning", message)]
     assert "grove-admission check" in checks[0].remedy
