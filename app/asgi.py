@@ -27,7 +27,7 @@ from app.facts.kinds import ALL
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.readiness import Readiness
-from app.server.serve import FLUSH_SECONDS, connected, exchange_of
+from app.server.serve import connected, exchange_of, flush
 from app.server.verdict_log import VerdictLog
 from app.stores import stores
 
@@ -54,7 +54,7 @@ async def running(app: Starlette) -> AsyncIterator[None]:
             metrics.add(samples)
         app.mount("/", build_app(exchange, reports))
 
-        background = [tasks.create_task(_flush(log))]
+        background = [tasks.create_task(flush(reports))]
         if client:
             discovery = client.discovery
             background += [
@@ -64,13 +64,7 @@ async def running(app: Starlette) -> AsyncIterator[None]:
         yield
         for task in background:
             task.cancel()
-        log.close()
-
-
-async def _flush(log: VerdictLog) -> None:
-    while True:
-        await asyncio.sleep(FLUSH_SECONDS)
-        log.flush()
+        reports.close()
 
 
 app = Starlette(lifespan=running)

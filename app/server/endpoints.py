@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from msgspec import field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from app import __version__
@@ -29,7 +30,7 @@ from app.server.access import for_known_callers
 from app.server.metrics import Metrics
 from app.server.parameters import Parameters
 from app.server.reference import add_reference, webhook
-from app.server.verdict_log import VerdictLog
+from app.server.verdict_log import VerdictLog, VerdictRecord, record_of
 
 if TYPE_CHECKING:
     from app.server.dry_runs import DryRuns
@@ -63,6 +64,10 @@ Notes = Callable[[], Mapping[str, str]]
 """A function that returns notes by name. A note is information, not a problem."""
 
 
+_MOST_RECORDS = 256
+"""The number of verdicts after which they are counted and logged."""
+
+
 class Reports(Value):
     """The health endpoints of a server, and the metrics and log of its verdicts."""
 
@@ -74,6 +79,8 @@ class Reports(Value):
     """Returns the checks for `/readyz`."""
     notes: Notes = dict
     """Returns the notes for `/readyz`."""
+    records: list[VerdictRecord] = field(default_factory=list)
+    """The verdicts that are not counted and logged yet."""
 
     def record(
         self,
@@ -83,10 +90,32 @@ class Reports(Value):
         verdict: Verdict,
         seconds: float,
     ) -> None:
-        """Count a verdict and log it. `request` is None if the review could not be read."""
-        self.metrics.record(path, request, verdict, seconds)
+        """Report a verdict with the next ones, or at once if its code is 500 or more.
+
+        `request` is None if the review could not be read.
+
+        Counting and logging verdicts one by one would take several times the processor time,
+        because the code and data would not be in the processor caches (`./scripts/bench verdicts`).
+        """
+        self.records.append(record_of(path, uid, request, verdict, seconds))
+        if len(self.records) >= _MOST_RECORDS or verdict.code >= 500:
+            self.flush()
+
+    def flush(self) -> None:
+        """Count and log all verdicts so far."""
+        if not self.records:
+            return
+        for record in self.records:
+            self.metrics.count(record)
         if self.log:
-            self.log.record(path, uid, request, verdict, seconds)
+            self.log.write(self.records)
+        self.records.clear()
+
+    def close(self) -> None:
+        """Count and log all verdicts, and wait until the log is written."""
+        self.flush()
+        if self.log:
+            self.log.close()
 
     def health(self, path: str, *, verbose: bool = False) -> tuple[str, Answer] | None:
         """Return the content type and the answer for a probe path, or None for other paths."""
@@ -117,7 +146,7 @@ def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = 
     )
     _add_health(api, reports)
     _add_dry_run(api, dict(exchange.routes))
-    _add_metrics(api, reports.metrics)
+    _add_metrics(api, reports)
     for path in list(exchange.routes):
         _add_webhook(api, exchange, path)
     _add_errors(api)
@@ -140,11 +169,13 @@ def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
         return Response(body, code, media_type="application/json")
 
 
-def _add_metrics(api: FastAPI, metrics: Metrics) -> None:
+def _add_metrics(api: FastAPI, reports: Reports) -> None:
     @api.head("/metrics", include_in_schema=False)
     @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def exposition() -> Response:
-        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        reports.flush()
+        text = reports.metrics.exposition()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_health(api: FastAPI, reports: Reports) -> None:

@@ -19,10 +19,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from app.admission.review import Request
-from app.admission.verdict import FAILED, Verdict
 from app.base.sample import Sample
-from app.server.verdict_log import caller_of
+from app.server.verdict_log import VerdictRecord
 
 BUCKETS = (
     0.0001,
@@ -83,16 +81,13 @@ class Metrics(Collector):
         """Include the samples of one more part in each scrape."""
         self._samples.append(samples)
 
-    def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
-        """Count a verdict. `request` is None if the review could not be read."""
-        operation, dry_run = (request.operation, request.dry_run) if request else ("", False)
-        key = (path, operation, verdict.outcome, verdict.code, dry_run, caller_of(request))
-        self._requests[key] = self._requests.get(key, 0) + 1
-        durations = self._durations.get(path)
-        if not durations:
-            durations = self._durations[path] = _Series()
-        durations.add(seconds)
-        if verdict is FAILED:
+    def count(self, record: VerdictRecord) -> None:
+        """Count a verdict."""
+        path = record.path
+        key = (path, record.operation, record.outcome, record.code, record.dry_run, record.caller)
+        self._requests[key] += 1
+        self._durations.setdefault(path, _Series()).add(record.seconds)
+        if record.has_failed:
             self._panics[path,] += 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:

@@ -41,7 +41,7 @@ from app.stores import stores
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
-"""The interval, in seconds, at which lines of the verdict log are written."""
+"""The interval, in seconds, at which verdicts are counted and logged."""
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +138,7 @@ class Server(Value):
     cluster: Cluster
     client: HttpClient | None
     """The client of the cluster, or None without a cluster."""
-    metrics: Metrics
-    log: VerdictLog
+    reports: Reports
     certificate: CertificateSource
     readiness: Readiness
     listener: Listener
@@ -150,7 +149,7 @@ class Server(Value):
 
         Parts that are created for these tasks are added to the readiness checks.
         """
-        yield "log", _flush(self.log)
+        yield "reports", flush(self.reports)
         yield "tools", self.tools.run()
         yield "certificate", self.certificate.run()
 
@@ -164,7 +163,7 @@ class Server(Value):
         if self.client:
             exchange = self.listener.serving.exchange
             settings = self.configuration.certificates
-            tokens = ReviewTokens(self.client, settings, exchange, self.metrics.reconciled)
+            tokens = ReviewTokens(self.client, settings, exchange, self.reports.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
             hints = self.cluster.hints
             yield "cluster", stores.run(self.cluster.stores, self.client, self.client.discovery)
@@ -188,14 +187,14 @@ async def serving(
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
     log = VerdictLog(sys.stdout.buffer, readable=extras.readable)
+    readiness = Readiness([source, cluster])
+    reports = Reports(metrics, log, readiness.ready, readiness.notes)
     host = configuration.server.host
     with (
-        contextlib.closing(log),
+        contextlib.closing(reports),
         bind(host, configuration.server.port) as sock,
         bind(host, configuration.server.tools_port) as tools_sock,
     ):
-        readiness = Readiness([source, cluster])
-        reports = Reports(metrics, log, readiness.ready, readiness.notes)
         exchange = exchange_of(configuration, cluster, reports)
         limits = ConnectionLimits(connections=configuration.server.max_connections)
         listener = Listener(exchange, reports.health, sock, source.certificate, limits)
@@ -205,9 +204,7 @@ async def serving(
         for samples in (readiness.samples, log.samples, listener.samples, exchange.samples):
             metrics.add(samples)
 
-        server = Server(
-            configuration, cluster, client, metrics, log, source, readiness, listener, tools
-        )
+        server = Server(configuration, cluster, client, reports, source, readiness, listener, tools)
         async with _started(server, extras.duties) as running:
             yield running
 
@@ -219,7 +216,9 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
     listener = server.listener
     configuration = server.configuration
     async with (
-        leading(configuration, server.cluster, server.client, server.metrics, duties) as leader,
+        leading(
+            configuration, server.cluster, server.client, server.reports.metrics, duties
+        ) as leader,
         asyncio.TaskGroup() as tasks,
     ):
         background = [tasks.create_task(task, name=name) for name, task in server.background()]
@@ -322,7 +321,8 @@ def certificate_source(
     return self_managed_source(configuration.certificates, client, metrics.reconciled, client_cas)
 
 
-async def _flush(log: VerdictLog) -> None:
+async def flush(reports: Reports) -> None:
+    """Count and log verdicts every FLUSH_SECONDS."""
     while True:
         await asyncio.sleep(FLUSH_SECONDS)
-        log.flush()
+        reports.flush()

@@ -1,17 +1,17 @@
-"""Log each verdict, without delaying any response."""
+"""Keep a record of each verdict, and log the records without delaying any response."""
 
 import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.admission.review import Request
-from app.admission.verdict import Verdict
+from app.admission.verdict import FAILED, Verdict
 from app.base.json import to_json
 from app.base.logs import time_of_day, timestamp
 from app.base.safe_text import visible
@@ -33,14 +33,83 @@ the lines about API servers' reviews.
 STRANGE_RATE = 2**16
 """The bytes per second that reviews from unknown callers may add to the log after a burst."""
 
-_FLUSH_LINES = 256
-"""The number of lines that are formatted and written together."""
-
 _WAITING_CHUNKS = 200
 """The maximum number of chunks waiting for the writing thread. Further chunks are dropped."""
 
 
-class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
+class VerdictRecord(msgspec.Struct, gc=False):
+    """A verdict without the objects of its review. Long texts are truncated."""
+
+    at: float
+    """The time of the verdict, in seconds since 1970."""
+    path: str
+    """The path of the webhook, without a token."""
+    uid: str
+    """The uid of the review, or "" if it could not be read."""
+    outcome: str
+    """The outcome of the verdict, such as `refused`."""
+    code: int
+    """The code of the verdict."""
+    message: str
+    """The message of the verdict, or ""."""
+    seconds: float
+    """The time from the start of decoding to the encoded answer."""
+    has_failed: bool
+    """Whether the webhook has raised an unexpected exception."""
+    is_read: bool
+    """Whether the review could be read. If not, the fields below have their defaults."""
+    is_trusted: bool
+    """Whether an API server sent the review."""
+    user: str
+    """The name of the user."""
+    operation: str
+    """The operation, such as CREATE."""
+    namespace: str
+    """The namespace of the object."""
+    name: str
+    """The name of the object."""
+    dry_run: bool
+    """Whether the review is a dry run."""
+
+    @property
+    def caller(self) -> str:
+        """The kind of the caller: `api-server` or `unknown`."""
+        return "api-server" if self.is_trusted else UNKNOWN
+
+
+def record_of(
+    path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+) -> VerdictRecord:
+    """Return the record of a verdict now. `request` is None if the review could not be read."""
+    user = operation = namespace = name = ""
+    is_trusted = dry_run = False
+    if request is not None:
+        is_trusted = request.trusted
+        user = request.username[:MOST_CHARACTERS]
+        operation = request.operation
+        namespace = request.namespace[:MOST_CHARACTERS]
+        name = request.name[:MOST_CHARACTERS]
+        dry_run = request.dry_run
+    return VerdictRecord(
+        time.time(),
+        path,
+        uid[:MOST_CHARACTERS],
+        verdict.outcome,
+        verdict.code,
+        verdict.message[:MOST_CHARACTERS],
+        seconds,
+        verdict is FAILED,
+        request is not None,
+        is_trusted,
+        user,
+        operation,
+        namespace,
+        name,
+        dry_run,
+    )
+
+
+class _Line(msgspec.Struct, rename={"dry_run": "dryRun"}):
     """A line of the log, with its keys in this order.
 
     In a line about an unreadable review, `user`, `operation`, `namespace`, `name` and `dry_run` are
@@ -48,7 +117,6 @@ class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
     """
 
     time: str
-    """The time of the verdict, or "" until the line is formatted."""
     level: str
     logger: str
     path: str
@@ -65,18 +133,11 @@ class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
     message: str | UnsetType
 
 
-_UNREAD: Any = UNSET
-"""The value of fields that an unreadable review doesn't have."""
-
-
 class VerdictLog:
     """A log with a line for each verdict, written to `stream`.
 
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.
-
-    Lines are formatted in batches. Formatting them one by one would take more than twice the
-    processor time, because the code and data would not be in the processor caches.
     """
 
     def __init__(
@@ -89,8 +150,6 @@ class VerdictLog:
         """Start the writing thread. With `readable`, lines are short text, otherwise JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
-        self._records: list[tuple[bool, float, _Record]] = []
-        """The next lines: (is the caller unknown, seconds since 1970 of the verdict, record)."""
         self._clock = clock
         self._flushed_at = clock()
         self._strange_left: float = STRANGE_BYTES
@@ -106,62 +165,66 @@ class VerdictLog:
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
         self._thread.start()
 
-    def record(
-        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
-    ) -> None:
-        """Add a line. It is written with the next lines, or at once for a code of 500 or more."""
-        is_strange = request is None or not request.trusted
-        record = _record(path, uid, request, verdict, seconds)
-        self._records.append((is_strange, time.time(), record))
-        if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
-            self.flush()
+    def write(self, records: Sequence[VerdictRecord]) -> None:
+        """Pass the lines of `records` to the writing thread. Drop them if its queue is full."""
+        try:
+            self._queue.put_nowait(b"\n".join([*self._lines(records), b""]))
+        except queue.Full:
+            self.lost += len(records)
 
-    def flush(self) -> None:
-        """Format the lines, and pass them to the writing thread. Drop them if its queue is full."""
-        if self._records:
-            records = self._records
-            self._records = []
-            try:
-                self._queue.put_nowait(b"\n".join([*self._lines(records), b""]))
-            except queue.Full:
-                self.lost += len(records)
-
-    def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
+    def _lines(self, records: Iterable[VerdictRecord]) -> Iterator[bytes]:
         """Yield `records` as lines. Drop lines about unknown callers if there are too many."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
         self._flushed_at = now
-        for is_strange, at, record in records:
-            if is_strange and self._strange_left < 0:
+        for record in records:
+            if not record.is_trusted and self._strange_left < 0:
                 self.lost += 1
                 continue
-            line = self._form(at, record)
-            if is_strange:
+            line = self._form(record)
+            if not record.is_trusted:
                 self._strange_left -= len(line)
             yield line
 
-    def _readable(self, at: float, record: _Record) -> bytes:
+    def _readable(self, record: VerdictRecord) -> bytes:
         """Return a record as a short line for a terminal."""
-        place = "/".join(filter(None, (record.namespace or "", record.name or "")))
+        place = "/".join(filter(None, (record.namespace, record.name)))
         kind = record.path.rpartition("/")[2]
         who = f"{record.operation or 'a request'} {kind} {place} by {record.user or 'unknown user'}"
-        line = f"{time_of_day(at)}  {record.verdict:8} {who}"
+        line = f"{time_of_day(record.at)}  {record.outcome:8} {who}"
         line += " (dry run)" if record.dry_run else ""
         line += f": {record.message}" if record.message else ""
 
         return visible(line).encode()
 
-    def _line(self, at: float, record: _Record) -> bytes:
-        record.time = self._timestamp(at)
+    def _line(self, record: VerdictRecord) -> bytes:
+        """Return a record as a line of JSON."""
+        is_read = record.is_read
+        line = _Line(
+            time=self._timestamp(record.at),
+            level="error" if record.code >= 500 else "info",
+            logger="verdict",
+            path=record.path,
+            caller=record.caller,
+            uid=record.uid,
+            user=record.user if is_read else UNSET,
+            operation=record.operation if is_read else UNSET,
+            namespace=record.namespace if is_read else UNSET,
+            name=record.name if is_read else UNSET,
+            dry_run=record.dry_run if is_read else UNSET,
+            verdict=record.outcome,
+            code=record.code,
+            ms=int(record.seconds * 1_000_000) / 1000,
+            message=record.message or UNSET,
+        )
         try:
-            return msgspec.json.encode(record)
+            return msgspec.json.encode(line)
         except UnicodeError:
-            return to_json(msgspec.to_builtins(record))
+            return to_json(msgspec.to_builtins(line))
 
     def close(self) -> None:
         """Wait up to ten seconds until all lines are written, and end the thread."""
-        self.flush()
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=5)
         self._thread.join(timeout=5)
@@ -191,39 +254,3 @@ class VerdictLog:
 
 UNKNOWN = "unknown"
 """The caller of a review without a token or a certificate. It may nevertheless be an API server."""
-
-
-def caller_of(request: Request | None) -> str:
-    """Return the kind of the caller of a review: `api-server` or `unknown`."""
-    return "api-server" if request is not None and request.trusted else UNKNOWN
-
-
-def _record(
-    path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
-) -> _Record:
-    """Return the line about a verdict, still without the time. Long texts are truncated."""
-    user = operation = namespace = name = dry_run = _UNREAD
-    if request:
-        user = request.username[:MOST_CHARACTERS]
-        operation = request.operation
-        namespace = request.namespace[:MOST_CHARACTERS]
-        name = request.name[:MOST_CHARACTERS]
-        dry_run = request.dry_run
-
-    return _Record(
-        "",
-        "error" if verdict.code >= 500 else "info",
-        "verdict",
-        path,
-        caller_of(request),
-        uid[:MOST_CHARACTERS],
-        user,
-        operation,
-        namespace,
-        name,
-        dry_run,
-        verdict.outcome,
-        verdict.code,
-        int(seconds * 1_000_000) / 1000,
-        verdict.message[:MOST_CHARACTERS] or UNSET,
-    )

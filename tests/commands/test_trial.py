@@ -9,7 +9,7 @@ import pytest
 
 from app.cli import main
 from app.config.schema import Configuration, Enforcement
-from app.server.verdict_log import VerdictLog
+from app.server.verdict_log import VerdictLog, record_of
 from tests.reviews import Caller, load, path_of
 
 WARNING = Configuration(enforcement=Enforcement(mode="warn"))
@@ -28,8 +28,12 @@ async def logged(
         review["request"]["userInfo"]["username"] = user
         review["request"]["dryRun"] = dry_run
         await caller.ask(path_of(name), review)
-    for path, request, verdict in caller.seen.requests:
-        log.record(path, "uid", request, verdict, 0.001)
+    log.write(
+        [
+            record_of(path, "uid", request, verdict, 0.001)
+            for path, request, verdict in caller.seen.requests
+        ]
+    )
     log.close()
     return stream.getvalue()
 

@@ -5,6 +5,7 @@ Tests `app/server/parameters.py` and `app/server/readiness.py`.
 
 import io
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 
 from app import __version__
 from app.admission.exchange import Exchange
+from app.admission.verdict import FAILED, not_allowed
 from app.config.schema import Configuration
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
@@ -90,11 +92,12 @@ async def test_what_is_wrong_is_listed_beside_what_is_well() -> None:
         )
 
 
-async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None:
-    class Written(io.BytesIO):
-        def close(self) -> None:
-            return
+class Written(io.BytesIO):
+    def close(self) -> None:
+        return
 
+
+async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None:
     stream = Written()
     metrics = Metrics()
     offline = cluster()
@@ -117,7 +120,7 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
                 "/validate/podgroup", content=body, headers={"content-type": "application/json"}
             )
         assert (await client.get("/validate/podgroup")).status_code == 405
-    log.close()
+    reports.close()
     written = [json.loads(line) for line in stream.getvalue().splitlines()]
     uid = load("podgroup.underscore")["request"]["uid"]
     assert [(line["uid"], line["code"]) for line in written] == [
@@ -127,6 +130,53 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
         ("", 400),
     ]
     assert b"grove_admission_in_flight_requests 0.0" in metrics.exposition()
+
+
+async def test_a_scrape_counts_all_verdicts_so_far() -> None:
+    served = Served()
+    review = json.dumps(load("podgroup.underscore")).encode()
+    headers = {"content-type": "application/json"}
+    for count in (1.0, 2.0):
+        await served.request("POST", "/validate/podgroup", content=review, headers=headers)
+        text = (await served.request("GET", "/metrics")).text
+        (line,) = [line for line in text.splitlines() if line.startswith(_REQUESTS)]
+        assert line.endswith(f" {count}")
+
+
+_REQUESTS = "grove_admission_requests_total"
+
+
+def test_a_failure_is_logged_at_once_with_the_verdicts_before_it() -> None:
+    written = threading.Event()
+
+    class Told(Written):
+        def flush(self) -> None:
+            written.set()
+
+    stream = Told()
+    reports = Reports(Metrics(), VerdictLog(stream), dict)
+
+    def uids() -> list[str]:
+        return [json.loads(line)["uid"] for line in stream.getvalue().splitlines()]
+
+    reports.record("/path", "first", None, not_allowed("no"), 0)
+    assert stream.getvalue() == b""
+    reports.record("/path", "second", None, FAILED, 0)
+    assert written.wait(5)
+    assert uids() == ["first", "second"]
+    reports.record("/path", "third", None, not_allowed("no"), 0)
+    reports.close()
+    assert uids() == ["first", "second", "third"]
+
+
+def test_many_verdicts_are_reported_before_the_next_flush() -> None:
+    metrics = Metrics()
+    reports = Reports(metrics, None, dict)
+    for _ in range(1000):
+        reports.record("/path", "u", None, not_allowed("no"), 0)
+    assert len(reports.records) < 256
+    reports.flush()
+    assert b"} 1000.0" in metrics.exposition()
 
 
 @pytest.mark.parametrize(("method", "path", "code"), [("GET", "/dry-run", 405), ("GET", "/", 404)])

@@ -12,15 +12,16 @@ from app.admission.review import parse
 from app.admission.verdict import ALLOWED, FAILED, not_allowed, patched
 from app.base.sample import Sample, counter, gauge
 from app.server.metrics import Metrics
+from app.server.verdict_log import record_of
 from tests.reviews import load
 
 
 def test_verdicts_are_counted_and_timed() -> None:
     metrics = Metrics()
     for seconds in (0.00005, 0.0001, 0.02, 99):
-        metrics.record("/a", None, ALLOWED, seconds)
-    metrics.record("/b", None, not_allowed("no"), 0.1)
-    metrics.record("/b", None, FAILED, 0.1)
+        metrics.count(record_of("/a", "", None, ALLOWED, seconds))
+    metrics.count(record_of("/b", "", None, not_allowed("no"), 0.1))
+    metrics.count(record_of("/b", "", None, FAILED, 0.1))
     text = metrics.exposition().decode()
     name = "grove_admission_request"
     assert (
@@ -62,12 +63,9 @@ def test_samples_are_read_at_the_scrape() -> None:
 def test_requests_are_told_apart_by_operation_and_dry_run() -> None:
     metrics = Metrics()
     for name in ("podclique.replica-scope-0-worker", "podclique.dryrun", "podclique.update-scale"):
-        metrics.record(
-            "/p",
-            parse(json.dumps(load(name)).encode()),
-            patched([{"op": "remove", "path": "/a"}]),
-            0.001,
-        )
+        asked = parse(json.dumps(load(name)).encode())
+        verdict = patched([{"op": "remove", "path": "/a"}])
+        metrics.count(record_of("/p", "u", asked, verdict, 0.001))
     samples = {
         (labels["operation"], labels["dry_run"], labels["verdict"], labels["code"]): value
         for labels, value in read(metrics, "grove_admission_requests_total")
@@ -82,7 +80,7 @@ def test_requests_are_told_apart_by_operation_and_dry_run() -> None:
 def test_a_histogram_adds_up() -> None:
     metrics = Metrics()
     for seconds in (0.0, 0.0001, 0.00011, 0.25, 10.0, 10.1):
-        metrics.record("/p", None, ALLOWED, seconds)
+        metrics.count(record_of("/p", "", None, ALLOWED, seconds))
     buckets = read(metrics, "grove_admission_request_duration_seconds_bucket")
     counts = {labels["le"]: value for labels, value in buckets}
     assert (
@@ -101,7 +99,7 @@ def test_a_histogram_adds_up() -> None:
 def test_names_follow_the_conventions() -> None:
     metrics = Metrics()
     metrics.add(lambda: [gauge("certificate_expiry_seconds", "When.", 1.5)])
-    metrics.record("/p", None, ALLOWED, 0)
+    metrics.count(record_of("/p", "", None, ALLOWED, 0))
     families = {
         family.name: family.type
         for family in text_string_to_metric_families(metrics.exposition().decode())

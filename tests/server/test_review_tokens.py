@@ -359,7 +359,7 @@ async def all_that_is_said(routes: dict[str, Route], token: str, stream: io.Byte
                 url = f"/{token}{path}"
                 answer = await client.request(method, url, content=body, headers=headers)
                 said += f"{answer.text}{dict(answer.headers)}\n"
-    log.close()
+    reports.close()
     return said + metrics.exposition().decode() + stream.getvalue().decode()
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.admission.review import Request, parse
 from app.admission.verdict import FAILED, Verdict, not_allowed, patched
-from app.server.verdict_log import STRANGE_BYTES, STRANGE_RATE, VerdictLog
+from app.server.verdict_log import STRANGE_BYTES, STRANGE_RATE, VerdictLog, record_of
 from tests.reviews import load
 
 
@@ -25,8 +25,7 @@ class Kept(io.BytesIO):
 def lines(*verdicts: Verdict, request: Request | None) -> list[dict[str, object]]:
     stream = Kept()
     log = VerdictLog(stream)
-    for verdict in verdicts:
-        log.record("/path", "uid-1", request, verdict, 0.0012345)
+    log.write([record_of("/path", "uid-1", request, verdict, 0.0012345) for verdict in verdicts])
     log.close()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -74,7 +73,7 @@ def test_no_text_of_a_review_makes_a_long_line() -> None:
     for readable in (False, True):
         log = VerdictLog(stream, readable=readable)
         asked = replace(request(), uid=long, username=long, namespace=long, name=long)
-        log.record("/path", asked.uid, asked, not_allowed(long), 0.001)
+        log.write([record_of("/path", asked.uid, asked, not_allowed(long), 0.001)])
         log.close()
     assert [len(line) < 6_000 for line in stream.getvalue().splitlines()] == [True, True]
 
@@ -85,9 +84,8 @@ def test_a_reader_that_went_away_stops_nothing() -> None:
             raise BrokenPipeError
 
     log = VerdictLog(Broken())
-    log.record("/path", "u", None, FAILED, 0)
+    log.write([record_of("/path", "u", None, FAILED, 0)])
     log.close()
-    log.flush()
 
 
 def test_a_line_never_holds_the_object_or_the_patch() -> None:
@@ -129,32 +127,6 @@ def test_what_a_user_wrote_stays_on_one_line(text: str) -> None:
     assert (line["message"], line["user"], line["level"]) == (text, text, "info")
 
 
-def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> None:
-    written = threading.Event()
-
-    class Told(Kept):
-        def flush(self) -> None:
-            written.set()
-
-    stream = Told()
-    log = VerdictLog(stream)
-    log.record("/path", "first", None, not_allowed("no"), 0)
-    assert stream.getvalue() == b""
-    log.record("/path", "second", None, FAILED, 0)
-    assert written.wait(5)
-    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == [
-        "first",
-        "second",
-    ]
-    log.record("/path", "third", None, not_allowed("no"), 0)
-    log.close()
-    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == [
-        "first",
-        "second",
-        "third",
-    ]
-
-
 @pytest.mark.untraced
 def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
     blocked = threading.Event()
@@ -167,8 +139,9 @@ def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
     log = VerdictLog(Slow())
     trusted = request()
     trusted.trusted = True
-    for _ in range(300 * 256):
-        log.record("/path", "u", trusted, not_allowed("no"), 0)
+    records = [record_of("/path", "u", trusted, not_allowed("no"), 0)] * 256
+    for _ in range(300):
+        log.write(records)
     assert log.lost >= 50 * 256
     blocked.set()
     log.close()
@@ -180,11 +153,12 @@ def test_lines_about_reviews_of_strangers_leave_room_for_others() -> None:
     log = VerdictLog(stream, clock=lambda: now)
     trusted = request()
     trusted.trusted = True
+    records = [
+        record_of("/path", "u" * 1000, None, not_allowed("no"), 0),
+        record_of("/path", "known", trusted, not_allowed("no"), 0),
+    ]
     for _ in range(2):
-        for _ in range(2000):
-            log.record("/path", "u" * 1000, None, not_allowed("no"), 0)
-            log.record("/path", "known", trusted, not_allowed("no"), 0)
-        log.flush()
+        log.write(records * 2000)
         now += 1
     log.close()
     written = stream.getvalue().splitlines()
@@ -197,15 +171,16 @@ def test_a_stream_that_is_closed_stops_nothing() -> None:
     stream = io.BytesIO()
     log = VerdictLog(stream)
     stream.close()
-    log.record("/path", "u", None, FAILED, 0)
+    log.write([record_of("/path", "u", None, FAILED, 0)])
     log.close()
 
 
 def test_a_readable_verdict_says_who_what_and_why_on_one_line() -> None:
     stream = Kept()
     log = VerdictLog(stream, readable=True)
-    log.record("/validate/clustertopology", "u", request(), not_allowed("no\nway"), 0.001)
-    log.record("/validate/clustertopology", "u", None, FAILED, 0.001)
+    path = "/validate/clustertopology"
+    log.write([record_of(path, "u", request(), not_allowed("no\nway"), 0.001)])
+    log.write([record_of(path, "u", None, FAILED, 0.001)])
     log.close()
     first, second = stream.getvalue().decode().splitlines()
     assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\x0away"
