@@ -1,10 +1,7 @@
-"""A demonstration, as a story.
+"""Show how a stuck gang is explained and placed, and how webhooks judge and complete objects.
 
-A gang is stuck, is explained, and is placed. Then the webhooks judge and complete objects.
-
-This script sends the objects itself, because kubectl may be missing. Lines with `$` are commands
-that it runs. The exit code is 0 if every example has the expected outcome. All processes are
-stopped at the end.
+This script sends the objects itself, because kubectl may be missing. It runs the commands in lines
+that begin with `$`. The exit code is 0 if every command and example has the expected outcome.
 """
 
 import difflib
@@ -34,9 +31,9 @@ WIDTH = shutil.get_terminal_size().columns
 
 @dataclass(frozen=True)
 class Step:
-    """An example, the user who applies it, and the outcome.
+    """An example, the user who applies it, and its expected outcome.
 
-    The outcome is "stored" (as it was sent), "changed" (by a webhook) or "refused".
+    The outcome is "stored" (unchanged), "changed" (by a webhook) or "refused".
     """
 
     example: str
@@ -46,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Act:
-    """A caption of the story, and the examples below it."""
+    """A caption of the demonstration, and the examples below it."""
 
     caption: str
     steps: tuple[Step, ...]
@@ -91,9 +88,9 @@ WEBHOOKS = (
 STUCK = ("llm-serve", "-n", "inference")
 RACK = ("topology.kubernetes.io/rack", "rack-c4")
 PLACES = ("gpu-c-13", "gpu-c-13", "gpu-c-14", "gpu-c-15", "gpu-c-16")
-"""The nodes of the router and the workers. There is no scheduler here, so the script chooses."""
+"""The nodes of the router and the workers, which this script binds because no scheduler runs."""
 TREE = "PodCliqueSet llm-serve"
-"""The beginning of the tree in the answer of explain."""
+"""The first line of the tree in the answer of explain."""
 
 POD = {
     "apiVersion": "v1",
@@ -133,13 +130,13 @@ def caption(text: str) -> None:
 
 
 def opened(act: Act) -> tuple[Step, ...]:
-    """Print the caption of an act. Return its steps."""
+    """Print the caption of an act, and return its steps."""
     caption(act.caption)
     return act.steps
 
 
 def unstick(sandbox: "Running") -> Iterator[str]:
-    """Tell how a stuck gang is explained and placed. Yield the commands with a wrong outcome."""
+    """Show how a stuck gang is explained and placed. Yield the commands with a wrong outcome."""
     caption("A gang of 5 pods is pending. Why, and how is it fixed?")
     yield from sandbox.command("explain", *STUCK, code=1, expected="LevelLabelMissing")
 
@@ -161,11 +158,11 @@ def unstick(sandbox: "Running") -> Iterator[str]:
 
 
 class Refused(Exception):
-    """The API server rejected a request. The message is that of kubectl."""
+    """The API server rejected a request. The message has the words that kubectl would print."""
 
 
 class Running:
-    """The sandbox with its state in `directory`, and a client for each of its users."""
+    """A running sandbox with its state in `directory`, and a client for each of its users."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -229,7 +226,8 @@ class Running:
     def apply(self, obj: dict[str, Any], user: str) -> tuple[str, dict[str, Any], list[str]]:
         """Create `obj`, or merge it into the stored object.
 
-        Return the line of kubectl, the stored object and the warnings. Raise Refused.
+        Return the line that kubectl would print, the stored object and the warnings. Raise Refused
+        if the API server rejects a request.
         """
         name = obj["metadata"]["name"]
         if obj["kind"] == "Binding":
@@ -277,7 +275,7 @@ class Running:
         self._call("admin", "PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
     def pending(self, namespace: str) -> list[str]:
-        """Return the pods of a namespace without a node, by name."""
+        """Return the names of the pods in a namespace that have no node."""
         pods = self.items(f"/api/v1/namespaces/{namespace}/pods")
         return sorted(pod["metadata"]["name"] for pod in pods if "nodeName" not in pod["spec"])
 
@@ -337,7 +335,7 @@ def warnings(answer: httpx.Response) -> list[str]:
 
 
 def show(sandbox: Running, step: Step) -> bool:
-    """Apply an example and print the result. Return whether a document has its outcome."""
+    """Apply an example, and print the results. Return whether a document has the expected outcome."""
     print(f"{step.user} applies manifests/examples/{step.example}")
     outcomes = set()
     for document in yaml.safe_load_all((EXAMPLES / step.example).read_text()):
@@ -360,7 +358,7 @@ def show(sandbox: Running, step: Step) -> bool:
 
 
 def indented(text: str) -> str:
-    """Return the lines of `text` below a step, wrapped to the width of the terminal."""
+    """Return `text` with indented lines, wrapped to the width of the terminal."""
     lines = (
         textwrap.wrap(
             line,
@@ -376,7 +374,7 @@ def indented(text: str) -> str:
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
-    """Return the changed lines of the labels, annotations and spec of an object."""
+    """Return the lines of labels, annotations and spec that differ between two objects."""
 
     def text(obj: dict[str, Any]) -> list[str]:
         metadata = {
@@ -390,7 +388,7 @@ def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
 
 
 def show_stored(sandbox: Running) -> bool:
-    """Print the objects that webhooks have created. Return whether each PodClique has its claim."""
+    """Print the stored MNNVL objects. Return whether PodCliques name exactly the stored claims."""
     claimed: dict[str, str] = {}
     for clique in sandbox.items("/apis/grove.io/v1alpha1/podcliques"):
         for claim in clique["spec"]["podSpec"].get("resourceClaims", []):

@@ -1,10 +1,13 @@
-"""A small fleet for demonstrations: fleet.py > FILE, for `python -m scripts.apiserver --objects FILE`.
+"""Print the objects of a small cluster for demonstrations.
 
-It has four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
+    fleet.py > FILE
+    python -m scripts.apiserver --objects FILE ...
 
-`llm-serve` is stuck: its workers need a whole rack, and every rack has a node in use, except one
-rack, in which a node has lost its rack label. It can be scheduled after this node is labelled, or
-after a pod of `batch-eval` is deleted.
+The cluster has four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
+
+`llm-serve` is stuck. Its workers need all four nodes of a rack, but every rack has a node in use
+or, in one case, a node that lost its rack label. The gang can be scheduled after this node is
+labelled, or after a pod of `batch-eval` is deleted.
 """
 
 import json
@@ -37,7 +40,7 @@ def _namespaces() -> Iterator[Object]:
 
 
 def _nodes() -> Iterator[Object]:
-    """Yield the nodes: in each zone, two blocks of two racks of four nodes."""
+    """Yield the nodes. Each zone has two blocks of two racks of four nodes."""
     for zone in ZONES:
         letter = zone[-1]
         for number in range(16):
@@ -66,7 +69,7 @@ def _nodes() -> Iterator[Object]:
 def _queues() -> Iterator[Object]:
     """Yield the queues, with the GPUs that their pods use.
 
-    CPU and memory are unlimited: KAI takes a limit that is not set for 0.
+    CPU and memory are explicitly unlimited, because KAI reads a missing limit as 0.
     """
     for name, parent, quota, used in (
         ("root", "", 512, 184),
@@ -89,7 +92,7 @@ def _queues() -> Iterator[Object]:
 class Workload:
     """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it.
 
-    `cliques` has the number of pods and the GPUs of a pod for each PodClique.
+    `cliques` maps each PodClique to its number of pods and the GPUs of a pod.
     """
 
     namespace: str
@@ -100,7 +103,7 @@ class Workload:
     def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
         """Yield the objects of the workload.
 
-        `nodes` has the node of each pod, in order; pods without a node are pending.
+        `nodes` has the nodes of the first pods. The other pods are pending.
         """
         gang = f"{self.name}-0"
         places = iter(nodes)
@@ -207,28 +210,25 @@ def _status(node: str) -> dict[str, Any]:
 
 
 def _chat() -> Iterator[Object]:
-    """Yield a workload that runs in one rack."""
     chat = Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
     yield from chat.objects(("gpu-a-01", "gpu-a-02", "gpu-a-03"))
 
 
 def _embed() -> Iterator[Object]:
-    """Yield a workload that runs in one zone."""
     embed = Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
     yield from embed.objects(("gpu-b-01", "gpu-b-01", "gpu-b-05", "gpu-b-05"))
 
 
 def _stuck() -> Iterator[Object]:
-    """Yield a workload that is pending because no rack has room for four pods of 8 GPUs."""
     yield from Workload(
         _INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}
     ).objects()
 
 
 def _batch() -> Iterator[Object]:
-    """Yield pods on one or two nodes of each rack, except the rack whose node has no label.
+    """Yield pods on one or two nodes of each rack, except the rack whose node lost its label.
 
-    KAI's pod-grouper has put them into one PodGroup, which needs one of them.
+    The pods are in one PodGroup with the minimum 1.
     """
     yield {
         "apiVersion": "scheduling.run.ai/v2alpha2",
@@ -252,7 +252,7 @@ def _batch() -> Iterator[Object]:
 
 
 def dump() -> str:
-    """Return the objects as JSON, as `kubectl get -o json` prints them."""
+    """Return all objects as JSON, in the form of `kubectl get -o json`."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": fleet()}, indent=1)
 
 

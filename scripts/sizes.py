@@ -1,7 +1,7 @@
-"""Print the size of the code: files, lines and tokens of each part, and the largest functions.
+"""Print the number of files, lines and tokens of each part of the code, and the largest functions.
 
-Tokens are those of Python's tokenizer, without comments, line breaks and indentation. Nothing here
-is a limit.
+Python's tokenizer counts the tokens. Comments, line breaks and indentation do not count. No size is
+limited.
 """
 
 import ast
@@ -21,7 +21,7 @@ def token_lines(text: str) -> list[int]:
 
 
 def main() -> None:
-    """Print one line for each part, then the five largest functions of the product."""
+    """Print one line for each part, then the five largest functions of `app`."""
     functions: list[tuple[int, str]] = []
     for part in PARTS:
         lines = tokens = 0

@@ -1,7 +1,8 @@
-"""Write `tests/STATEMENTS.md`: every statement of the designs, and the tests that show it.
+"""Write `tests/STATEMENTS.md`: the statements of the designs, and the tests that show each.
 
-`tests/statements.txt` has the statements, and tests name them with `@pytest.mark.statement`. Run
-this script after a change of either. A test fails if the page is out of date.
+The statements come from `tests/statements.txt`, and the tests name them with
+`@pytest.mark.statement`. Run this script after a change of either. A test fails if the page is out
+of date.
 """
 
 import ast
@@ -25,7 +26,10 @@ say where this product deviates from a statement, or which project is responsibl
 
 
 class Statement(Struct):
-    """A statement of a design. `document` is the title of the design, `number` a number like 1.17."""
+    """A statement of a design.
+
+    `document` is the title of the design, and `number` is an identifier such as 1.17.
+    """
 
     document: str
     number: str
@@ -36,8 +40,8 @@ class Statement(Struct):
 def read_statements(text: str) -> list[Statement]:
     """Return the statements of a text in the format of `tests/statements.txt`.
 
-    A line has a number, `-` if the statement can't be tested here, and its text. `#` begins the
-    title of a document.
+    A line has a number, then `-` if the statement can't be tested here, and the text. A line that
+    begins with `#` has the title of a document.
     """
     statements = []
     document = ""
@@ -52,7 +56,7 @@ def read_statements(text: str) -> list[Statement]:
 
 
 def named_by_tests(folder: Path) -> dict[str, list[str]]:
-    """Return the tests that name each statement, by its number: `FILE: TEST`."""
+    """Return the tests that name each statement, as `FILE: TEST` by the number of the statement."""
     tests: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("test_*.py")):
         text = path.read_text()
@@ -66,7 +70,7 @@ def named_by_tests(folder: Path) -> dict[str, list[str]]:
 
 
 def _numbers(function: ast.stmt) -> Iterator[str]:
-    """Yield the numbers in the marks of a function."""
+    """Yield the numbers of statements in the marks of a function."""
     for decorator in getattr(function, "decorator_list", ()):
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == (
             "pytest.mark.statement"
@@ -75,7 +79,7 @@ def _numbers(function: ast.stmt) -> Iterator[str]:
 
 
 def problems(statements: list[Statement], tests: dict[str, list[str]]) -> list[str]:
-    """Return what is wrong: statements without a test, and tests of unknown statements."""
+    """Return the problems: untested, unknown and repeated statements."""
     numbers = [statement.number for statement in statements]
     missing = [
         f"no test names statement {statement.number}: {statement.text}"
@@ -93,7 +97,6 @@ def problems(statements: list[Statement], tests: dict[str, list[str]]) -> list[s
 
 
 def page(statements: list[Statement], tests: dict[str, list[str]]) -> str:
-    """Return the content of the page."""
     lines = [INTRODUCTION]
     document = ""
     for statement in statements:
@@ -114,13 +117,13 @@ def page(statements: list[Statement], tests: dict[str, list[str]]) -> str:
 
 
 def _is_last(statement: Statement, statements: list[Statement]) -> bool:
-    """Return whether the next statement is one of another document."""
+    """Return whether `statement` is the last one of its document."""
     following = statements[statements.index(statement) + 1]
     return following.document != statement.document
 
 
 def main() -> int:
-    """Write the page, and print what is wrong. Return the exit code."""
+    """Write the page, and print the problems. Return 1 if there are any, otherwise 0."""
     statements = read_statements(STATEMENTS.read_text())
     tests = named_by_tests(TESTS)
     wrong = problems(statements, tests)

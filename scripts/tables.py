@@ -1,8 +1,8 @@
-"""Write the generated parts of READMEs and of the guide.
+"""Write the generated parts of pages.
 
-They stand between `<!-- generated: NAME -->` and `<!-- end -->`. Run this script after a change of the
-registry of webhooks, of the commands, of the kinds of workloads, or of a name in
-`manifests/guide/stable.md`. A test fails if a page is out of date.
+These parts stand between `<!-- generated: NAME -->` and `<!-- end -->`. Run this script after a
+change of the first commands in `install.md`, or of a name or text in the code that a generated part
+repeats. A test fails if a page is out of date.
 """
 
 import importlib
@@ -71,7 +71,7 @@ def _unit(scope: UnitScope) -> str:
 
 
 def install() -> str:
-    """Return the first commands of the page about the installation."""
+    """Return the first block of commands in `install.md`. Raise ValueError if there is none."""
     page = (GUIDE / "install.md").read_text()
     block = re.search(r"(?:^    .+\n)+", page, re.MULTILINE)
     if block is None:
@@ -85,7 +85,7 @@ def exit_codes() -> str:
 
 
 def _exit_codes(command: str) -> str:
-    """Return the text about exit codes in the help of a command, or in its module."""
+    """Return the exit codes in the help of a command or in the docstring of its module."""
     module = importlib.import_module(f"app.commands.{command}")
     for text in (module.COMMAND.description, module.__doc__ or ""):
         told = re.search(r"Exit codes?:\s+(.+?)\.?\s*(?:\n\n|$)", text, re.DOTALL)
@@ -108,7 +108,7 @@ def metrics() -> str:
 
 
 def metric_names() -> set[str]:
-    """Return the name of each metric, read from where the code makes it."""
+    """Return the names of all metrics, which are searched in the code."""
     made = re.compile(r'\b(?:gauge|counter)\(\s*"([a-z_]+)"')
     counted = re.compile(r"PREFIX\}_([a-z_]+)")
     names = {f"{subject}_duration_seconds" for subject in ("request", "reconcile")}
@@ -121,7 +121,7 @@ def metric_names() -> set[str]:
 
 
 def configuration() -> str:
-    """Return a line for each section of the configuration."""
+    """Return a list with the keys of each section of the configuration."""
     sections = groupby(keys(Configuration), lambda key: re.split(r"[.[]", key)[0])
     lines = []
     for section, whole in sections:
@@ -131,7 +131,7 @@ def configuration() -> str:
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield every leaf of the configuration, `a.b[].c`."""
+    """Yield the path of each key in the configuration, such as `a.b[].c`."""
     for field in model.model_fields.values():
         path = f"{prefix}{field.alias}"
         kind = field.annotation
@@ -147,7 +147,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def labels() -> str:
-    """Return the labels and annotations in the code and in the policies of API servers."""
+    """Return a list of our labels and annotations in the code and in the policies."""
     named = re.compile(
         r"['\"](grove\.io/mnnvl-[a-z-]+|grove-admission\.grove\.io/[a-z][a-z-]+)['\"]"
     )
@@ -181,15 +181,15 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def written(text: str) -> str:
-    """Return `text` with every generated block filled in from the code.
+    """Return `text` with each generated part updated.
 
-    Raise KeyError for a block that nothing generates.
+    Raise KeyError for a part with an unknown name.
     """
     return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 
 def readmes() -> list[Path]:
-    """The READMEs of the repository, and the pages of the guide."""
+    """Return the pages that may have generated parts."""
     return [
         ROOT / "README.md",
         *sorted(ROOT.glob("app/**/*.md")),

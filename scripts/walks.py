@@ -1,16 +1,21 @@
-"""Count how far a reader walks who follows a review through its webhook.
+"""Count the steps of a reader who follows a review through the code of its webhook.
 
-walks.py [--tree DIR] [--steps podclique|podcliqueset|podgang]
+    walks.py [--tree DIR] [--steps podclique|podcliqueset|podgang]
 
-The reviews that are recorded in DIR are answered there, under a tracer. The calls that it sees are
-one walk, which begins with the handler of the webhook: each function is read once, where it is
-first called, and calls are followed in the order in which they are written, in all branches that a
-recorded review takes, what is awaited included. Properties and special methods are read like
-attributes. Calls, caches and JSON (`kube/`, `stores/`, `base/`, loose files) are not followed.
+The webhooks of DIR answer their recorded reviews under a tracer, which records the calls between
+functions. A walk begins at the handler of the webhook. The reader reads each function once, where
+it is first called, and follows the calls in the order of their lines, in all branches that a
+recorded review takes. Properties and special methods are not followed. Neither is code in `kube/`,
+`stores/`, `base/` and files outside of packages.
 
-Printed are the files that the reader enters; the climbs, which are steps up into a package of a
-higher layer; the returns, which are steps into a file that was left before; and the names, which
-are those of parameters. With `--steps`, each step of one walk is printed.
+For each walk, this script prints the number of
+
+- files that the reader enters
+- climbs: steps into a package of a higher layer
+- returns: steps into a file that the reader has left before
+- names of parameters
+
+`--steps` also prints each step of one walk.
 """
 
 import argparse
@@ -33,27 +38,27 @@ HANDLERS = {
     "podcliqueset": "PodCliqueSetWebhook.__call__",
     "podgang": "PodGangWebhook.__call__",
 }
-"""The handler of each kind of recording."""
+"""The handler by the first word of the names of recorded reviews."""
 
 NOT_FOLLOWED = ("kube", "stores", "base")
 
 
 class Function(NamedTuple):
-    """A function of a file of `app/`, with the lambdas and comprehensions in it."""
+    """A function in a file of `app/`, including its lambdas and comprehensions."""
 
     file: str
     name: str
 
 
 class Step(NamedTuple):
-    """A stay in a file: the functions that are read there one after the other."""
+    """The functions that are read in one file before the reader enters another file."""
 
     file: str
     functions: list[str]
 
 
 class Tracer:
-    """The calls between functions of `app`, and the names of the parameters of each."""
+    """A recorder of the calls between functions of `app`, and of their parameters' names."""
 
     def __init__(self, app: Path) -> None:
         self._prefix = f"{app}/"
@@ -62,7 +67,7 @@ class Tracer:
         self.parameters: dict[Function, tuple[str, ...]] = {}
 
     def __call__(self, frame: FrameType, event: str, result: Any) -> None:
-        """Note a call. A coroutine is called by the function that returns it."""
+        """Record a call. The function that returns a coroutine counts as its caller."""
         here = self.function(frame.f_code)
         if here is None:
             return
@@ -80,16 +85,16 @@ class Tracer:
             self._note(above, frame.f_code, caller.f_lineno)
 
     def called(self, name: str) -> Function:
-        """Return the function of this name that was called, in whichever file it is."""
+        """Return the called function with this name."""
         return next(function for function in self.parameters if function.name == name)
 
     def callees(self, function: Function) -> Iterator[Function]:
-        """Yield what `function` calls, by lines, and in one line by time."""
+        """Yield the functions that `function` calls, by the line of the call, then by time."""
         for callee, _ in sorted(self._calls[function], key=lambda call: call[1]):
             yield callee
 
     def function(self, code: CodeType) -> Function | None:
-        """Return the function of `code`, None outside of `app` and for a module."""
+        """Return the function of `code`, or None for a module and for code outside of `app`."""
         if code not in self._functions:
             self._functions[code] = self._read(code)
         return self._functions[code]
@@ -112,7 +117,7 @@ class Tracer:
 
 
 async def trace(tree: Path, kind: str) -> Tracer:
-    """Answer the recordings of a kind, by the code of `tree`, and return the calls."""
+    """Let the code of `tree` answer the recorded reviews of a kind. Return the recorded calls."""
     from tests import reviews
 
     tracer = Tracer(tree / "app")
@@ -129,7 +134,10 @@ async def trace(tree: Path, kind: str) -> Tracer:
 
 
 def walk(tracer: Tracer, function: Function, steps: list[Step], names: set[str]) -> None:
-    """Add the steps of a reader of `function`, who knows what is in `steps`, and the names."""
+    """Add the steps of a reader of `function` to `steps`, and the parameters' names to `names`.
+
+    Functions in `steps` are not read again.
+    """
     file, name = function
     package, _, inside = file.partition("/")
     is_read = any(step.file == file and name in step.functions for step in steps)
@@ -146,7 +154,6 @@ def walk(tracer: Tracer, function: Function, steps: list[Step], names: set[str])
 
 
 def _is_like_attribute(function: Function) -> bool:
-    """Return whether a function is a property or a special method."""
     dotted = function.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     found: Any = importlib.import_module(f"app.{dotted}")
     for part in function.name.split("."):
@@ -155,7 +162,7 @@ def _is_like_attribute(function: Function) -> bool:
 
 
 def layers(tree: Path) -> dict[str, int]:
-    """Return the height of each package of `app`, by the contract of import-linter."""
+    """Return the height of each package of `app` in the layers of import-linter."""
     settings = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     rows = next(row["layers"] for row in contracts if row["type"] == "layers")
@@ -167,7 +174,7 @@ def layers(tree: Path) -> dict[str, int]:
 
 
 def counts(steps: list[Step], heights: dict[str, int]) -> tuple[int, int, int]:
-    """Return the files, climbs and returns of a walk."""
+    """Return the numbers of files, climbs and returns of a walk."""
     files = [step.file for step in steps]
     floors = [heights[file.split("/")[0]] for file in files]
     climbs = sum(above > below for below, above in itertools.pairwise(floors))
@@ -176,7 +183,7 @@ def counts(steps: list[Step], heights: dict[str, int]) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    """Print the counts of each walk, and the steps of one."""
+    """Print the counts of each walk, and the steps of one walk if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tree", type=Path, default=ROOT, help="another checkout")
     parser.add_argument("--steps", choices=HANDLERS, help="print the steps of this walk")

@@ -1,4 +1,4 @@
-"""A local API server for development and demos.
+"""The sandbox: a local API server for development, tests and demonstrations.
 
-It reaches our webhooks over HTTPS, never by import.
+It calls our webhooks over HTTPS, and never imports them.
 """

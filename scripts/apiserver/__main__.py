@@ -1,4 +1,4 @@
-"""Run the command: `.venv/bin/python -m scripts.apiserver --help`, in the folder of the checkout."""
+"""Run the sandbox: `.venv/bin/python -m scripts.apiserver --help`, in the root of a checkout."""
 
 import sys
 

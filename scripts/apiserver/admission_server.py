@@ -1,4 +1,4 @@
-"""Our server next to an API server on this machine."""
+"""Run our server next to an API server on this machine."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from app.webhooks.configurations import UrlTarget, webhook_configurations
 NAMESPACE = "grove-system"
 READY_SECONDS = 60.0
 AT_ONCE_SECONDS = 0.05
-"""Changes of several CRDs still lead to one refresh."""
+"""The seconds between a change of a CRD and discovery, which combines several changes."""
 
 
 class ApiServer(Protocol):
@@ -33,7 +33,7 @@ class ApiServer(Protocol):
     kubeconfig: Path
     collects_garbage: bool
     serves_at_once: bool
-    """Whether it serves a CRD as soon as that is stored."""
+    """Does it serve a CRD as soon as the CRD is stored?"""
 
     async def start(self) -> None: ...
 
@@ -46,7 +46,7 @@ class ApiServer(Protocol):
 async def admission_server(
     api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool
 ) -> AsyncIterator[Running]:
-    """Run our server as the user operator of `api`, with its webhooks registered."""
+    """Run our server as the user `operator` of `api`, with its webhooks registered."""
     async with unregistered(api, configuration, state_dir, readable) as served:
         await api.apply(configurations_of(served, served.certificate.ca_bundle() or b""))
         async with asyncio.timeout(READY_SECONDS):
@@ -55,7 +55,7 @@ async def admission_server(
 
 
 def trusts(served: Running) -> bool:
-    """Return whether reviews of the API server come with a token, so that they may cause writes."""
+    """Return whether the server accepts a token, so that reviews may cause writes."""
     return any(route.trusted for route in served.listener.serving.exchange.routes.values())
 
 
@@ -63,7 +63,10 @@ def trusts(served: Running) -> bool:
 async def unregistered(
     api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool
 ) -> AsyncIterator[Running]:
-    """Run our server as the user operator of `api`, ready, but without webhook configurations."""
+    """Run our server as the user `operator` of `api`, without webhook configurations.
+
+    Yield once it is ready.
+    """
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
     resources, duties = further_duties(configuration)
     async with HttpClient(
@@ -82,11 +85,10 @@ async def unregistered(
 
 
 def configurations_of(served: Running, bundle: bytes) -> list[Object]:
-    """Return the webhook configurations with the URL of our server, which trust `bundle` (PEM)."""
+    """Return webhook configurations with the URL of our server and the caBundle `bundle` (PEM)."""
     return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when `condition` is true."""
     while not condition():  # noqa: ASYNC110 - several caches, and a check each
         await asyncio.sleep(0.02)

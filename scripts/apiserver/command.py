@@ -1,9 +1,8 @@
-"""The command `python -m scripts.apiserver`.
+"""Define the command `python -m scripts.apiserver`.
 
-It runs an API server on loopback, our server next to it, and the real webhook configurations.
-
-The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our
-server, its caches, webhook configurations, ready.json. They are stopped in the opposite order.
+It starts an API server on loopback, then our server. Once the caches of our server are filled, it
+registers the webhook configurations and writes ready.json. The two servers communicate only by
+HTTPS and files, as in a cluster. They are stopped in the opposite order.
 """
 
 import argparse
@@ -52,7 +51,7 @@ from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 
 _TO_CREATE = replace(OF_FILE, documents=100_000)
-"""Limits of one file of objects to create."""
+"""The limits of the file of `--objects`."""
 
 _LEVELS = {
     "zone": "topology.kubernetes.io/zone",
@@ -65,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 def default_configuration() -> Configuration:
-    """Topology support with four levels, those of `manifests/examples/facts`."""
+    """Return a configuration with topology support and the levels of `manifests/examples/facts`."""
     levels = tuple(TopologyLevel(domain=domain, key=key) for domain, key in _LEVELS.items())
     return Configuration().model_copy(
         update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)}
@@ -164,9 +163,9 @@ async def _until_signalled(
 
 
 async def create(api: ApiServer, objects: list[Object]) -> None:
-    """Create objects. Raise UnusableInput for the first one that is rejected.
+    """Create `objects` in order. Raise UnusableInput for the first one that is rejected.
 
-    Every stored object gets a new uid. Owner references follow, if the owner comes first.
+    Each object gets a new uid. Owner references get it too if the owner precedes its dependents.
     """
     uids: dict[str, str] = {}
     for obj in objects:
@@ -254,7 +253,6 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.apiserver", description=COMMAND.description
     )

@@ -1,4 +1,4 @@
-"""The kubeconfig of a sandbox: one cluster, and a context for each of its users."""
+"""Write the kubeconfig of a sandbox, with a context for each of its users."""
 
 import base64
 import secrets

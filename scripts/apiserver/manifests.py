@@ -1,4 +1,4 @@
-"""Objects from YAML files."""
+"""Load the CRDs and other objects of a sandbox from YAML files."""
 
 from pathlib import Path
 
@@ -13,20 +13,19 @@ OWN = Path(__file__).parents[2] / "manifests" / "crds"
 
 
 def load(folder: Path) -> list[Object]:
-    """Return all objects in the `*.yaml` files of `folder`.
+    """Return the objects in the `*.yaml` files of `folder`, in the order of the file names.
 
-    They are in the order of the file names. Return [] if the folder does not exist.
+    Return [] if the folder does not exist.
     """
     files = sorted(folder.glob("*.yaml"))
     return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
-    """Return our own CRDs and the CRDs of other systems.
+    """Return our CRDs and the CRDs of other systems.
 
-    The CRDs of other systems are the minimal ones in `crds`, or those in the folder `neighbours`,
-    which also replace our own CRDs of the same name. Raise FileNotFoundError for a folder without
-    CRDs.
+    The latter are the minimal ones in `crds`, or those in the folder `neighbours`. These also
+    replace our CRDs of the same name. Raise FileNotFoundError if `neighbours` has no CRDs.
     """
     definitions_by_name: dict[str, Object] = {}
     for folder in (OWN, neighbours or BUILT_IN):

@@ -1,4 +1,4 @@
-"""A throwaway certificate authority and serving certificates, made by trustme."""
+"""Create a temporary certificate authority and serving certificates with trustme."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +18,7 @@ class SignedPair(Frozen):
     key: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Write `<name>.crt` and `<name>.key`, which only the owner can read.
-
-        Returns both paths.
-        """
+        """Write `<name>.crt` and `<name>.key`, which only the owner can read. Return both paths."""
         certificate = folder / f"{name}.crt"
         key = folder / f"{name}.key"
         certificate.write_bytes(self.certificate)

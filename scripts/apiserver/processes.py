@@ -1,7 +1,4 @@
-"""The processes of a control plane on this machine.
-
-They are etcd, kube-apiserver and kube-controller-manager.
-"""
+"""Run etcd, kube-apiserver and kube-controller-manager on this machine."""
 
 import asyncio
 import socket
@@ -17,11 +14,11 @@ STOP_SECONDS = 10.0
 
 FIRST_PORT = 10_000
 FIRST_OUTGOING_PORT = 32_768
-"""The first port for outgoing connections on Linux, unless the system has another range."""
+"""The first port that Linux uses for outgoing connections by default."""
 
 
 class Processes(Struct):
-    """Processes by name, each with a log file in `log_folder`."""
+    """Running processes by name, each with a log file in `log_folder`."""
 
     binaries: Mapping[str, Path]
     log_folder: Path
@@ -29,7 +26,6 @@ class Processes(Struct):
     _logs: list[IO[bytes]] = []
 
     async def start(self, name: str, flags: list[str]) -> None:
-        """Start a process."""
         log = (self.log_folder / f"{name}.log").open("wb")
         self._logs.append(log)
         self.running[name] = await asyncio.create_subprocess_exec(
@@ -82,10 +78,10 @@ def api_flags(
 ) -> list[str]:
     """Return the flags of kube-apiserver.
 
-    `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with tokens.csv,
-    and `unserved` are group versions. The disabled plugins need controllers that do not run: they
-    create service accounts, remove the taint `not-ready` from nodes, and remove the finalizers of
-    volumes and of their claims.
+    `etcd` is a URL, `pair` the files of the serving certificate, `data` the folder with tokens.csv,
+    and `unserved` are group versions. Admission plugins that need missing controllers are disabled.
+    These controllers would create service accounts, remove the taint `not-ready` from nodes, and
+    remove the finalizers of volumes and claims.
     """
     certificate, key = pair
     return [
@@ -106,10 +102,10 @@ def api_flags(
 
 
 def address_flags(host: str, port: int) -> list[str]:
-    """Return the flags of kube-apiserver that depend on the family of its address.
+    """Return the flags of kube-apiserver for its address.
 
-    With IPv4, Services have addresses on loopback. So calls to Services never leave this machine,
-    and a test can listen at such an address instead of the Service.
+    With IPv4, Services get addresses on loopback. So calls of Services never leave this machine,
+    and a test can listen at the address of a Service.
     """
     if ":" in host:
         family = ["--advertise-address=fd00::1", "--service-cluster-ip-range=fd00:10::/112"]
@@ -120,18 +116,17 @@ def address_flags(host: str, port: int) -> list[str]:
 
 
 def url(host: str, port: int) -> str:
-    """Return the URL of an API server at `host`, an IP address."""
     return f"https://{authority(host, port)}"
 
 
 def authority(host: str, port: int) -> str:
-    """Return `host:port`, as it is written in a URL. `host` is an IP address."""
+    """Return `host:port` as in a URL. `host` is an IP address."""
     bracketed = f"[{host}]" if ":" in host else host
     return f"{bracketed}:{port}"
 
 
 async def feature_gates(binary: Path) -> list[str]:
-    """Return the flag that enables the alpha Workload API, if this kube-apiserver has it."""
+    """Return the flag that enables the alpha Workload API, or [] if `binary` lacks this API."""
     process = await asyncio.create_subprocess_exec(
         binary, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -156,9 +151,9 @@ def controller_flags(kubeconfig: Path, data: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a TCP port on loopback that is free now.
+    """Return a free TCP port on loopback, below the range for outgoing connections.
 
-    It is not in the range for outgoing connections, one of which might take it.
+    An outgoing connection cannot take such a port.
     """
     while True:
         port = FIRST_PORT + randbelow(FIRST_OUTGOING_PORT - FIRST_PORT)

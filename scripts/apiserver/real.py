@@ -1,7 +1,6 @@
-"""A real kube-apiserver and etcd instead of the sandbox, from binaries on this machine.
+"""Run a real kube-apiserver and etcd instead of the sandbox, from binaries on this machine.
 
 If the folder also has a kube-controller-manager, it collects garbage and finalizes namespaces.
-Otherwise, nothing does.
 """
 
 import asyncio
@@ -47,15 +46,13 @@ def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
 
 
 class RealApiServer:
-    """A Kubernetes API server of three processes on loopback.
+    """A real Kubernetes API server on loopback, with the users, files and CRDs of `Sandbox`.
 
-    It has the users, files and CRDs of `Sandbox`.
-
-    `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`.
+    `rules` are a Namespace, a ServiceAccount, roles and bindings that limit the user `operator`.
     Without them, this user may do everything, like the other users. The admission plugin
     OwnerReferencesPermissionEnforcement is enabled, as in some distributions. The start takes some
-    seconds, and `report` is called with a line for each of its steps. The data are in a temporary
-    folder, which is deleted at the end.
+    seconds, and `report` is called with a line for each step. The data is in a temporary folder,
+    which is deleted at the end.
     """
 
     def __init__(
@@ -201,7 +198,7 @@ class RealApiServer:
         )
 
     async def _until_ready(self) -> None:
-        """Wait for /readyz, and report its response every `REPORT_SECONDS`.
+        """Wait until /readyz succeeds, and report its failed checks every `REPORT_SECONDS`.
 
         Raise RuntimeError if it takes too long.
         """

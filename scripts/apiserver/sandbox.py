@@ -1,4 +1,4 @@
-"""The sandbox: storage, webhooks, garbage collector and HTTPS server, started together."""
+"""Run the parts of the sandbox: storage, admission, garbage collector and HTTPS server."""
 
 import asyncio
 import contextlib
@@ -36,9 +36,9 @@ class Sandbox:
 
     With `port` 0, it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to
     `state_dir`. `crds` is a folder with the CRDs of other systems, instead of the minimal ones in
-    `scripts/apiserver/crds`. `unserved` are group versions, such as `resource.k8s.io/v1`, that this
-    cluster does not serve. `later` are group versions of later releases of Kubernetes that it
-    serves too. `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user
+    `scripts/apiserver/crds`. `unserved` are group versions that this cluster does not serve, such
+    as `resource.k8s.io/v1`. `later` are group versions of later releases of Kubernetes that it
+    serves too. `rules` are a Namespace, a ServiceAccount, roles and bindings that limit the user
     `operator`. Without them, this user may do everything, like the other users. Certificates and
     tokens are new at each start.
     """
@@ -84,7 +84,7 @@ class Sandbox:
 
     @cached_property
     def app(self) -> Starlette:
-        """The ASGI app, for clients that do not need a socket."""
+        """The ASGI app, for clients that need no socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
         tokens = Tokens(self._storage, users, self.authorizer.free)
         return SandboxApi(
@@ -94,7 +94,7 @@ class Sandbox:
     async def start(self) -> None:
         """Store the namespaces and CRDs, then listen.
 
-        After this, `url` and the files in `state_dir` are valid.
+        Afterwards, `url` and the files in `state_dir` are valid.
         """
         self._running.push_async_callback(_ended, asyncio.create_task(self._collector.run()))
         for name in _NAMESPACES:
@@ -164,13 +164,13 @@ class _Quiet(uvicorn.Server):
 
 
 class LoopbackServer:
-    """An ASGI app served over TLS on `host`, a loopback address.
+    """An ASGI app that is served over TLS on `host`, a loopback address.
 
-    It listens at once. Connections wait until it is started.
+    The socket listens at once, so connections wait until the server is started.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, certificate: Path, key: Path) -> None:
-        # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40
+        # asyncio sets TCP_NODELAY only if the protocol is given. Otherwise, each response waits 40
         # ms for an ACK.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -197,9 +197,9 @@ class LoopbackServer:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
 
     async def stop(self, before: Callable[[], None]) -> None:
-        """Accept no more connections, and wait for open requests.
+        """Accept no more connections, call `before`, and wait for open requests.
 
-        `before` is called first, and ends open streams.
+        `before` ends open streams.
         """
         self._server.should_exit = True
         before()

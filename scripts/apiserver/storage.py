@@ -1,9 +1,7 @@
 """Store objects in memory, with watchers, and indexes by uid and owner.
 
-All tables share one resourceVersion, and each table has a bounded history.
-
-Nothing here awaits, so a write, its entry in the history and its delivery to watchers are one step
-of the event loop.
+All tables share one resourceVersion, and each table has a bounded history. Nothing here is awaited,
+so a write, its entry in the history and its delivery to watchers are one step of the event loop.
 """
 
 import asyncio
@@ -32,8 +30,8 @@ Place = tuple[TableId, Key]
 class StoredChange(Frozen, eq=False):
     """A write to an object.
 
-    `obj` is the new object, or the last state with the resourceVersion of the deletion. `old` is
-    the object before the write.
+    `obj` is the new object. For a deletion, it is the last state with the resourceVersion of the
+    deletion. `old` is the object before the write.
     """
 
     type: str
@@ -60,9 +58,9 @@ class Watcher:
         self._wake.set()
 
     async def take(self, seconds: float) -> list[StoredChange]:
-        """Return all waiting changes.
+        """Return the changes that were not taken yet.
 
-        If there is none, wait up to `seconds` for the first one. Return [] after that.
+        If there are none, wait up to `seconds` for the first one, then return [].
         """
         if not self._waiting and not self.closed:
             self._wake.clear()
@@ -84,7 +82,7 @@ class Table(Struct):
     _history: deque[StoredChange] = field(default_factory=deque)
 
     def keys(self, namespace: str = "") -> list[Key]:
-        """Return all keys, or those of one namespace, in the order of namespace and name."""
+        """Return the keys in `namespace`, or all keys if it is "", by namespace and name."""
         return sorted(key for key in self.objects if not namespace or key[0] == namespace)
 
     def items(self, namespace: str = "") -> list[Object]:
@@ -98,7 +96,7 @@ class Table(Struct):
             watcher.offer(change)
 
     def forget(self, version: int) -> None:
-        """Clear the history: watches from a version before `version` get 410."""
+        """Clear the history, so that watches from a version before `version` get 410."""
         self._history.clear()
         self.forgotten = version
 
@@ -115,7 +113,10 @@ class Table(Struct):
 
 
 class Storage(Struct):
-    """All tables. `listeners` are called after each write, in order, and must not await."""
+    """All tables.
+
+    `listeners` are called after each write, in order, and must not await.
+    """
 
     history: int = 10_000
     version: int = 1
@@ -141,12 +142,12 @@ class Storage(Struct):
         return obj
 
     def check_absent(self, table: TableId, key: Key) -> None:
-        """Raise 409 if there is an object `key`."""
+        """Raise 409 if the object `key` exists."""
         if self.get(table, key) is not None:
             raise errors.already_exists(table, key[1])
 
     def in_namespace(self, namespace: str) -> list[Place]:
-        """Return the places of all objects in `namespace`."""
+        """Return the table and key of each object in `namespace`."""
         return [
             (table, key)
             for table, objects in self.tables.items()
@@ -154,7 +155,7 @@ class Storage(Struct):
         ]
 
     def dependents(self, uid: str) -> list[Place]:
-        """Return the places of the objects with an owner reference to `uid`."""
+        """Return the table and key of each object with an owner reference to `uid`."""
         return list(self._dependents.get(uid, ()))
 
     def insert(self, table: TableId, obj: Object) -> Object:
@@ -177,7 +178,10 @@ class Storage(Struct):
         return self._commit("DELETED", table, old, old)
 
     def compact(self) -> None:
-        """Clear the history of all tables, as a compaction of etcd does: older watches get 410."""
+        """Clear the history of all tables, like a compaction of etcd.
+
+        Watches from older versions get 410.
+        """
         self._compacted = self.version
         for table in self.tables.values():
             table.forget(self.version)

@@ -1,1 +1,1 @@
-"""The measurements that `./scripts/bench` starts, a file for each, and what they share."""
+"""Benchmarks that `./scripts/bench` runs, with one file for each, and the code that they share."""

@@ -1,10 +1,10 @@
-"""What attacks on a server do to others, each on a server of its own: verdicts and /healthz of a
-client beside it, which is a process of its own too, and the memory of the server.
+"""Measure the effect of attacks on a server: the time of another client's verdicts, and the memory.
 
-Wall time says little on a machine with other work, so what the server did while the client waited
-is printed too: the CPU time of its event loop.
+Each attack has its own server. The client is a separate process. It requests verdicts and /healthz.
+Because its times depend on other work of the machine, the CPU time that the server's event loop
+used while the client waited is printed too.
 
-`--probe PORT CA PID` is that client: it asks until its standard input ends, and prints milliseconds.
+`--probe PORT CA PID` runs the client, which ends with its standard input and then prints its times.
 """
 
 import asyncio
@@ -45,32 +45,33 @@ from tests.server.crowds import (
 )
 
 SIZES = (2, 50, 200, 500)
-"""KiB of the reviews, which come over a path with a token, as those of an API server."""
+"""The sizes of the client's reviews in KiB. Their path has a token, as in those of API servers."""
 PATIENCE = 5.0
-"""Seconds after which an API server gives up."""
+"""The seconds after which the client gives up, as an API server would."""
 BESIDE_SECONDS = 10.0
-"""For which the client asks beside an attack, once all clients of that are there."""
+"""The seconds for which the client continues once all attackers are there."""
 AFTER_SECONDS = 15.0
-"""After which memory is read again: the server gives it back at most every 10 s."""
+"""The seconds after which memory is read again. The server frees it at most every 10 s."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Milliseconds of the client's verdicts and of /healthz, and bytes of resident memory.
-
-    Verdicts are on PodGroups of SIZES, and on the deletion of a PodGang.
-
-    `busy` is the most CPU time, in milliseconds, that the server has used while the client waited
-    for one of them. `failed` are the names of what was not answered.
-    """
+    """The effect of an attack on the client and on the server."""
 
     verdicts: list[float]
+    """The time of each verdict, in milliseconds."""
     healthz: list[float]
+    """The time of each answer to /healthz, in milliseconds."""
     busy: float
+    """The most CPU milliseconds that the event loop used while the client waited for an answer."""
     failed: list[str]
+    """The names of the requests without the expected answer."""
     before: int
+    """The server's resident memory before the attack, in bytes."""
     peak: int
+    """The server's peak memory during the attack, in bytes."""
     after: int
+    """The server's resident memory after AFTER_SECONDS, in bytes."""
 
     def row(self, name: str) -> str:
         p99 = statistics.quantiles(self.verdicts, n=100)[98]
@@ -92,16 +93,16 @@ ATTACKS: dict[str, Crowd] = {
     "replicas": partial(asking, clients=4, request=to_sets(set_of_many_replicas(), b"/token")),
 }
 BESIDE_API = {"deletions"}
-"""Attacks on a server that asks an API server, the sandbox. The others have facts from a file."""
+"""The attacks on a server with an API server. All other servers have facts from a file."""
 
 GIVING_BACK = "mnnvl: {owner: PodCliqueSet}\n"
-"""So that each deletion of a PodGang needs calls, as beside later releases of Grove."""
+"""The setting with which each deletion of a PodGang needs calls to the API server."""
 
 
 async def report(tree: Path, names: list[str], memory_limit: int | None) -> None:
     """Print a row for each attack on the server of a checkout.
 
-    `memory_limit` are the MiB of data that the server may have.
+    `memory_limit` is the MiB of data that the server may have.
     """
     allow_many_files()
     print(f"\n{'attack':12} {'longest ms':>10} {'p99 ms':>8} {'healthz':>8}", end="")
@@ -134,14 +135,14 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
 
 
 def peak_from_here(pid: int) -> int:
-    """The resident memory of a process, in bytes, from which its peak is counted now."""
+    """Reset the peak of a process's resident memory. Return the current resident memory in bytes."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
     return memory(pid, "VmRSS")
 
 
 @contextlib.contextmanager
 def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Address, Path]]:
-    """A server of the checkout: its process, its address, and the file of its CA."""
+    """Yield the pid, the address and the CA file of a running server of the checkout."""
     port, tools_port = free_port(), free_port()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         directory = Path(name)
@@ -173,13 +174,16 @@ def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Addr
             with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
                 until(lambda: client.get("/readyz").status_code == 200)
         if not (tree / "app" / "server" / "tools.py").exists():
-            tools_port = port  # up to 0.9.0
+            tools_port = port  # versions up to 0.9.0 have one port
         yield server.pid, Address(port, tools_port, context), ca_file
 
 
 @contextlib.contextmanager
 def api() -> Iterator[Path]:
-    """An empty API server. The folder has its kubeconfig, and a configuration for a server."""
+    """Run an empty API server.
+
+    Yield the folder with its kubeconfig and with a configuration for a server.
+    """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         configuration = bench_verdicts.CONFIGURATION + bench_memory.FOLLOWING + GIVING_BACK
@@ -191,7 +195,7 @@ def api() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def probe(port: int, ca_file: Path, pid: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """The client, when it has its first verdict."""
+    """Run the client, and yield its process once it is ready."""
     command = [sys.executable, __file__, "--probe", str(port), str(ca_file), str(pid)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"}
     with subprocess.Popen(
@@ -206,7 +210,7 @@ def probe(port: int, ca_file: Path, pid: int) -> Iterator["subprocess.Popen[byte
 
 
 def request(size: int) -> bytes:
-    """A review of so many KiB."""
+    """Return a request for a verdict with a body of `size` KiB."""
     head = b"POST %b?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     body = BODY.ljust(size * 1024)
     return b"%bcontent-length: %d\r\n\r\n%b" % (head % known.TOKEN_PATH.encode(), len(body), body)
@@ -221,12 +225,12 @@ REQUESTS = {
 
 
 def cpu_milliseconds(pid: int) -> float:
-    """Of the first thread of a process, which has its event loop."""
+    """Return the CPU time of a process's first thread, which has the event loop."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
 
 
 async def ask(port: int, ca_file: str, pid: int) -> None:
-    """Ask for a verdict every 5 ms on one connection, and for /healthz after each of all sizes."""
+    """Send all requests in turns, 5 ms apart, until standard input ends. Then print the times."""
     context = ssl.create_default_context(cafile=ca_file)
 
     async def opened() -> Connection:

@@ -1,8 +1,7 @@
-"""Peak memory and time of `grove-admission audit` on 5,000 and on 50,000 PodGroups, of which 37
-offend.
+"""Measure the peak memory and time of `grove-admission audit` with 5,000 and 50,000 PodGroups.
 
-The API server is our sandbox, in a process of its own; each audit is another process, whose peak
-resident memory is what the kernel says at its end. An audit of an empty cluster is the floor.
+37 of the PodGroups are invalid. The API server is the sandbox in a separate process, and each audit
+is another process. An audit of an empty cluster is measured too.
 """
 
 import argparse
@@ -27,8 +26,9 @@ PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Audited:
-    """An audit: its peak of resident bytes, its seconds, the objects that it read, and the
-    findings.
+    """The result of an audit.
+
+    `peak` is the peak resident memory in bytes.
     """
 
     peak: int
@@ -57,8 +57,10 @@ def main() -> int:
 
 
 def objects(count: int) -> Iterator[dict[str, Any]]:
-    """PodGroups with eight SubGroups; 37 of them, spread evenly, have one that begins with a
-    capital letter.
+    """Yield `count` PodGroups with eight SubGroups each.
+
+    In OFFENDERS of the PodGroups, spread evenly, the name of a SubGroup begins with a capital
+    letter.
     """
     yield {
         "apiVersion": "grove.io/v1alpha1",
@@ -84,7 +86,7 @@ def objects(count: int) -> Iterator[dict[str, Any]]:
 
 
 async def run_api(directory: Path, count: int) -> None:
-    """The API server's process: loads the objects, says that it is ready, and stays."""
+    """Serve the objects until the process is killed. Create the file `loaded` once all are stored."""
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
     await sandbox.apply(list(objects(count)))

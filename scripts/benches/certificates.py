@@ -1,10 +1,10 @@
-"""Failed calls while CA and certificate are rotated under load.
+"""Count failed calls while the CA and the certificates are rotated under load.
 
-Two servers with self-managed certificates that live for seconds, beside the sandbox's API server
-and behind a balancer. The client checks certificates as an API server does: against the caBundle of
-the webhook configuration, which it sees half a second late. Some connections are kept over all
-rotations, some calls take a new one each, and the rest take an idle one as long as the caBundle
-stays the same.
+Two servers with self-managed certificates that are valid for seconds use the sandbox. They are
+behind a balancer. The client verifies certificates by the caBundle of the webhook configuration,
+which it gets half a second late, as an API server may. A quarter of the calls use connections that
+are kept over all rotations. Another quarter open a connection each. The others use idle
+connections, which are dropped when the caBundle changes.
 """
 
 import argparse
@@ -58,16 +58,19 @@ SETTLE_SECONDS = 1
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--rotations", type=int, default=20, help="of the CA; the certificate rotates more often"
+        "--rotations",
+        type=int,
+        default=20,
+        help="number of rotations of the CA; the certificate rotates more often",
     )
-    parser.add_argument("--rate", type=float, default=200.0, help="calls a second")
+    parser.add_argument("--rate", type=float, default=200.0, help="calls per second")
     arguments = parser.parse_args()
     async with system() as (balancer, kubeconfig, ports), balancer.listening() as port:
         load = Load(port)
         async with watched_bundle(kubeconfig, load), load.calling(arguments.rate):
             while (done := await rotations(ports))["ca"] < arguments.rotations:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(1)
-            await asyncio.sleep(2 * SETTLE_SECONDS + 2)  # the last one, to its end
+            await asyncio.sleep(2 * SETTLE_SECONDS + 2)  # until the last rotation is complete
 
     print(f"{done['ca']} rotations of the CA, {done['leaf']} of the certificate: ", end="")
     print(f"{load.calls} calls, {load.failed} failed, {load.connections} connections", end="")
@@ -79,8 +82,9 @@ async def main() -> int:
 
 @contextlib.asynccontextmanager
 async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
-    """The API server with the webhook configurations as they are installed, without a caBundle, and
-    two servers.
+    """Yield the balancer, the kubeconfig and the tools ports of two servers of an API server.
+
+    The webhook configurations are stored as they are installed, without a caBundle.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -99,7 +103,7 @@ async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
 
 @contextlib.asynccontextmanager
 async def replica(directory: Path) -> AsyncIterator[tuple[int, int]]:
-    """A server process that is ready, by its ports."""
+    """Run a server. Yield its port and its tools port once it is ready."""
     port, tools_port = free_port(), free_port()
     options = ["--tools-port", str(tools_port), "--log-level", "warning"]
     process = await asyncio.create_subprocess_exec(
@@ -118,7 +122,7 @@ async def replica(directory: Path) -> AsyncIterator[tuple[int, int]]:
 
 
 async def seen(port: int, path: str) -> str:
-    """What a probe sees, which trusts any certificate."""
+    """Return the body at `path`, or the error as text. Any certificate is trusted."""
     try:
         async with httpx.AsyncClient(verify=False) as client:
             return (await client.get(f"https://127.0.0.1:{port}{path}")).text
@@ -127,7 +131,7 @@ async def seen(port: int, path: str) -> str:
 
 
 async def rotations(ports: list[int]) -> dict[str, int]:
-    """By both servers together."""
+    """Return the number of rotations by reason, of all servers together."""
     done = {"ca": 0, "leaf": 0}
     for port in ports:
         text = await seen(port, "/metrics")
@@ -140,7 +144,7 @@ async def rotations(ports: list[int]) -> dict[str, int]:
 
 @dataclass
 class Load(bench_common.Load):
-    """Calls at a fixed rate: on connections that are kept, on new ones, and on idle ones."""
+    """A load of calls on connections that are kept, on new ones, and on idle ones."""
 
     trusted: ssl.SSLContext | None = None
     bundles: int = 0
@@ -149,10 +153,7 @@ class Load(bench_common.Load):
     _idle: list[Connection] = field(default_factory=list)
 
     def trust(self, bundle: bytes) -> None:
-        """From now on connections are checked against `bundle` (PEM).
-
-        As an API server does, what was opened under another one isn't used again.
-        """
+        """Verify certificates by `bundle` (PEM) from now on, and close idle connections."""
         self.bundles += 1
         self.trusted = ssl.create_default_context(cadata=bundle.decode())
         while self._idle:
@@ -204,7 +205,7 @@ class Load(bench_common.Load):
 
 @contextlib.asynccontextmanager
 async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
-    """Tells `load` the caBundle of the webhook that is called, late."""
+    """Watch the caBundle, and pass each new one to `load` after LATE_SECONDS."""
     loop = asyncio.get_running_loop()
     first = asyncio.Event()
 

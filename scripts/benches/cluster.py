@@ -1,9 +1,10 @@
-"""The API server of `console.py`: 15,000 nodes, 20,000 PodCliques and many pods, as bytes that
-are cut into pages.
+"""Serve the API of a cluster with 15,000 nodes, 20,000 PodCliques and many pods, for `console.py`.
 
-`benches/cluster.py DIRECTORY PODS` writes a kubeconfig there once it serves.
-`/change/pod/NUMBER/NODE`, `/change/worker/NUMBER/NODE` and `/change/node/NUMBER/true` send an event
-to the watches, and change no list.
+    cluster.py DIRECTORY PODS
+
+The lists are made once, and cut into pages. DIRECTORY gets a kubeconfig once the server is ready.
+GET of `/change/pod/NUMBER/NODE`, `/change/worker/NUMBER/NODE` or `/change/node/NUMBER/true` sends
+an event to watches, but does not change the lists.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ BLOCKS = 39
 RACKS = 936
 CLIQUES = 20_000
 WRITTEN = ""
-"""In place of the path of a write, which changes nothing here."""
+"""The URL that stands for every write. Writes change nothing here."""
 
 NODE_BYTES = 12_000
 POD_BYTES = 3_000
@@ -38,7 +39,7 @@ Object = dict[str, Any]
 
 
 def padded(obj: Object, size: int) -> bytes:
-    """As JSON, made as long as real ones by managedFields."""
+    """Return `obj` as JSON of about `size` bytes, which managedFields fill."""
     text = json.dumps(obj)
     fields = [
         {"manager": "kubelet", "fieldsV1": {f"f:field-{n}": {} for n in range(40)}}
@@ -98,7 +99,7 @@ def pod(namespace: str, name: str, gpus: int, where: str = "", **metadata: Any) 
 
 
 def worker(number: int, where: str = "") -> Object:
-    """A pod of the gang."""
+    """Return a pod of the gang."""
     labels = labels_of(SET, WORKERS)
     annotations = {"pod-group-name": f"{SET}-0"}
     return pod(NAMESPACE, f"{WORKERS}-{number}", 8, where, labels=labels, annotations=annotations)
@@ -134,7 +135,10 @@ def clique(pcs: str, name: str, replicas: int) -> Object:
 
 
 def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
-    """(path of the list, object, bytes). Each node has up to 4 pods of one GPU."""
+    """Yield each object with the path of its list and its size in bytes.
+
+    Each node has up to 4 pods of one GPU.
+    """
     for number in range(NODES):
         yield "/api/v1/nodes", node(number), NODE_BYTES
 
@@ -232,7 +236,7 @@ BUILT_IN = (
 
 
 class Lists:
-    """Lists of objects by path. A selector or a namespace cuts out a part, which is then kept."""
+    """The lists of objects, by path. The results of selectors and namespaces are cached."""
 
     def __init__(self, pods: int) -> None:
         self._lists: dict[str, list[tuple[str, str, dict[str, str], bytes]]] = {}
@@ -247,7 +251,7 @@ class Lists:
             self._lists.setdefault(path, []).append(entry)
 
         for entries in self._lists.values():
-            entries.sort(key=lambda entry: entry[:2])  # as API servers do
+            entries.sort(key=lambda entry: entry[:2])  # the order of API servers
 
         self._parts: dict[tuple[str, str, str], list[bytes]] = {}
 
@@ -313,7 +317,7 @@ class Lists:
 
 
 def split(path: str) -> tuple[str, str, str]:
-    """(path of the list, namespace, name) of a request's path."""
+    """Return the path of the list, the namespace and the name in a request's path."""
     steps = path.strip("/").split("/")
     root = 2 if steps[0] == "api" else 3
     namespace = ""
@@ -324,7 +328,7 @@ def split(path: str) -> tuple[str, str, str]:
 
 
 class Watches:
-    """Open watches by the path of their list. `send` gives them one event."""
+    """The open watches, by the path of their list."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[asyncio.StreamWriter]] = {}
@@ -337,7 +341,7 @@ class Watches:
         self._open.setdefault(path, []).append(writer)
 
     async def bookmarks(self) -> None:
-        """Shows every watch from time to time that its server is alive."""
+        """Send a bookmark to every watch each 15 s, until cancelled."""
         while True:
             await asyncio.sleep(15)
             for path in self._open:
@@ -352,9 +356,10 @@ class Watches:
 
 
 def changed(kind: str, number: int, value: str) -> tuple[str, Object]:
-    """The path of the list and the object that `/change/KIND/NUMBER/VALUE` is about: a pod of
-    others on the node VALUE, a pod of the gang there, or a node that is cordoned if VALUE is
-    `true`.
+    """Return the path of the list and the object of `/change/KIND/NUMBER/VALUE`.
+
+    It is a pod of another workload or of the gang on the node VALUE, or a node, which is cordoned
+    if VALUE is `true`.
     """
     if kind == "node":
         obj = node(number)
@@ -366,7 +371,7 @@ def changed(kind: str, number: int, value: str) -> tuple[str, Object]:
 
 
 async def serve(directory: Path, pods: int) -> None:
-    """HTTP/1.1 with keep-alive; calls are written to a file."""
+    """Serve HTTP/1.1 with keep-alive, and append the URL of each call to the file `calls`."""
     lists = Lists(pods)
     watches = Watches()
     log = directory / "calls"

@@ -1,6 +1,4 @@
-"""What the benchmarks share: processes, waiting, what a server says of itself, and calls at a fixed
-rate.
-"""
+"""Code that benchmarks share: processes, metrics of a server, and calls at a fixed rate."""
 
 import asyncio
 import contextlib
@@ -28,7 +26,7 @@ ENVIRONMENT = {
     "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
     "GROVE_ADMISSION_TOOLS_PORT": "0",
 }
-"""Of the processes of a bench: the tools port of a server is any free one."""
+"""The environment of the processes of a benchmark. Servers use any free port as tools port."""
 
 BODY = msgspec.json.encode(
     msgspec.json.decode(
@@ -55,8 +53,9 @@ def process(
 
 
 def server_options(directory: Path, port: int) -> list[str]:
-    """Of a server beside the API server whose files are in `directory`, with the configuration
-    there.
+    """Return Python's arguments for a server that uses the API server of `directory`.
+
+    The folder has a kubeconfig and the configuration.
     """
     options = [
         "-m",
@@ -80,9 +79,9 @@ def server_options(directory: Path, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class ServerInPod:
-    """A server that runs as in a Pod: its process, since when it runs, and what reaches it.
+    """A running server with the credentials of a service account, as in a Pod.
 
-    `client` is one of its tools.
+    `begin` is its start in monotonic seconds, and `client` calls its tools port.
     """
 
     pid: int
@@ -102,9 +101,9 @@ class ServerInPod:
 def server_in_pod(
     program: str, directory: Path, configuration: str, environment: Mapping[str, str]
 ) -> Iterator[ServerInPod]:
-    """Starts `serve` by a program whose first argument is the folder with the account's files.
+    """Run `serve` with `program`, whose first argument is the folder with the account's files.
 
-    `environment` is what Kubernetes sets in a Pod.
+    `environment` has the variables that Kubernetes sets in a Pod.
     """
     port, tools_port = free_port(), free_port()
     (directory / "config.yaml").write_text(configuration)
@@ -122,7 +121,7 @@ def server_in_pod(
 
 
 def environment_of_pod(host: str, port: str) -> dict[str, str]:
-    """Return what Kubernetes sets in a Pod for an API server."""
+    """Return the variables that Kubernetes sets in a Pod, for an API server at `host` and `port`."""
     return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
@@ -143,7 +142,7 @@ async def until_async(true: Callable[[], Awaitable[bool]], every: float = 0.05) 
 
 
 def memory(pid: int, name: str) -> int:
-    """Bytes, as the kernel has them: `VmRSS` is what is resident, `VmHWM` the most that ever was."""
+    """Return `VmRSS` (resident) or `VmHWM` (peak resident) of a process, in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
 
@@ -155,7 +154,7 @@ def cached_objects(metrics: str) -> int:
 
 
 def api_calls(metrics: str) -> dict[tuple[str, str], int]:
-    """Calls of the API server by verb and resource."""
+    """Return the numbers of calls to the API server by (verb, resource), from a server's metrics."""
     calls: dict[tuple[str, str], int] = {}
     for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", metrics):
         call = dict(re.findall(r'(\w+)="([^"]*)"', labels))
@@ -165,7 +164,7 @@ def api_calls(metrics: str) -> dict[tuple[str, str], int]:
 
 
 async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
-    """Head, in lower case, and body."""
+    """Send `request`, and return the head of the answer in lower case, and its body."""
     reader, writer = connection
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -174,10 +173,7 @@ async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
 
 
 async def verdict(connection: Connection) -> bytes:
-    """Sends a request for a verdict and returns the head of the response.
-
-    Raises ConnectionError for a wrong one.
-    """
+    """Send REQUEST, and return the head of the answer. Raise ConnectionError if it is a rejection."""
     head, body = await answer(connection, REQUEST)
     if msgspec.json.decode(body)["response"]["allowed"] is not True:
         raise ConnectionError("not allowed")
@@ -186,10 +182,7 @@ async def verdict(connection: Connection) -> bytes:
 
 @dataclass
 class Load:
-    """Calls at a fixed rate, counted.
-
-    What a call is, and what is left open at the end, is its subclass's.
-    """
+    """A load of calls at a fixed rate, with counts and times. Subclasses define the calls."""
 
     port: int
     calls: int = field(default=0, kw_only=True)
@@ -199,15 +192,15 @@ class Load:
     _running: set[asyncio.Task[None]] = field(default_factory=set, kw_only=True)
 
     async def ask(self, number: int) -> None:
-        """Call `number`, from 0. OSError and IncompleteReadError count as failed."""
+        """Make the call `number`, from 0. OSError and IncompleteReadError count as failures."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes what is open; nothing is asked any more."""
+        """Close all connections, after the last call."""
         raise NotImplementedError
 
     def percentile(self, number: int) -> float:
-        """Milliseconds."""
+        """Return a percentile of the times of all calls, in milliseconds."""
         return statistics.quantiles(self.milliseconds, n=100)[number - 1]
 
     async def call(self, number: int = 0) -> None:
@@ -237,7 +230,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def calling(self, rate: float) -> AsyncIterator[None]:
-        """Calls a second, while the block runs."""
+        """Make `rate` calls per second while the block runs, then wait for the last ones."""
         task = asyncio.create_task(self.keep_calling(rate))
         try:
             yield

@@ -1,11 +1,11 @@
-"""Seconds, peak memory and API calls of `explain` and `topology` in a cluster of 15,000 nodes.
+"""Measure time, peak memory and API calls of `explain`, `topology` and the console.
 
-The cluster is made of 936 racks in 39 blocks in 4 zones, 20,000 PodCliques and 10,000 or 60,000
-pods; a node is 12 KB, a pod 3 KB. It is served by a process that only cuts lists into pages, over
-plain HTTP on loopback. Each command is a process of its own, so its seconds include the start.
-`read` reads everything once. `reasons` is the work after reading, for a gang of 1,000 pods that no
-rack has room for. `page` is what a page of the console computes after a change of one pod (survey
-and reasons of a gang of 100 pods), with an index that follows the change and with a new one.
+The cluster has 15,000 nodes of 12 KB in 936 racks, 39 blocks and 4 zones, 20,000 PodCliques, and
+10,000 or 60,000 pods of 3 KB. `cluster.py` serves it over plain HTTP on loopback. Each command is a
+separate process, so its time includes the start. `read all` reads all kinds once. `reasons` is the
+time to explain a gang of 1,000 pods that fits into no rack, after reading. `page` is the time of a
+console page after a change of one pod (levels, and the reasons of a gang of 100 pods), with an
+index that follows the change and with a new one.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def measure(pods: int) -> None:
 
 @dataclass(frozen=True)
 class Used:
-    """What a process took: wall and CPU seconds, and peak resident bytes."""
+    """The wall time, CPU time and peak resident bytes of a process, and its output."""
 
     seconds: float
     cpu: float
@@ -122,7 +122,7 @@ def report(label: str, used: Used, calls: Counter[str]) -> None:
 
 
 def report_pages(measured: Object) -> None:
-    """What `pages.py` has printed, a line for each part."""
+    """Print the output of `pages.py`, one line for each part."""
     for name, values in measured.items():
         shown = values.items() if isinstance(values, dict) else [("", values)]
         print(
@@ -140,7 +140,7 @@ def run(command: list[str]) -> Used:
         out.seek(0)
         printed = out.read().decode()
 
-    # 2: without room, nothing explains that the set waits
+    # 2 is expected: without room, no reason explains why the set is pending
     if os.waitstatus_to_exitcode(status) > 2 or not printed:
         raise SystemExit(
             f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}\n{printed}"
@@ -150,7 +150,7 @@ def run(command: list[str]) -> Used:
 
 
 def counts(directory: Path) -> Counter[str]:
-    """The calls since the last look, by path."""
+    """Return the numbers of calls since the previous call of this function, by path."""
     log = directory / "calls"
     calls = Counter(log.read_text().splitlines())
     log.write_text("")
@@ -198,7 +198,7 @@ def facts_with(gangs: int) -> Snapshot:
 
 
 def reasons(gangs: int) -> float:
-    """Return the process seconds of all reasons of such a gang, once the facts are joined."""
+    """Return the CPU seconds for explaining a gang of `gangs` replicas, with a filled index."""
     index = Index(facts_with(gangs))
     index.used, index.pods_of_clique, index.nodes  # noqa: B018
     begin = time.process_time()
@@ -210,7 +210,7 @@ def reasons(gangs: int) -> float:
 
 
 def page_after_change(gangs: int, *, changes: int) -> tuple[float, float]:
-    """Return the process seconds of a page after a change: index follows, new index (medians)."""
+    """Return the median CPU seconds of a page after a change, with a followed and a new index."""
     facts = facts_with(gangs)
     kept = Index(facts)
     _page(kept)

@@ -1,8 +1,11 @@
-"""The API server of `scale.py`: a cluster of any size, whose objects are made page by page.
+"""Serve the API of a cluster of any size, for `scale.py` and `mcp.py`.
 
-`benches/fleet.py DIRECTORY NODES` writes there a kubeconfig and the files of a service account once
-it serves. Nothing changes in the cluster, so watches get bookmarks only, and what is written is
-answered and forgotten. Somebody else has the Lease.
+    fleet.py DIRECTORY NODES [--pages]
+
+Objects are made when they are requested. DIRECTORY gets a kubeconfig and the files of a service
+account once the server is ready. Nothing changes in the cluster: watches get only bookmarks, and
+writes are answered and dropped. Another process holds the Lease. With `--pages`, lists are not
+streamed.
 """
 
 import asyncio
@@ -50,10 +53,10 @@ CONFIGURATION = bench_memory.CONFIGURATION + bench_memory.FOLLOWING
 
 @dataclass(frozen=True)
 class Kind:
-    """What a cluster has of a kind.
+    """The objects of one kind.
 
-    `of_set` is how many belong to one PodCliqueSet: those of a set, and of a namespace, follow one
-    another. It is 0 for a kind without namespaces.
+    `of_set` is the number of objects of each PodCliqueSet, or 0 for a cluster-scoped kind. The
+    objects of a set have consecutive numbers, and so have the objects of a namespace.
     """
 
     count: int
@@ -80,12 +83,12 @@ def set_name(number: int) -> str:
 
 
 def namespace_of(number: int) -> str:
-    """Return the namespace of a set."""
+    """Return the namespace of the PodCliqueSet `number`."""
     return f"team-{number // SETS_OF_NAMESPACE:03}"
 
 
 class Fleet:
-    """A cluster of so many nodes. The pods of the last set wait: no node has room for them."""
+    """A cluster with `nodes` nodes. The pods of the last set are pending, because no node has room."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
@@ -247,11 +250,11 @@ EMPTY = (
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
 )
-"""Lists without objects."""
+"""The paths of the empty lists."""
 
 
 class Api:
-    """Answers the calls of an API server."""
+    """The answers of the API server."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._lists: dict[str, Kind] = {
@@ -261,7 +264,10 @@ class Api:
         self._lease = msgspec.json.encode(bench_memory.HELD)
 
     def answer(self, method: str, url: str, body: bytes, only: Sequence[str]) -> tuple[int, bytes]:
-        """Return the code and the body of an answer: `only` these fields of each object, if any."""
+        """Return the status code and the body of an answer.
+
+        With `only`, each object has only these fields.
+        """
         parts = urlsplit(url)
         if method != "GET":
             return 201 if method == "POST" else 200, body or b"{}"
@@ -281,7 +287,7 @@ class Api:
         return 200, self._page(kind, numbers, query, only)
 
     def streamed(self, url: str, only: Sequence[str]) -> Iterator[bytes]:
-        """Yield the lines of a streaming list, without the wait for changes after it."""
+        """Yield the lines of a streaming list up to its last bookmark."""
         parts = urlsplit(url)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, _ = bench_cluster.split(parts.path)
@@ -330,9 +336,9 @@ class Api:
 
 
 def numbers_of(kind: Kind, namespace: str, named: str) -> range:
-    """Return the numbers of the objects of the set that a name or a selector begins or ends with.
+    """Return the numbers of the objects of the set that is named in the name or selector `named`.
 
-    Without one, those of `namespace`, or all of them if that is "".
+    If it names no set, return the objects of `namespace`, or all objects if that is "".
     """
     numbers = range(kind.count)
     pcs = re.search(r"training-job-(\d{5})", named)
@@ -365,7 +371,7 @@ def encoded(obj: Object, size: int, only: Sequence[str] = ()) -> bytes:
 
 
 async def serve(directory: Path, nodes: int, *, streams: bool) -> None:
-    """HTTP/1.1 over TLS, with keep-alive."""
+    """Serve HTTP/1.1 over TLS, with keep-alive."""
     api = Api(Fleet(nodes))
     names = ("127.0.0.1", "localhost")
     ensure_development_certificate(directory, names, datetime.now(UTC))
@@ -401,7 +407,7 @@ async def serve(directory: Path, nodes: int, *, streams: bool) -> None:
 
 
 async def watch(writer: asyncio.StreamWriter, listed: Iterable[bytes]) -> None:
-    """Send the lines of `listed`, and then bookmarks until the connection ends."""
+    """Send the lines of `listed`, then bookmarks until the connection ends."""
     writer.write(
         b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     )

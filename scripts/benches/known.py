@@ -1,7 +1,10 @@
-"""The server, with a token for PodGroups and PodGangs that nobody has to write.
+"""Run `serve` with a fixed token in the paths for PodGroups, PodGangs and PodCliqueSets.
 
-With an API server, its webhook configurations have another one, too. `known.py serve ...` runs the
-server of the checkout that is first in PYTHONPATH.
+    known.py serve ...
+
+So a client can send reviews with a token without reading a webhook configuration. With an API
+server, the server also writes its own token. The server is that of the checkout that is first in
+PYTHONPATH. With the variable KNOWN_PLAIN, reviews without a token get verdicts too.
 """
 
 import contextlib
@@ -9,7 +12,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-with contextlib.suppress(ImportError):  # up to 0.9.0
+with contextlib.suppress(ImportError):  # versions up to 0.9.0 lack it
     from app.certificates.groups import configure_openssl
 
     configure_openssl()
@@ -35,7 +38,7 @@ def with_token(routes: Mapping[str, Route]) -> dict[str, Route]:
 
 
 def keeping_token(base: type[Any]) -> type[Any]:
-    """The tokens of a server, which would delete the paths with ours."""
+    """Return a ReviewTokens whose updates of the paths keep the fixed token."""
 
     class Keeping(base):  # type: ignore[misc]
         def _accept(self, tokens: Collection[str]) -> None:
@@ -46,7 +49,7 @@ def keeping_token(base: type[Any]) -> type[Any]:
 
 
 def needing_token(made: Callable[..., Any]) -> Callable[..., Any]:
-    """The verdicts of a server, which refuses reviews without a token."""
+    """Return `made` changed so that its exchange refuses reviews without a token."""
 
     def exchange_of(*arguments: Any) -> Any:
         exchange = made(*arguments)
@@ -58,7 +61,7 @@ def needing_token(made: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     names = vars(serve)
-    if "exchange_of" in names and "KNOWN_PLAIN" not in os.environ:  # not before 0.10.0
+    if "exchange_of" in names and "KNOWN_PLAIN" not in os.environ:  # since 0.10.0
         names["exchange_of"] = needing_token(names["exchange_of"])
     served = names["served_routes"]
     names["served_routes"] = lambda *arguments: with_token(served(*arguments))

@@ -1,7 +1,7 @@
-"""A server at its limits: attacks, a fixed rate, bursts after silence, a huge body, a large set, a
-cluster being listed.
+"""Measure a server under attacks, at a fixed rate, with bursts, and while it fills its caches.
 
-`floor` is an ASGI app on stock uvicorn that answers constant bytes; see `peers.py`.
+The answer to a body of 200 MiB and the time of a verdict on a large PodCliqueSet are measured too.
+`floor` is an ASGI app on stock uvicorn that answers constant bytes: see `peers.py`.
 """
 
 import argparse
@@ -50,22 +50,25 @@ LISTED = 100_000
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the fixed rate")
-    parser.add_argument("--rate", type=float, default=1000.0, help="calls a second")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of the fixed rate")
+    parser.add_argument(
+        "--rate", type=float, default=1000.0, help="calls per second at the fixed rate"
+    )
     parser.add_argument(
         "--scale",
         type=float,
         default=1.0,
-        help="of the bursts' gaps and of the cluster (default: 1)",
+        help="factor for the gaps between bursts and for the size of the cluster (default: 1)",
     )
     parser.add_argument(
-        "--attacks", nargs="*", metavar="NAME", help="only these attacks, or all of them"
+        "--attacks",
+        nargs="*",
+        metavar="NAME",
+        help="measure only these attacks (all if none is named)",
     )
+    parser.add_argument("--tree", type=Path, default=ROOT, help="checkout whose server is attacked")
     parser.add_argument(
-        "--tree", type=Path, default=ROOT, help="the checkout whose server is attacked"
-    )
-    parser.add_argument(
-        "--memory", type=int, metavar="MIB", help="the data that an attacked server may have"
+        "--memory", type=int, metavar="MIB", help="limit of the data of an attacked server"
     )
     arguments = parser.parse_args()
     await bench_attacks.report(arguments.tree, arguments.attacks or [], arguments.memory)
@@ -99,7 +102,7 @@ async def main() -> int:
 
 
 async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
-    """A fixed rate, in turns."""
+    """Load the servers in turns at a fixed rate, and print their times."""
     for _ in range(TURNS):
         for load in loads.values():
             async with load.calling(arguments.rate):
@@ -113,8 +116,9 @@ async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
 
 
 async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
-    """New connections in the end: calls of a burst are at once, on idle connections where there are
-    some.
+    """Return the number of connections that BURSTS of CALLS concurrent calls opened.
+
+    Calls use idle connections where there are any.
     """
     load = Load(port, context)
     for _ in range(BURSTS):
@@ -125,7 +129,7 @@ async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
 
 
 async def huge(port: int, context: ssl.SSLContext) -> str:
-    """What is answered to a body of 200 MiB, and by how much the server's peak memory grew."""
+    """Return a text about the answer to a body of 200 MiB, and the growth of the peak memory."""
     pid = listening_on(port)
     before = memory(pid, "VmHWM")
     reader, writer = await asyncio.open_connection(
@@ -156,7 +160,7 @@ async def huge(port: int, context: ssl.SSLContext) -> str:
 
 
 def listening_on(port: int) -> int:
-    """The process of ours that listens there."""
+    """Return the pid of the process with `--port` PORT."""
     option = f"--port\0{port}\0".encode()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -166,7 +170,7 @@ def listening_on(port: int) -> int:
 
 
 def large_set() -> float:
-    """Handler time for 1,000 replicas, as a part of that for 1."""
+    """Return the time of a verdict for 1,000 replicas, divided by that for 1 replica."""
     configuration = configuration_or_defaults(None)
     cluster = cluster_of(configuration, msgspec.json.decode(bench_verdicts.facts())["items"])
     route = routes_over(configuration, cluster)["/validate/podcliqueset"]
@@ -194,7 +198,7 @@ def timed(run: object, times: int = 2000) -> float:
 
 
 async def stall(scale: float) -> str:
-    """The longest answer of a server while it lists a large cluster: its loop does both."""
+    """Return a text about the longest answer of a server while it lists a large cluster."""
     objects = LISTED * scale
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -216,7 +220,7 @@ async def stall(scale: float) -> str:
 
 @contextlib.contextmanager
 def starting(directory: Path) -> Iterator[tuple[int, int]]:
-    """A server, by its ports."""
+    """Run a server, and yield its port and its tools port."""
     port, tools_port = free_port(), free_port()
     options = ["--certs", str(directory / "webhook"), "--log-level", "error"]
     options += ["--tools-port", str(tools_port)]
@@ -226,8 +230,9 @@ def starting(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 async def probed(port: int, tools_port: int, directory: Path) -> tuple[list[float], int]:
-    """Milliseconds of one verdict after the other on one connection, until all caches are full;
-    then what they hold.
+    """Request verdicts one after the other on one connection, until the server is ready.
+
+    Return the times in milliseconds, and the number of cached objects.
     """
     context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
     async with connection(port, context) as opened:

@@ -1,8 +1,9 @@
-"""What the tools for assistants take beside a cluster of 15,000 nodes and 60,000 pods.
+"""Measure the tools for assistants in a cluster of 15,000 nodes and 60,000 pods.
 
-The API server is `fleet.py`, as for `bench scale`. The SDK's own client asks `grove-admission mcp`
-over standard input and output. Of each tool, the least of some rounds is printed: seconds, which
-depend on the load, and CPU seconds. At the end, there is the most memory that any process had.
+`fleet.py` serves the cluster. The client of the SDK calls `grove-admission mcp` over standard input
+and output. For each tool, the lowest figures of several rounds are printed: wall time, which
+depends on other work of the machine, and CPU time. The last line has the peak memory of the largest
+process.
 """
 
 import argparse
@@ -30,7 +31,7 @@ open(sys.argv[1] + "/pid", "w").write(str(pid))
 _, _, usage = os.wait4(pid, 0)
 open(sys.argv[1] + "/peak", "w").write(str(usage.ru_maxrss))
 """
-"""Runs the server. Files have its pid, and in the end how many KiB the largest process had."""
+"""A program that runs the server. It writes the server's pid, and finally its peak KiB, to files."""
 
 PATIENT = """
 import sys
@@ -39,7 +40,7 @@ from app.commands import mcp
 mcp.SECONDS = 600.0
 sys.exit(main())
 """
-"""The command, which waits for an answer also on a busy machine."""
+"""A program that runs the command with a longer time limit for answers."""
 
 
 def main() -> int:
@@ -96,7 +97,7 @@ async def asked(directory: Path, fleet: Fleet) -> None:
 
 
 def cpu_of_commands(directory: Path) -> float:
-    """Return the CPU seconds of the commands that the server has run."""
+    """Return the CPU seconds of all commands that the server has run."""
     stat = Path(f"/proc/{(directory / 'pid').read_text()}/stat").read_text()
     ticks = stat.rpartition(")")[2].split()[13:15]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

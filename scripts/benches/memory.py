@@ -1,11 +1,10 @@
-"""Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs
-and 20,000 PodCliques.
+"""Measure the resident memory and the start time of a server.
 
-The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster
-and beside the full one, which a leader has brought in step. It has a ComputeDomain and a
-ResourceClaim for each PodGang too. At last, they are started beside a cluster that has only 20,000
-Pods of LeaderWorkerSets that ask for MNNVL, and as many that don't. Servers take their credentials from the files of a service
-account, as in a Pod. Calls are counted from a server's own metrics.
+The sandbox serves the cluster in a separate process. Servers are started with an empty cluster and
+with a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques, in which each PodGang has a
+ComputeDomain and a ResourceClaim. A leader first patches the PodGangs. Servers are also started
+with 20,000 Pods of a LeaderWorkerSet that request MNNVL, and with as many Pods that don't. Servers
+have the credentials of a service account, as in a Pod. Their calls are read from their metrics.
 """
 
 import argparse
@@ -57,9 +56,9 @@ SETS = 2_000
 PODS = 20_000
 PODS_OF_UNIT = 10
 CACHED_BY_A_FOLLOWER = NODES + SETS + 3 * GANGS
-"""Objects at scale 1: each PodGang has a ComputeDomain and a ResourceClaim.
+"""The number of objects in the caches of a server that does not lead, at scale 1.
 
-Only a leader caches PodCliques.
+Each PodGang has a ComputeDomain and a ResourceClaim. Only a leader caches PodCliques.
 """
 
 CONFIGURATION = """
@@ -82,10 +81,10 @@ from app.kube.credentials import in_cluster
 in_cluster.__defaults__ = (Path(sys.argv.pop(1)),)
 sys.exit(main())
 """
-"""Runs the command with the service account's files in the folder that is its first argument."""
+"""A program that runs the command with the account's files in the folder of its first argument."""
 
 ELECTION = "leaderElection: {{name: {}, leaseSeconds: 900, renewSeconds: 600}}\n"
-"""Long, because the API server of a busy machine is slow."""
+"""The settings of the Lease. Its times are long, because a busy machine is slow."""
 
 FOLLOWING = ELECTION.format("held")
 HELD = {
@@ -98,15 +97,15 @@ HELD = {
 
 SETTLE_SECONDS = 5
 PATIENCE = 1200.0
-"""How long a server has nothing to do before its memory is read, and how long it may take until
-then.
-"""
+"""The time limit for a server to have nothing to do, in seconds."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """What one start took: seconds to `/readyz`, resident bytes, objects cached, and calls by
-    (verb, resource).
+    """The result of one start of a server.
+
+    `seconds` is the time until it is ready, and `resident` its memory in bytes. `calls` has the
+    numbers of calls by (verb, resource).
     """
 
     seconds: float
@@ -117,8 +116,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Measured:
-    """Three servers, one after the other: a leader that has to patch all PodGangs, one that has
-    nothing to do any more, and one that follows.
+    """The results of three servers that were started one after the other.
+
+    `working` led and patched all PodGangs, `leading` led and had nothing to do, and `following` did
+    not lead.
     """
 
     working: Started
@@ -129,10 +130,12 @@ class Measured:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the cluster (default: 1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the size of the cluster (default: 1)"
+    )
     parser.add_argument("--pods", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--units", action="store_true", help="only Pods of units")
+    parser.add_argument("--units", action="store_true", help="measure only Pods of units")
     arguments = parser.parse_args()
     if arguments.api:
         asyncio.run(run_api(arguments))
@@ -172,7 +175,7 @@ def main() -> int:
 
 
 def of_units(empty: Measured, pods: int) -> None:
-    """Print what so many Pods cost that ask for MNNVL, and as many that don't."""
+    """Print the memory for `pods` Pods that request MNNVL, and for as many that don't."""
     for name, plain in (("ask for MNNVL", False), ("don't", True)):
         beside = measured(0.0, pods, plain=plain)
         follows = beside.following.resident - empty.following.resident
@@ -184,12 +187,12 @@ def of_units(empty: Measured, pods: int) -> None:
 
 
 def cost(empty: Started, full: Started) -> float:
-    """Bytes for each object, everything counted."""
+    """Return the bytes for each object, as the difference between an empty and a full cluster."""
     return (full.resident - empty.resident) / max(1, full.objects - empty.objects)
 
 
 def objects(scale: float) -> Iterator[dict[str, Any]]:
-    """The cluster: names and labels as long as real ones, and what nodes carry beside our labels."""
+    """Yield the objects of the cluster, with names and labels of realistic length."""
     levels = ("zone", "block", "rack")
     yield {
         "apiVersion": "grove.io/v1alpha1",
@@ -265,7 +268,7 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
 
 
 def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
-    """Pods of one LeaderWorkerSet, with the ComputeDomain of each unit."""
+    """Yield the Pods of one LeaderWorkerSet, and the ComputeDomain of each unit."""
     owner = pods_of.owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "a")
     owner["spec"] = {"replicas": pods // PODS_OF_UNIT}
     yield owner
@@ -290,7 +293,7 @@ def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
 
 
 def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
-    """A PodClique that has the shared claim of its replica, so that a leader caches it."""
+    """Return a PodClique with the shared claim of its replica, which a leader caches."""
     base = f"{pcs}-{replica}"
     labels = {
         "app.kubernetes.io/part-of": pcs,
@@ -321,7 +324,7 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
 
 
 def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
-    """The ComputeDomain and the claim of a stored PodGang, which owns them."""
+    """Return the ComputeDomain and the claim of a stored PodGang, which owns them."""
     pcs, _, replica = gang["metadata"]["name"].rpartition("-")
     plan = Plan(
         read_carrier(pod_clique(pcs, int(replica), "leader"), "default"),
@@ -337,7 +340,7 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def run_api(arguments: argparse.Namespace) -> None:
-    """The API server's process: loads the objects, says that it is ready, and stays."""
+    """Serve the objects until the process is killed. Create the file `loaded` once all are stored."""
     directory = arguments.api
     scale = arguments.scale
     sandbox = Sandbox(state_dir=directory)
@@ -376,13 +379,11 @@ def measured(scale: float, pods: int = 0, *, plain: bool = False) -> Measured:
 
 
 def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
-    """Starts a server beside the API server, and looks at it once its caches are full.
+    """Start a server, and return its result once its caches are full.
 
-    The name of its Lease decides whether it leads.
-
-    If it has to lead, `cliques` are the PodCliques that it caches then, which its metric does not
-    count. By then, its reconcilers have had nothing to do for a while, so that what they write is
-    there for the next server.
+    The server leads unless another process holds the Lease `lease`. For a leader, `cliques` is the
+    number of PodCliques that it caches, which its metrics don't count. The result is read after its
+    reconcilers have been idle for SETTLE_SECONDS, so the next server finds nothing to write.
     """
     configuration = CONFIGURATION + ELECTION.format(lease)
     environment = service_account(directory)
@@ -406,7 +407,7 @@ def has_nothing_to_do(server: ServerInPod) -> bool:
 
 
 def service_account(directory: Path) -> dict[str, str]:
-    """Writes the files that Kubernetes mounts into a Pod; returns the environment that it sets."""
+    """Write the files that Kubernetes mounts into a Pod. Return the variables that it sets."""
     kubeconfig = yaml.safe_load((directory / "kubeconfig").read_text())
     cluster = kubeconfig["clusters"][0]["cluster"]
     tokens = {user["name"]: user["user"]["token"] for user in kubeconfig["users"]}

@@ -1,14 +1,14 @@
-"""The console over the cluster of `cluster.py`, in a process of its own; prints JSON.
+"""Measure the console with the cluster of `cluster.py`, and print the figures as JSON.
 
-`read` are the seconds until every list is in, the CPU seconds and MiB by then, and the longest
-stall: the most CPU time that the thread of the event loop took without a turn for others. Each page
-is asked for five times after a change of a pod, after a change of a node, and without a change; the
-middle values count, in milliseconds of CPU of this process. A page's elements are its start tags.
+`read` has the time, CPU time and memory until every list is read, and the longest stall: the most
+CPU time for which the event loop gave no turn. Each page is requested five times after a change of
+a pod, after a change of a node, and without a change. The figures are medians, in milliseconds of
+CPU of this process. `elements` counts start tags.
 
-In a real Chromium (CHROMIUM, or on PATH; with Playwright), `load` is how long the Topology page
-takes from its first byte until it has loaded and is painted, and `shown` how long after a change in
-the cluster a page shows it. `idle` is the share of a core that the console takes for 30 s in which
-nothing changes, with a tab open if there is a browser.
+With Playwright and a Chromium (CHROMIUM, or in PATH), `load` is the time from the first byte of the
+Topology page until it is loaded and painted. `shown` is the time from a change of the cluster until
+a page shows it. `idle` is the share of a core that the console uses in 30 s without changes, with
+an open tab if there is a browser.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Counting(HTMLParser):
 
 
 class Cluster:
-    """Makes changes in the cluster, each a new one."""
+    """The cluster of a console, with methods that each change it in a new way."""
 
     def __init__(self, directory: Path, client: httpx.AsyncClient, console: Opened) -> None:
         configuration = yaml.safe_load((directory / "kubeconfig").read_text())
@@ -84,7 +84,7 @@ class Cluster:
         await self.change(f"node/{self._count * 89 % NODES}/true")
 
     async def change(self, what: str) -> None:
-        """Returns when the console has it."""
+        """Make a change, and return when the console has it."""
         revision = self._live.revision
         (await self._client.get(f"{self._url}/change/{what}")).raise_for_status()
         async with asyncio.timeout(10):
@@ -92,7 +92,7 @@ class Cluster:
 
 
 async def measured(directory: Path) -> dict[str, Any]:
-    """Everything that is measured, by name."""
+    """Return all figures by name."""
     begin = time.monotonic()
     cpu = time.process_time()
     settings = ConsoleSettings(Configuration(), directory / "kubeconfig", None, "")
@@ -124,7 +124,7 @@ def peak() -> float:
 
 @contextlib.asynccontextmanager
 async def stalls() -> AsyncIterator[list[float]]:
-    """CPU seconds of this thread between two turns, as they come in."""
+    """Yield a list that grows by the CPU seconds of this thread between two turns."""
     longest: list[float] = [0.0]
 
     async def look() -> None:
@@ -164,7 +164,7 @@ async def page(cluster: Cluster, client: httpx.AsyncClient, path: str) -> dict[s
 
 
 async def timed(client: httpx.AsyncClient, path: str, change: Change) -> float:
-    """CPU seconds of this process for one page; the client's part is small."""
+    """Return the CPU seconds of this process for one page after a change."""
     await change()
     begin = time.process_time()
     (await client.get(path)).raise_for_status()
@@ -176,7 +176,7 @@ async def timed(client: httpx.AsyncClient, path: str, change: Change) -> float:
 
 @contextlib.asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
-    """A Chromium, or None."""
+    """Yield a Chromium, or None if it or Playwright is missing."""
     path = (
         os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     )
@@ -193,7 +193,7 @@ async def browser() -> AsyncIterator[Any]:
 
 
 async def load(chromium: Any, console: Opened) -> float:
-    """Milliseconds."""
+    """Return the median time of loading the Topology page, in milliseconds."""
     tab = await chromium.new_page()
     times = []
     for _ in range(2 * TIMES):
@@ -205,9 +205,7 @@ async def load(chromium: Any, console: Opened) -> float:
 
 
 async def shown(chromium: Any, console: Opened, cluster: Cluster) -> dict[str, float]:
-    """Seconds from the change in the cluster until the page has it: the middle and the longest of
-    some changes.
-    """
+    """Return the median and the longest time until a page shows a change, in seconds."""
     tab = await chromium.new_page()
     await tab.goto(f"{console.url}{WORKLOADS}")
     await tab.get_by_text("● live").wait_for()
@@ -226,7 +224,7 @@ async def shown(chromium: Any, console: Opened, cluster: Cluster) -> dict[str, f
 
 
 async def idle(chromium: Any, console: Opened) -> float:
-    """The share of a core that this process takes."""
+    """Return the share of a core that this process uses without changes."""
     if chromium is not None:
         tab = await chromium.new_page()
         await tab.goto(f"{console.url}{TOPOLOGY}")

@@ -1,11 +1,10 @@
-"""What the server is measured beside, each over TLS on the same certificate.
+"""Run one of the servers with which ours is compared, over TLS with the same certificate.
 
-floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time.
-parsing: the same, but it parses the review and answers with its uid, which no webhook can do
-without. protocol, protocol-parsing: our connections, whose exchange answers like these two.
-protocol-rule: our connections and verdicts on PodGroups, without metrics and log. kopf: an
-admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster
-behind it.
+- floor: an ASGI app on stock uvicorn that reads the request and always answers the same bytes
+- parsing: the same, but it parses the review and answers with its uid, as every webhook must
+- protocol, protocol-parsing: our connections, with the answers of floor and parsing
+- protocol-rule: our connections and verdicts on PodGroups, without metrics and log
+- kopf: kopf's own webhook server with a handler for the PodGroup rule, without a cluster
 """
 
 import asyncio
@@ -135,7 +134,7 @@ def kopf_server(port: int, certificates: Path) -> None:
         if findings:
             raise kopf.AdmissionError(str(findings[0]), code=422)
 
-    # Not as a decorator: without kopf, which scripts/check does not install, it has no type.
+    # Not as a decorator, which mypy would report as untyped where kopf is not installed.
     kopf.on.validate(group, version, plural, registry=registry)(validate)
 
     served = Resource(group, version, plural, kind="PodGroup", namespaced=True)

@@ -1,6 +1,6 @@
-"""Reads everything of the cluster of `cluster.py` once, and prints how many objects there are.
+"""Read everything of the cluster of `cluster.py` once, and print the numbers of objects.
 
-It imports nothing but what reads, because its memory is measured.
+Only modules for reading are imported, because the memory of this process is measured.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""What the two readers of a kind keep of an object, in bytes, and how long they take.
+"""Measure the bytes that the readers of a kind keep of an object, and their time.
 
-A kind has a second reader only where the server would keep much more otherwise (`app/facts`).
+A kind has several readers only if one reader would keep much more than the server needs
+(`app/facts`).
 """
 
 import argparse
@@ -31,7 +32,9 @@ ROUNDS = 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=int, default=3000, help="of each kind (default: 3000)")
+    parser.add_argument(
+        "--objects", type=int, default=3000, help="number of objects of each kind (default: 3000)"
+    )
     number = parser.parse_args().objects
 
     fleet = Fleet(number)
@@ -58,20 +61,20 @@ def main() -> None:
 
 
 def in_group(pod: Object) -> Object:
-    """Let a Pod name a PodGroup of Kubernetes: the leader keeps no others."""
+    """Let a Pod name a PodGroup of Kubernetes, because the leader keeps only such Pods."""
     pod["spec"]["schedulingGroup"] = {"podGroupName": "train"}
     return pod
 
 
 def stored(obj: Object, number: int) -> Object:
-    """Return an object as it comes from an API server, which shares no text with another one."""
+    """Return an object as an API server sends it. It shares no text with other objects."""
     obj = json.loads(json.dumps(obj))
     obj["metadata"] |= {"uid": f"5b1c-{number:08}", "resourceVersion": str(10**8 + number)}
     return obj
 
 
 def kept(read: Callable[[Any], Any], objects: list[Object]) -> float:
-    """Return the bytes that are kept of an object. Texts that its JSON has anyway don't count."""
+    """Return the bytes for each object that a reader keeps in addition to the object's JSON."""
     read(objects[0])
     gc.collect()
     tracemalloc.start()
@@ -84,7 +87,7 @@ def kept(read: Callable[[Any], Any], objects: list[Object]) -> float:
 
 
 def taken(read: Callable[[Any], Any], objects: list[Object]) -> float:
-    """Return the CPU time of one object in microseconds, the least of several rounds."""
+    """Return the lowest CPU time for reading an object in several rounds, in microseconds."""
     times = []
     for _ in range(ROUNDS):
         begun = time.process_time()

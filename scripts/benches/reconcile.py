@@ -1,9 +1,8 @@
-"""The reconcilers: how soon claims are owned, how fast 10,000 PodGangs follow a change of levels,
-and what a killed leader leaves behind.
+"""Measure the reconcilers: ownership, restored resources, changes of levels, and killed leaders.
 
-The API server is our sandbox in a process of its own, with our webhooks registered; each server is
-another process. A PATCH rate of the bare client, measured in the same run against the same API
-server, is what the reconciler's is compared with.
+The sandbox, in a separate process, has our webhook configurations, and each server is another
+process. The rate of the reconciler's patches is compared with that of a bare client, in the same
+run and with the same API server.
 """
 
 import argparse
@@ -76,7 +75,9 @@ async def main() -> None:
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--adoptions", type=int, default=500)
     parser.add_argument("--gangs", type=int, default=10_000)
-    parser.add_argument("--claims", type=int, help="only claims that come back, so many")
+    parser.add_argument(
+        "--claims", type=int, help="measure only restored claims, of this number of PodCliques"
+    )
     arguments = parser.parse_args()
     if arguments.api:
         await run_api(arguments.directory, arguments.api)
@@ -103,7 +104,7 @@ async def main() -> None:
 
 
 async def run_api(directory: Path, port: int) -> None:
-    """The API server's process. Webhooks are registered once a server has made its certificate."""
+    """Run the API server. Register the webhooks once a server has created its certificate."""
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
     await sandbox.apply(
@@ -119,9 +120,9 @@ async def run_api(directory: Path, port: int) -> None:
 
 
 class Server:
-    """One server process, and its metrics.
+    """A server process and its metrics.
 
-    If it is `limited`, it sends as many requests as by default: 50 a second, and 100 at once.
+    With `limited`, it has the default limits: 50 requests per second, and bursts of 100.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class Server:
         return self.get("/metrics")
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of the samples that have `labels`."""
+        """Return the sum of the samples of a metric that have `labels`."""
         return sum(
             sample.value
             for family in text_string_to_metric_families(self.metrics())
@@ -183,7 +184,7 @@ class Server:
         )
 
     def writes(self) -> int:
-        """Calls that change something, but for leases and events."""
+        """Return the number of calls that change objects other than Leases and Events."""
         free = (str(LEASE), str(EVENT))
         return int(
             sum(
@@ -202,15 +203,15 @@ class Server:
         )
 
     def touches(self) -> int:
-        """PATCHes of PodCliques."""
+        """Return the number of PATCHes of PodCliques."""
         return int(self.value("api_requests_total", verb="patch", resource=str(POD_CLIQUE)))
 
     def resident(self) -> float:
-        """MiB."""
+        """Return the resident memory in MiB."""
         return memory(self.process.pid, "VmRSS") / 2**20
 
     async def idle(self, gangs: int) -> None:
-        """It leads, has looked at all PodGangs, and nothing waits."""
+        """Wait until the server leads, has reconciled all PodGangs, and has no key in a queue."""
         await until(lambda: self.value("leader") == 1, 0.2)
         await until(lambda: self.value("reconcile_total", reconciler="podgang") >= gangs, 0.2)
         await until(lambda: self.value("reconcile_queue_depth") == 0, 0.2)
@@ -268,9 +269,7 @@ class Bench:
         server.stop()
 
     async def restore(self, count: int) -> None:
-        """ComputeDomains and claims are deleted one after the other, while their PodCliques are
-        stored.
-        """
+        """Delete ComputeDomains and claims one after the other, and print when they exist again."""
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
         await until(lambda: server.value("leader") == 1)
@@ -312,8 +311,9 @@ class Bench:
         server.stop()
 
     async def killed_while_adopting(self, count: int) -> None:
-        """PodGangs come one after the other; half way the leader is killed, and restarted next to
-        the other.
+        """Create PodGangs one after the other, and kill and replace the leader halfway.
+
+        Print when all resources have their owner.
         """
         servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
         await servers[0].ready()
@@ -350,7 +350,7 @@ class Bench:
             server.stop()
 
     async def _insist(self, gang: dict[str, Any]) -> None:
-        """Creates it, again and again while our webhook is away, as Grove's operator does."""
+        """Create a PodGang. Retry while no webhook answers, as Grove's operator does."""
         while True:
             try:
                 await self.client.create(POD_GANG, gang, "default")
@@ -371,8 +371,11 @@ class Bench:
         return owned
 
     async def claims_back(self, count: int, sets: int) -> None:
-        """`count` PodCliques of `sets` PodCliqueSets, which inherit their annotation. The webhooks are switched off, and Grove's operator writes each PodClique; then they are
-        switched on, once with one server, and once with two, of which the leader is killed.
+        """Delete the webhook configurations, and remove the claims from PodCliques, as Grove would.
+
+        Print how long the leader needs to restore the claims after the configurations are created
+        again, first with one server, then with two servers of which the leader is killed. `count`
+        PodCliques inherit the annotation of `sets` PodCliqueSets.
         """
         servers = [Server(self.directory, self.port, LEVELS, limited=True)]
         await servers[0].ready()
@@ -421,13 +424,13 @@ class Bench:
         return clique
 
     async def _inherits(self, number: int) -> bool:
-        """Whether the server knows the last set of `claims_back`."""
+        """Return whether the server knows the PodCliqueSet `number` of `claims_back`."""
         probe = self._clique(number, 0)
         answer = await tried(self.client, POD_CLIQUE, probe, "default")
         return "resourceClaims" in answer["spec"]["podSpec"]
 
     async def _switched_off(self, names: list[str]) -> None:
-        """Deletes the webhook configurations; then each PodClique gets the spec of its template."""
+        """Delete the webhook configurations, then write the spec of its template to each PodClique."""
         self._configurations = [
             (resource, await self.client.get(ObjectRef(resource, NAME)))
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
@@ -440,9 +443,9 @@ class Bench:
         assert await self._claimed() == 0
 
     async def _switched_on(self, count: int) -> float:
-        """Creates the webhook configurations again.
+        """Create the webhook configurations again.
 
-        Returns the seconds until all PodCliques have a claim.
+        Return the seconds until all PodCliques have a claim.
         """
         for resource, configuration in self._configurations:
             metadata = {"name": NAME, "labels": configuration["metadata"]["labels"]}
@@ -462,7 +465,7 @@ class Bench:
         return half_claimed
 
     async def _claimed(self) -> int:
-        """How many PodCliques of `claims_back` have a claim."""
+        """Return how many PodCliques of `claims_back` have a claim."""
         items = await every(
             self.client, Selection(POD_CLIQUE, "default", labels=f"bench={self._of}")
         )
@@ -503,9 +506,9 @@ class Bench:
         server.stop()
 
     async def killed_leader(self, count: int) -> None:
-        """Back to the old levels, with two servers: the leader is killed half way, and restarted
-        beside the other, as a Deployment does. Webhooks are reached at its port, so that patches
-        fail while it is away.
+        """Change the levels back, with two servers, and kill and replace the leader partway.
+
+        Webhooks are called at the port of the first server, so patches fail while it is down.
         """
         first = Server(self.directory, self.port, LEVELS)
         second = Server(self.directory, free_port(), LEVELS)
@@ -546,7 +549,7 @@ class Bench:
         await until_async(try_once)
 
     async def _bare_rate(self, count: int) -> float:
-        """Patches a second of the bare client, as many at once as the reconciler has workers."""
+        """Return the patches per second of a bare client, with as many tasks as a reconciler."""
         names = iter(
             [
                 f"job-{n % (count // GANGS_OF_A_SET)}-{n // (count // GANGS_OF_A_SET)}"
@@ -584,7 +587,7 @@ class Bench:
                 return
 
     async def _wrong(self, preferred: str) -> int:
-        """PodGangs whose constraints are not what the levels ask for."""
+        """Return the number of PodGangs that prefer another level than `preferred`."""
         wrong = 0
         async for gang in self._gangs():
             packs = [gang["spec"]["topologyConstraint"]["packConstraint"]]
@@ -607,7 +610,7 @@ class Bench:
 
 
 class Owned:
-    """When both resources of each PodGang became its own, seen by two watches."""
+    """The times at which PodGangs became the owners of both of their resources, by two watches."""
 
     def __init__(self, count: int) -> None:
         self.owned: dict[str, float] = {}
@@ -645,7 +648,7 @@ class Owned:
 
 
 class Restored(Owned):
-    """When each ComputeDomain and claim was created."""
+    """The times at which ComputeDomains and claims were created."""
 
     def __init__(self) -> None:
         super().__init__(0)

@@ -1,9 +1,9 @@
-"""Failed calls while replicas are restarted one after the other under load.
+"""Count failed calls while replicas are restarted one after the other under load.
 
-Two servers behind a balancer that works as a Service does: a new connection goes to one of the
-ready endpoints, and that an endpoint isn't ready any more is known a second late. The client is as
-strict as an API server: connections are kept, a POST is sent once, and what breaks after its first
-byte was written has failed.
+Two servers are behind a balancer that works like a Service: a new connection goes to a ready
+endpoint, and an endpoint that is no longer ready is removed a second late. The client is as strict
+as an API server. It keeps connections and sends each POST once. A call fails if its connection
+breaks after the first byte was written.
 """
 
 import argparse
@@ -33,7 +33,7 @@ server: {drainSeconds: 4}
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--restarts", type=int, default=10)
-    parser.add_argument("--rate", type=float, default=200.0, help="calls a second")
+    parser.add_argument("--rate", type=float, default=200.0, help="calls per second")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -59,7 +59,7 @@ async def main() -> int:
 
 
 class Replica:
-    """One server process, known to the balancer."""
+    """A server process that is an endpoint of a balancer."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, port: int, balancer: "Balancer"
@@ -97,7 +97,7 @@ class Replica:
         return cls(process, port, balancer)
 
     async def stop(self) -> None:
-        """SIGTERM; the endpoint goes from the balancer a second later."""
+        """Send SIGTERM. Remove the endpoint after LATE_SECONDS, then wait until the process ends."""
         self._process.send_signal(signal.SIGTERM)
         await asyncio.sleep(LATE_SECONDS)
         self._balancer.endpoints.remove(self._port)
@@ -105,7 +105,7 @@ class Replica:
 
 
 class Balancer:
-    """Hands each new connection to the next endpoint, byte for byte."""
+    """A TCP proxy that connects each new connection to the next endpoint."""
 
     def __init__(self) -> None:
         self.endpoints: list[int] = []
@@ -136,7 +136,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @dataclass
 class Load(bench_common.Load):
-    """Calls at a fixed rate, each on an idle connection or a new one."""
+    """A load of calls on idle or new connections."""
 
     context: ssl.SSLContext
     _idle: list[Connection] = field(default_factory=list)

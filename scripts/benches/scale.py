@@ -1,11 +1,11 @@
-"""How a server and `explain` grow with a cluster: 1,000, 15,000 and 65,000 nodes.
+"""Measure a server and `explain` in clusters of 1,000, 15,000 and 65,000 nodes.
 
-For each node, there are 4 pods, 4/3 PodCliques, 2/3 PodGangs, each with a ComputeDomain and a
-ResourceClaim, and 2/15 PodCliqueSets. The API server is `fleet.py`, a process of its own, which
-makes each object when it is asked for. It streams lists, or not (`--pages`). Every server and every command is another process. Servers
-take their credentials from the files of a service account, as in a Pod.
+For each node, there are 4 pods, 4/3 PodCliques, 2/15 PodCliqueSets, and 2/3 PodGangs, each with a
+ComputeDomain and a ResourceClaim. `fleet.py` serves the cluster in a separate process, and streams
+lists unless `--pages` is given. Each server and command is another process. Servers have the
+credentials of a service account, as in a Pod.
 
-Times are CPU times, which other programs disturb little. Only what is said to be seconds is not.
+All times except "ready after" are CPU times, on which other programs have little effect.
 """
 
 import argparse
@@ -67,15 +67,19 @@ def watched():
 uvloop.run.__kwdefaults__["loop_factory"] = watched
 sys.exit(main())
 """
-"""Runs a server. The longest turn of its event loop so far is in a file, in seconds of CPU time."""
+"""A program that runs a server, and writes the longest turn of its event loop so far to a file.
+
+The file has the CPU seconds of this turn.
+"""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A server beside the cluster.
+    """The result of a server.
 
-    Seconds to `/readyz`, CPU seconds by then, the longest turn of the event loop by then, peak and
-    resident bytes, objects in caches, and CPU seconds of a verdict by path.
+    `seconds`, `cpu`, `longest` and `peak` are measured until it is ready: wall seconds, CPU
+    seconds, CPU seconds of the longest turn of the event loop, and peak bytes. `resident` is in
+    bytes, and `verdicts` has the CPU seconds of a verdict by path.
     """
 
     seconds: float
@@ -89,7 +93,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Ran:
-    """CPU seconds and peak resident bytes of a command."""
+    """The CPU seconds and the peak resident bytes of a command."""
 
     cpu: float
     peak: int
@@ -97,7 +101,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Column:
-    """What was measured beside a cluster of so many nodes."""
+    """The results for a cluster of one size."""
 
     fleet: Fleet
     served: Served
@@ -108,9 +112,15 @@ class Column:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "nodes", nargs="*", type=int, default=list(SIZES), help="(default: 0 1000 15000 65000)"
+        "nodes",
+        nargs="*",
+        type=int,
+        default=list(SIZES),
+        help="sizes (default: 0 1000 15000 65000)",
     )
-    parser.add_argument("--pages", action="store_true", help="the API server streams no lists")
+    parser.add_argument(
+        "--pages", action="store_true", help="let the API server refuse to stream lists"
+    )
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.read:
@@ -161,13 +171,13 @@ def served(directory: Path) -> Served:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all threads of a process, to the nanosecond."""
+    """Return the CPU seconds of all threads of a process."""
     times = [path.read_text().split()[0] for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(map(int, times)) / 1e9
 
 
 async def costs(pid: int, port: int, context: ssl.SSLContext) -> dict[str, float]:
-    """Return CPU seconds of a verdict by path: the least of some rounds, on one connection."""
+    """Return the lowest CPU seconds of a verdict in several rounds, by path."""
     opened = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname="localhost"
     )
@@ -194,8 +204,8 @@ async def cost(pid: int, opened: Connection, path: str, body: bytes) -> float:
 def reviews() -> dict[str, bytes]:
     """Return the requests by path.
 
-    The pods of the set have GPUs, for which rooms are looked up. The PodClique belongs to a set of
-    the cluster, so that its MNNVL resources are there.
+    The cliques of the PodCliqueSet request GPUs, so capacity is checked. The PodClique belongs to a
+    set of the cluster, so its MNNVL resources exist.
     """
     pcs = msgspec.json.decode(bench_verdicts.review("podcliqueset.topology-three-levels"))
     for clique in pcs["request"]["object"]["spec"]["template"]["cliques"]:
@@ -241,7 +251,7 @@ async def read(directory: Path) -> None:
 
 
 def table(columns: list[Column]) -> list[str]:
-    """Return the table as the README has it."""
+    """Return the lines of the table in `tests/MEASUREMENTS.md`."""
     rows = [
         ("nodes", [f"{each.fleet.nodes:,}" for each in columns]),
         ("objects in the cluster", [f"{each.fleet.count:,}" for each in columns]),
@@ -275,7 +285,7 @@ def milliseconds(column: Column) -> str:
 
 
 def growth(columns: list[Column]) -> list[str]:
-    """Return the bytes for each object that a cluster has more than the smaller one before it."""
+    """Return the additional bytes for each additional object, compared with the previous cluster."""
     grown = []
     for smaller, larger in itertools.pairwise(columns):
         objects = larger.served.objects - smaller.served.objects

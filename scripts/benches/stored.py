@@ -1,14 +1,15 @@
-"""A server beside large objects that tenants have stored: its peak memory, and whether it lives.
+"""Measure the peak memory of a server in a cluster with large objects of tenants.
 
-The API server is our sandbox, in a process of its own. It streams lists, or refuses to, as
-Kubernetes before 1.34 does (`--pages`). Objects share their large parts there, so that thousands of
-them take little memory. The server has at most `--memory` MiB of data, and is looked at
+The sandbox serves the cluster in a separate process. It streams lists unless `--pages` is given, as
+Kubernetes before 1.34 does not. In the sandbox, objects share their large parts, so thousands of
+them take little memory. The server may have `--memory` MiB of data. There are two measurements:
 
-- at its start beside the objects, until it has led for some seconds
-- running: the objects are stored while it leads, and then all watches are cut and must list again.
+- starts: the objects are stored before the server starts
+- running: the objects are stored while the server runs, and then all watches are cut, so that they
+  list again
 
-`leads` tells at the end whether it leads, and how many of its caches, also those of the leader, have
-no list yet.
+The column `leads` says whether the server leads in the end, and how many of its caches have no list
+yet.
 """
 
 import argparse
@@ -51,13 +52,13 @@ client: {queriesPerSecond: 1000, burst: 1000}
 mnnvl: {collectAfterSeconds: 1}
 """
 LARGE = 1_400_000
-"""Bytes of an object: an API server stores at most 1.5 MiB."""
+"""The size of an object in bytes. An API server stores at most 1.5 MiB."""
 
 PATIENCE = 600.0
 
 
 def filler(size: int) -> list[Object]:
-    """As many environment variables as fit into `size` bytes."""
+    """Return as many environment variables as fit into `size` bytes."""
     return [{"name": f"V{n:07}", "value": "x" * 1000} for n in range(size // 1045)]
 
 
@@ -100,7 +101,7 @@ def sets(number: int, cliques: int) -> Iterator[tuple[Resource, Object]]:
 
 
 def of_each_kind(number: int) -> Iterator[tuple[Resource, Object]]:
-    """Objects of all kinds that a leader caches, whose size is in fields that it doesn't need."""
+    """Yield objects of all kinds that a leader caches, which are large in fields that it drops."""
     env = filler(LARGE)
     template: Object = {"podSpec": {"containers": [container(env)]}, "replicas": 1, "roleName": "a"}
     clique = {"name": "a", "spec": template}
@@ -131,7 +132,7 @@ def of_each_kind(number: int) -> Iterator[tuple[Resource, Object]]:
 
 
 def with_owners(number: int) -> Iterator[tuple[Resource, Object]]:
-    """ComputeDomains and nodes of which as much as possible is kept: owners and labels."""
+    """Yield ComputeDomains and nodes that are large in fields that a server keeps."""
     owners = [
         {"apiVersion": "v1", "kind": "Pod", "name": f"o{n:05}", "uid": f"{n:036}"}
         for n in range(LARGE // 100)
@@ -144,7 +145,7 @@ def with_owners(number: int) -> Iterator[tuple[Resource, Object]]:
 
 
 def nobody_asks(number: int) -> Iterator[tuple[Resource, Object]]:
-    """ComputeDomains that are collected, next to large Pods."""
+    """Yield ComputeDomains that no PodClique requests, and large Pods."""
     yield from pods(number, filler(LARGE))
     for n in range(400):
         metadata = {
@@ -171,14 +172,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("attacks", nargs="*", metavar="NAME", help=", ".join(ATTACKS))
     parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--pages", action="store_true", help="the API server streams no lists")
-    parser.add_argument("--memory", type=int, default=512, metavar="MIB", help="(default: 512)")
-    parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout of the server")
     parser.add_argument(
-        "--seconds", type=float, default=40.0, help="of leading next to the objects (default: 40)"
+        "--pages", action="store_true", help="let the API server refuse to stream lists"
     )
     parser.add_argument(
-        "--patience", type=float, default=300.0, help="until it is ready (default: 300 s)"
+        "--memory", type=int, default=512, metavar="MIB", help="limit of its data (default: 512)"
+    )
+    parser.add_argument("--tree", type=Path, default=ROOT, help="checkout of the server")
+    parser.add_argument(
+        "--seconds", type=float, default=40.0, help="seconds to run with the objects (default: 40)"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=300.0,
+        help="seconds to wait until the server is ready (default: 300)",
     )
     parser.add_argument(
         "--when", nargs="*", default=["starts", "running"], choices=["starts", "running"]
@@ -238,7 +246,7 @@ def cpu_seconds(server: subprocess.Popen[bytes]) -> float:
 
 
 def leads(directory: Path) -> str:
-    """Whether the server leads, from its metrics, and how many caches have no list yet."""
+    """Return whether the server leads, and how many of its caches have no list yet, as text."""
     url = f"https://localhost:{(directory / 'tools-port').read_text()}/metrics"
     unverified = ssl._create_unverified_context()
     try:
@@ -254,9 +262,9 @@ def leads(directory: Path) -> str:
 
 
 def watch(server: subprocess.Popen[bytes], peaks: list[int]) -> None:
-    """Add the most memory that a process has had, until it ends."""
+    """Append the peak memory of a process to `peaks` again and again, until the process ends."""
     while server.poll() is None:
-        with contextlib.suppress(OSError, TypeError):  # it is ending
+        with contextlib.suppress(OSError, TypeError):  # the process is ending
             peaks.append(memory(server.pid, "VmHWM"))
         time.sleep(0.1)
 
@@ -298,7 +306,7 @@ def started(directory: Path, tree: Path, most: int) -> subprocess.Popen[bytes]:
 
 
 def ready(server: subprocess.Popen[bytes], directory: Path, patience: float) -> float:
-    """The seconds until the server is ready, 0 if it has ended before or never is."""
+    """Return the seconds until the server is ready, or 0 if it ends before or is never ready."""
     begin = time.monotonic()
     url = f"https://localhost:{(directory / 'port').read_text()}/readyz"
     unverified = ssl._create_unverified_context()
@@ -314,7 +322,7 @@ def ready(server: subprocess.Popen[bytes], directory: Path, patience: float) -> 
 
 
 async def run_api(directory: Path, name: str, *, pages: bool) -> None:
-    """The API server's process. It stores the objects once the file `go` is there."""
+    """Run the API server. Store the objects of the attack `name` once the file `go` exists."""
     if pages:
         refusal = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is on"
         messages._problem_of_streaming = lambda params: ("sendInitialEvents", refusal)
@@ -328,7 +336,7 @@ async def run_api(directory: Path, name: str, *, pages: bool) -> None:
     }
     await sandbox.apply([grove_system])
     (directory / "started").touch()
-    while not (directory / "go").exists():  # noqa: ASYNC110 - another process makes it
+    while not (directory / "go").exists():  # noqa: ASYNC110 - another process creates it
         await asyncio.sleep(0.05)
 
     storage = sandbox._storage
@@ -342,7 +350,7 @@ async def run_api(directory: Path, name: str, *, pages: bool) -> None:
             await asyncio.sleep(0)
     (directory / "stored").touch()
     await asyncio.sleep(10)
-    storage.version += 1  # so that no watch has seen the last version, and all get 410
+    storage.version += 1  # no watch has seen this version, so all get 410
     storage.compact()
     storage.close()
     (directory / "cut").touch()

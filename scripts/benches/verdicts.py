@@ -1,17 +1,16 @@
-"""Verdicts per second, beside a bare ASGI floor, kopf and a webhook in Go, in one run on one
-machine.
+"""Measure verdicts per second, compared with a plain ASGI app, kopf and a webhook in Go.
 
-TLS, keep-alive, 16 connections, every server alone on one core, `wrk` on the other. Rounds go from
-server to server, so that a noisy machine is noisy for all; a figure is the median of its rounds.
-What counts are the ratios. If other processes take turns on the cores, compare the CPU time that a
-server takes for a verdict: they don't add to it.
+TLS, keep-alive and 16 connections are used. All servers share one core, and `wrk` has another one.
+The servers are measured in turns, so other work of the machine affects all of them, and each figure
+is the median of its rounds. Compare ratios. If other processes use the same cores, compare the CPU
+time of a verdict.
 
 The webhook in Go is that of NVIDIA's DRA driver (github.com/NVIDIA/k8s-dra-driver-gpu,
-cmd/webhook), if `--go-peer` or the environment variable GO_PEER names its program. It judges a
-ResourceClaim in a review as large as the PodGroup's.
+cmd/webhook). It is measured if `--go-peer` or the variable GO_PEER names its program. It judges a
+ResourceClaim in a review of the same size as that of the PodGroup.
 
-With `--tree DIR`, only our webhooks are measured, and the server of another checkout answers the
-same reviews in the same rounds. The ratio of both is the median of the ratios in the rounds.
+With `--tree DIR`, only our webhooks are measured, and the server of the checkout DIR answers the
+same reviews in the same rounds. The ratio is the median of the ratios in the rounds.
 """
 
 import argparse
@@ -63,7 +62,7 @@ wrk.headers["Content-Type"] = "application/json"
 
 @dataclass
 class Case:
-    """One server and path under load. `ratio_to` names the cases that it is compared with."""
+    """A server and a path under load. `ratio_to` has the names of the cases to compare it with."""
 
     name: str
     server: str
@@ -72,7 +71,7 @@ class Case:
     ratio_to: tuple[str, ...] = ()
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    """Microseconds per verdict."""
+    """The CPU time of a verdict in each round, in microseconds."""
     medians: list[float] = field(default_factory=list)
     p99s: list[float] = field(default_factory=list)
 
@@ -152,18 +151,18 @@ class Server:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Of all its threads since its start."""
+        """Return the CPU seconds of all threads since the start of the process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def review(name: str) -> bytes:
-    """A recorded request, as compact as an API server sends it."""
+    """Return a recorded request as compact JSON, as an API server sends it."""
     return msgspec.json.encode(msgspec.json.decode((REVIEWS / f"{name}.json").read_bytes()))
 
 
 def claim_review(size: int) -> bytes:
-    """Of about `size` bytes, with a configuration for NVIDIA's driver, which its webhook judges."""
+    """Return a review of about `size` bytes of a ResourceClaim that configures NVIDIA's driver."""
     config = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
     devices = {
         "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
@@ -192,7 +191,7 @@ def claim_review(size: int) -> bytes:
 
 
 def pod_review() -> bytes:
-    """The creation of a worker of a LeaderWorkerSet, which asks for MNNVL."""
+    """Return a review of a new worker of a LeaderWorkerSet that requests MNNVL."""
     loaded = msgspec.json.decode(review("podclique.replica-scope-0-worker"))
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
@@ -210,9 +209,9 @@ def pod_review() -> bytes:
 
 
 def padded(body: bytes, *path: str) -> bytes:
-    """The same PodClique or Pod with as much environment as makes its review 12 KB.
+    """Return a review of a PodClique or Pod, enlarged to 12 KB by environment variables.
 
-    `path` is that of its pod spec.
+    `path` leads to the pod spec in the object.
     """
     loaded = msgspec.json.decode(body)
     pod_spec = loaded["request"]["object"]
@@ -239,8 +238,9 @@ clusterTopology:
 
 
 def facts() -> bytes:
-    """What the server under load knows beside its configuration: a PodCliqueSet, and a unit of a
-    LeaderWorkerSet, whose MNNVL resources are there.
+    """Return the objects that the server knows, as a List in JSON.
+
+    They are a PodCliqueSet and a unit of a LeaderWorkerSet, with their MNNVL resources.
     """
     pcs = msgspec.json.decode(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
@@ -266,7 +266,7 @@ def facts() -> bytes:
 def servers(
     directory: Path, names: set[str], go_peer: str = "", tree: Path = ROOT
 ) -> Iterator[dict[str, Server]]:
-    """The servers, each on its own port, all on the first core."""
+    """Run the named servers on the first core, each on its own port."""
     ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
     (directory / "facts").mkdir()
     (directory / "facts" / "facts.json").write_bytes(facts())
@@ -344,7 +344,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
-    """One round of `wrk`. The benchmark ends if a request is not answered."""
+    """Add the figures of one round of `wrk` to `case`. Exit if a request is not answered."""
     body = directory / "body.json"
     script = directory / "post.lua"
     body.write_bytes(case.body)
@@ -382,7 +382,7 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
 
 
 def check_allowed(case: Case, server: Server) -> None:
-    """A rejection would be another piece of work than the one that is measured."""
+    """Exit if the request of `case` is rejected, because only allowing verdicts are compared."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -440,7 +440,9 @@ def report(measured: list[Case]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=3, help="length of a round")
+    parser.add_argument(
+        "--seconds", type=int, default=3, help="length of a round in seconds (default: 3)"
+    )
     parser.add_argument(
         "--go-peer", default=os.environ.get("GO_PEER", ""), help="program of the webhook in Go"
     )

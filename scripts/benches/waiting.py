@@ -1,15 +1,16 @@
-"""What `waiting.enabled` costs the leader in a cluster of 15,000 nodes, 60,000 pods and 20,000
-PodCliques, beside reading it, which costs what it costs the console: see `bench console`.
+"""Measure the cost of `waiting.enabled` for the leader.
 
-The objects are those of `console.py`. `facts` are the resident MiB of the stores that keep what
-is needed of them, `looks` those of the lookups that are made of it. A look takes CPU time: the
-first, and the middle of ten after a change of a pod and of a node. After each, ten times as long is
-waited, so the share of a core is bounded by a tenth. `none` are the MiB of the process before.
+The cluster has 15,000 nodes, 60,000 pods and 20,000 PodCliques, as in `console.py`. Two
+measurements are made:
 
-Before that, a process of its own reads the cluster over HTTP, as the leader does: with the server
-of `cluster.py`, plain HTTP on loopback and the limits of the configuration. Its CPU time and
-resident MiB count until the first look is done, and then while a pod changes ten times a second.
-The exit code is 1 if it needs more than MOST_MIB or MOST_CPU_SECONDS.
+- A separate process reads the cluster over HTTP from `cluster.py`, with the limits of the
+  configuration, and checks it as the leader does. Its CPU time and memory are measured until the
+  first check is done, and then while a pod changes ten times a second.
+- In this process, without reading: `none` is the memory before, `facts` the memory of the stores,
+  and `looks` the memory that checks add. The CPU times are those of the first check, and the
+  medians of ten checks after a change of a pod and of a node.
+
+The exit code is 1 if the separate process needs more than MOST_MIB or MOST_CPU_SECONDS.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def from_server(pods: int) -> int:
-    """Run the duty in a process, against a server. Return its exit code."""
+    """Run this file with `--duty` against `cluster.py`, and return its exit code."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         server = [sys.executable, str(ROOT / "scripts" / "benches" / "cluster.py"), name, str(pods)]
@@ -75,7 +76,7 @@ def from_server(pods: int) -> int:
 
 
 async def over_http(directory: Path) -> int:
-    """Run the duty as the leader does, and show what it took."""
+    """Run the duty as the leader does, and print its figures. Return the exit code."""
     settings = Configuration.model_validate({"waiting": {"enabled": True, "afterSeconds": 0.001}})
     credentials = await from_kubeconfig(directory / "kubeconfig", None)
     none = resident()
@@ -108,7 +109,7 @@ async def over_http(directory: Path) -> int:
 
 
 async def busy(server: str) -> None:
-    """Let a pod change ten times a second."""
+    """Change a pod ten times a second, for BUSY_SECONDS."""
     async with httpx.AsyncClient(base_url=server) as changes:
         for number in range(BUSY_SECONDS * 10):
             await changes.get(f"/change/pod/{number * 41}/gpu-{number * 97 % NODES:05}")
@@ -116,17 +117,17 @@ async def busy(server: str) -> None:
 
 
 def figure(duty: WaitingDuty, name: str) -> float:
-    """The sum of the samples of a metric."""
+    """Return the sum of the samples of a metric."""
     return sum(sample.value for sample in duty.samples() if sample.name == name)
 
 
 def peak() -> float:
-    """The most MiB that this process has had."""
+    """Return the peak memory of this process in MiB."""
     return resource_usage.getrusage(resource_usage.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def in_memory(pods: int) -> None:
-    """Show what the facts take, and the looks, without reading."""
+    """Print the memory of the facts, and the CPU time of checks, without reading."""
     none = resident()
     stores = {resource: filled(resource) for resource in RESOURCES}
     for path, obj, _ in objects(pods):
@@ -150,7 +151,7 @@ def filled(resource: Resource) -> WatchStore[Any]:
 
 
 def resource_of(path: str) -> Resource:
-    """The resource of a list, by its path."""
+    """Return the resource of a list's path."""
     group = "/".join(path.split("/")[2:-2])
     plural = path.rpartition("/")[2]
     return next(
@@ -159,7 +160,7 @@ def resource_of(path: str) -> Resource:
 
 
 def event(kind: Any, obj: Object) -> WatchEvent:
-    """What a watch says of an object."""
+    """Return the event with which a watch reports an object."""
     metadata = {**obj["metadata"], "resourceVersion": str(event_number())}
     return WatchEvent(kind, {**obj, "metadata": metadata})
 
@@ -169,7 +170,7 @@ def event_number() -> int:
 
 
 def looked(looker: Looker, stores: dict[Resource, WatchStore[Any]]) -> Overdue:
-    """A look at what the stores have, as the duty takes it: a field keeps its tuple."""
+    """Return the result of a check. A field of the facts is a new tuple only after a change."""
     for resource, store in stores.items():
         name = BY_RESOURCE[resource].name
         if name not in KEPT:
@@ -181,7 +182,7 @@ KEPT: dict[str, Any] = {}
 
 
 def changed(looker: Looker, stores: dict[Resource, WatchStore[Any]], resource: Resource) -> float:
-    """The middle CPU time of looks after changes, in milliseconds."""
+    """Return the median CPU time of checks after changes of an object, in milliseconds."""
     times = []
     for number in range(TIMES):
         if resource is POD:
@@ -201,7 +202,7 @@ def show(label: str, value: float) -> None:
 
 
 def resident() -> float:
-    """MiB of this process now."""
+    """Return the current memory of this process in MiB."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -1,1 +1,1 @@
-"""The admission chain: webhooks and authorization."""
+"""Admission: authorization, policies and webhooks."""

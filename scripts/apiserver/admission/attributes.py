@@ -1,4 +1,4 @@
-"""A request to be admitted, and whether the constraints of a webhook or policy match it."""
+"""Describe a request to be admitted, and match it with the constraints of webhooks and policies."""
 
 import uuid
 
@@ -21,10 +21,7 @@ class Attributes(Frozen):
     subresource: str = ""
 
     def request(self, matched: Served) -> Object:
-        """Return the `request` of an AdmissionReview.
-
-        `matched` is the version that a rule of the webhook names.
-        """
+        """Return the `request` of an AdmissionReview, with the object in the version `matched`."""
         present = {
             "subResource": self.subresource,
             "requestSubResource": self.subresource,
@@ -46,7 +43,7 @@ class Attributes(Frozen):
         }
 
     def converted(self, obj: Object | None, matched: Served) -> Object | None:
-        """`obj` in the version `matched`."""
+        """Return `obj` in the version `matched`, or None without an object."""
         return None if obj is None else matched.read(self.served.write(obj))
 
 
@@ -61,9 +58,9 @@ class MatchConstraints(Frozen, eq=False, rename="camel"):
     def matched(
         self, attributes: Attributes, registry: Registry, storage: Storage
     ) -> Served | None:
-        """Return the version of the request that one of the rules names.
+        """Return the version of the request that a rule names.
 
-        None if none does, or if the selectors do not select the request.
+        Return None if no rule matches, or if a selector excludes the request.
         """
         versions = [attributes.served]
         if self.match_policy == "Equivalent":
@@ -108,6 +105,9 @@ def _named(rule: Object, key: str, value: str) -> bool:
 
 
 def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
-    """`pods`, `pods/binding`, `pods/*`, `*/status`, `*` (no subresources), `*/*`."""
+    """Return whether a pattern of a rule matches, such as `pods`, `pods/*`, `*/status` or `*/*`.
+
+    `*` matches all resources but no subresource.
+    """
     resource, _, sub = pattern.partition("/")
     return resource in ("*", plural) and (sub == subresource or (sub == "*"))

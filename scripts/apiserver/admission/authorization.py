@@ -1,7 +1,6 @@
-"""RBAC, access reviews and the rules of owner references.
+"""Check access by RBAC, answer access reviews, and check changes of owner references.
 
-The admission plugin OwnerReferencesPermissionEnforcement checks owner references by RBAC.
-
+The latter is what the admission plugin OwnerReferencesPermissionEnforcement does. Sources:
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer/rbac/rbac.go and
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
 """
@@ -25,10 +24,10 @@ _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 
 class Access(Frozen):
-    """The attributes of a request that RBAC checks.
+    """An access that RBAC checks.
 
-    `resource` is such as `pods` or `pods/binding`. `namespace` and `name` are "" if the request has
-    none.
+    `resource` is, for example, `pods` or `pods/binding`. `namespace` and `name` are "" if the
+    request has none.
     """
 
     verb: str
@@ -43,10 +42,10 @@ class Access(Frozen):
 
 
 class Authorizer:
-    """An authorizer by the stored roles and bindings.
+    """An authorizer that uses the stored roles and bindings.
 
-    The users in `free` may do everything. `granted` is every access that was checked and allowed
-    for another user.
+    The users in `free` may do everything. `granted` has every access that was checked and allowed
+    for other users.
     """
 
     def __init__(self, storage: Storage, free: Iterable[str] = ()) -> None:
@@ -73,10 +72,10 @@ class Authorizer:
     def check_owners(
         self, user: User, access: Access, new: Object, old: Object | None, registry: Registry
     ) -> None:
-        """Raise 403 if `user` may not change owner references in this way.
+        """Raise 403 if `user` may not change the owner references from `old` to `new`.
 
-        It needs the right to delete the object, and for `blockOwnerDeletion` the right to update
-        the finalizers of the owner. `access` is that of the write itself.
+        The user must be allowed to delete a stored object and, for a new `blockOwnerDeletion`, to
+        update the finalizers of the owner. `access` is that of the write itself.
         """
         before = owners_of(old or {})
         after = owners_of(new)
@@ -91,9 +90,9 @@ class Authorizer:
 
 
 def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
-    """Yield the namespace and the rule for every rule that is bound to `user`.
+    """Yield each rule that is bound to `user`, after the namespace of its binding.
 
-    Namespace "" is all namespaces.
+    The namespace is "" for all namespaces.
     """
     roles = {(obj["kind"], *key_of(obj)): obj for obj in objects}
     for binding in objects:
@@ -108,7 +107,7 @@ def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Ob
 def allows(rule: Object, access: Access, within: str) -> bool:
     """Return whether a rule that is bound in the namespace `within` allows `access`.
 
-    Namespace "" is all namespaces.
+    `within` is "" for all namespaces.
     """
     resources = {"*", access.resource, f"*/{access.resource.partition('/')[2]}"}
     return (
@@ -139,9 +138,9 @@ def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
 
 
 def answered(review: Object, served: Served, caller: User, authorizer: Authorizer) -> Object:
-    """Return a review with its status.
+    """Return an access review with its status.
 
-    Raise 400 for another kind, and without `resourceAttributes` or without a user.
+    Raise 400 for another kind, and for a review without `resourceAttributes` or without a user.
     """
     review = copy(review)
     lifecycle.check_identity(served, review, "", "")

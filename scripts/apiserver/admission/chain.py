@@ -1,7 +1,4 @@
-"""The admission chain.
-
-It decides which webhooks are called for a request, in which order, and how their responses apply.
-"""
+"""Run the admission chain: call webhooks in order, and apply their responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,10 +26,7 @@ VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
 class Admission(Frozen):
-    """A caller of the webhooks whose configurations are stored.
-
-    Before validating webhooks it checks owner references.
-    """
+    """The admission of requests by owner references, and by the stored policies and webhooks."""
 
     storage: Storage
     registry: Registry
@@ -45,7 +39,8 @@ class Admission(Frozen):
         """Return the object after all mutating webhooks.
 
         `settle` (pruning and defaults) is called after each patch. A webhook with
-        reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object.
+        reinvocationPolicy IfNeeded is called a second time if a later webhook has changed the
+        object.
         """
         hooks = self._matching(MUTATING, attributes)
         invoked: set[Hook] = set()
@@ -65,9 +60,9 @@ class Admission(Frozen):
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
-        """Evaluate all policies, then call all validating webhooks concurrently.
+        """Check owner references and all policies, then call all validating webhooks concurrently.
 
-        Raises the first rejection, in the order of the policies and webhooks.
+        Raise the first rejection, in this order.
         """
         self._check_owners(attributes)
         StoredPolicies(self.storage, self.registry, self.authorizer).check(attributes)
@@ -118,8 +113,8 @@ class Admission(Frozen):
     ) -> WebhookAnswer | None:
         """Return the answer of a webhook that allows the request.
 
-        None if the call failed and failures are ignored. Raise the rejection of a webhook that does
-        not allow it.
+        Return None if the webhook is not called because of its matchConditions, or if the call
+        failed and failures are ignored. Raise the webhook's rejection.
         """
         if not self._conditions_hold(hook, attributes, matched):
             return None
@@ -143,7 +138,7 @@ class Admission(Frozen):
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
         """Return whether all matchConditions are true.
 
-        If one is false, errors of the others do not matter.
+        If any is false, errors of others are ignored.
         """
         if not hook.match_conditions:
             return True
@@ -182,10 +177,7 @@ class Admission(Frozen):
 
 
 def refusal(name: str, status: Object) -> errors.ApiError:
-    """Return the error for a request that the webhook `name` denied.
-
-    It has the message, code and details of the Status of the webhook.
-    """
+    """Return the error for a request that the webhook `name` denied with `status`."""
     denied = f'admission webhook "{name}" denied the request'
     explanation = status.get("message") or status.get("reason")
     message = f"{denied}: {explanation}" if explanation else f"{denied} without explanation"

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies: which of them apply to a request, and what they say of it.
+"""Evaluate ValidatingAdmissionPolicies for a request.
 
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/. Audit
 annotations are not supported.
@@ -29,7 +29,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "
 
 
 class Violation(Frozen):
-    """What a policy with one of its bindings says of a request that it does not allow."""
+    """A violation of a policy, as bound by one of its bindings."""
 
     policy: str
     binding: str
@@ -38,7 +38,7 @@ class Violation(Frozen):
     actions: tuple[str, ...]
 
     def refusal(self, table: TableId, name: str) -> errors.ApiError:
-        """Return the error of a request that is denied."""
+        """Return the error for a request that is denied because of this violation."""
         why = (
             f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}' denied"
             f" request: {self.message}"
@@ -56,14 +56,17 @@ class Violation(Frozen):
 
 
 class StoredPolicies(Frozen):
-    """The policies and bindings that are stored."""
+    """The stored policies and bindings."""
 
     storage: Storage
     registry: Registry
     authorizer: Authorizer
 
     def check(self, attributes: Attributes) -> None:
-        """Raise the first refusal, after warnings were added to those of the caller."""
+        """Collect the warnings, then raise the first violation that denies the request.
+
+        The caller gets the warnings.
+        """
         if attributes.served.table in (POLICIES, BINDINGS):
             return
 
@@ -96,10 +99,10 @@ class StoredPolicies(Frozen):
         return list(findings_of(policy, binding, request, parameters, may_do))
 
     def _parameters(self, policy: Object, binding: Object) -> list[Object | None]:
-        """Return the parameters, [None] for a policy without any.
+        """Return the parameters of a policy, or [None] if it has no paramKind.
 
-        None of them may exist, and their kind may not be served: this API server then lets the
-        request pass, as if failurePolicy were Ignore and parameterNotFoundAction Allow.
+        Return [] if no parameter exists, or if their kind is not served. The request then passes
+        this policy, as with failurePolicy Ignore and parameterNotFoundAction Allow.
         """
         kind = policy["spec"].get("paramKind")
         if kind is None:
@@ -123,9 +126,9 @@ def findings_of(
     parameters: Sequence[Object | None],
     may_do: MayDo,
 ) -> Iterator[Violation]:
-    """Yield what `policy` says of `request`, the request of an AdmissionReview, for each parameter.
+    """Yield the violations of `policy` by `request`, the request of an AdmissionReview.
 
-    [None] are the parameters of a policy without any.
+    The policy is evaluated for each of `parameters`, which are [None] if it has no paramKind.
     """
     attributes = {
         key: value for key, value in request.items() if not key.lower().endswith("object")
@@ -140,7 +143,7 @@ def findings_of(
 
 
 def _violations(policy: Object, binding: Object, scope: Scope) -> Iterator[Violation]:
-    """Yield what `policy` says of the request and the parameter in `scope`."""
+    """Yield the violations by the request and the parameter in `scope`."""
     spec = policy["spec"]
     names = (policy["metadata"]["name"], binding["metadata"]["name"])
     actions = tuple(binding["spec"]["validationActions"])
@@ -169,9 +172,9 @@ def _violations(policy: Object, binding: Object, scope: Scope) -> Iterator[Viola
 
 
 def _add_variables(variables: Iterable[Object], scope: Scope) -> None:
-    """Add the variables in their order: each can use those before it.
+    """Add the variables in order, so that each can use the previous ones.
 
-    An expression that uses one that has no value fails.
+    A variable without a value is left out, so expressions that use it fail.
     """
     values: dict[str, Any] = {}
     for item in variables:
@@ -181,7 +184,10 @@ def _add_variables(variables: Iterable[Object], scope: Scope) -> None:
 
 
 def _message(validation: Object, scope: Scope) -> str:
-    """Return the message of a validation. One that can't be shown gives way to the other."""
+    """Return the message of a validation.
+
+    It is that of messageExpression, if this gives a usable text, or else `message`.
+    """
     short = str(validation.get("message") or f"failed expression: {validation['expression']}")
     try:
         message = scope.value(validation.get("messageExpression") or "''")

@@ -1,8 +1,8 @@
-"""A call of a webhook: the AdmissionReview over HTTPS, and its response.
+"""Call a webhook: send an AdmissionReview over HTTPS, and read the response.
 
-A webhook at a Service is called at one of the ready endpoints of the Service, as with
-kube-apiserver and `--enable-aggregator-routing`; the sandbox does not create EndpointSlices. Its
-certificate must be valid for `<service>.<namespace>.svc` under the caBundle of the configuration.
+A webhook at a Service is called at a ready endpoint of the Service, as with kube-apiserver and
+`--enable-aggregator-routing`. The sandbox does not create EndpointSlices. The certificate must be
+valid for `<service>.<namespace>.svc` under the caBundle of the webhook.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from scripts.apiserver.processes import authority
 from scripts.apiserver.storage import Storage
 
 FindService = Callable[[str, str, int], str]
-"""Returns `<address>:<port>` for namespace, name and port of a Service.
+"""A function that returns `<address>:<port>` for the namespace, name and port of a Service.
 
-Raises LookupError if it has no endpoint.
+It raises LookupError if the Service has no ready endpoint.
 """
 
 _ANSWERED = range(200, 207)
@@ -35,7 +35,7 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class CallFailedError(Exception):
-    """A failed call of a webhook, to which its failurePolicy applies.
+    """The call of a webhook failed, so its failurePolicy applies.
 
     The webhook could not be called, or its response is not a usable AdmissionReview.
     """
@@ -91,11 +91,11 @@ def hooks_of(configuration: Object) -> list[Hook]:
 
 
 class WebhookTransport:
-    """A caller of webhooks.
+    """A client for webhooks.
 
-    It has one HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
-    ends a connection, this side is closed at once, as by an API server, so that a server that stops
-    can do so quickly.
+    It has an HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
+    ends a connection, this side closes it at once, as an API server does, so that a stopping server
+    can end quickly.
     """
 
     def __init__(self, find_service: FindService) -> None:
@@ -149,7 +149,7 @@ class WebhookTransport:
     def _reached(self, url: str, client: Object) -> str:
         """Return the URL at which a webhook with the URL `url` is called.
 
-        Raise LookupError for a Service without one.
+        Raise LookupError if its Service has no ready endpoint.
         """
         if client.get("url"):
             return url
@@ -169,7 +169,7 @@ class WebhookTransport:
 
 
 def _service_url(service: Object) -> str:
-    """Return the URL of a webhook at a Service. The certificate must be valid for its host."""
+    """Return the URL of a webhook at a Service. Its host is the name in the certificate."""
     host = f"{service['name']}.{service['namespace']}.svc"
     return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
 
@@ -212,7 +212,7 @@ class Services:
         self._turns = itertools.count()
 
     def address(self, namespace: str, name: str, port: int) -> str:
-        """`<address>:<port>` of a ready endpoint, each time of the next one.
+        """Return `<address>:<port>` of a ready endpoint, a different one in each call.
 
         Raise LookupError if there is none.
         """

@@ -1,1 +1,1 @@
-"""The HTTP API and discovery."""
+"""The HTTP API of the sandbox, and its discovery."""

@@ -1,6 +1,6 @@
-"""The Starlette app of the API server.
+"""Serve the Kubernetes API with Starlette: authentication, authorization and requests.
 
-It authenticates by bearer token, authorizes, and has one method for each kind of request.
+There is one method for each kind of request.
 """
 
 from starlette.applications import Starlette
@@ -48,7 +48,7 @@ _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "statu
 
 
 class SandboxApi(Frozen):
-    """The Kubernetes API over one storage."""
+    """The Kubernetes API over a storage."""
 
     registry: Registry
     reader: ReadHandlers
@@ -88,7 +88,7 @@ class SandboxApi(Frozen):
         return acting_user(request.headers, user, self.authorizer)
 
     async def _dispatch(self, request: Request, caller: Caller) -> Object | Response:
-        """Return the answer: an object, or the response of a watch."""
+        """Return the answer to a request: an object, or the response of a watch."""
         parts = list(filter(None, request.path_params["path"].split("/")))
         is_resource = bool(parts) and len(parts) > {"api": 2, "apis": 3}.get(parts[0], len(parts))
         if not is_resource:
@@ -153,7 +153,7 @@ class SandboxApi(Frozen):
         body = await read_body(request)
         where = (target.served, target.key)
         if target.subresource == "scale":
-            # a Scale, or a merge patch of one
+            # the body is a Scale or a merge patch of it
             patch = {"spec": {"replicas": at(require_object(body), "spec", "replicas")}}
             return scale_of(await self.writer.patch(*where, patch, MERGE, caller))
 
@@ -204,7 +204,7 @@ def _version(request: Request) -> Response:
 
 
 def _methods(target: RequestTarget) -> tuple[str, ...]:
-    """Return the methods that the target allows."""
+    """Return the HTTP methods that the target allows."""
     if target.subresource:
         return (
             ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")

@@ -1,6 +1,6 @@
-"""Discovery, and the part of OpenAPI that `kubectl apply` reads.
+"""Answer discovery, and the requests for OpenAPI that `kubectl apply` makes.
 
-kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. It has, so the server
+kubectl reads from OpenAPI v3 whether PATCH has the parameter `fieldValidation`. If so, the server
 validates fields.
 """
 
@@ -18,17 +18,17 @@ VERSION = {
 }
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATED_ONLY = ("binding", "token")
-"""The subresources that can only be created. All others can be read and changed."""
+"""The subresources that can only be created."""
 _KINDS: dict[str, Object] = {
     "binding": {"kind": "Binding"},
     "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
     "token": {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"},
 }
-"""The kinds of the subresources whose kind is not that of the resource."""
+"""The kinds of subresources that differ from the kind of their resource."""
 
 
 def document(registry: Registry, parts: list[str]) -> Object | None:
-    """Return the document at a path, split into `parts`, or None if there is none."""
+    """Return the document at a path that was split into `parts`, or None if there is none."""
     match parts:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}
@@ -59,7 +59,7 @@ def _group_document(registry: Registry, name: str) -> Object | None:
 
 
 def _groups(registry: Registry) -> list[Object]:
-    """Return all groups but the core group, with their versions in the order of definition."""
+    """Return all groups except the core group, with their versions in the order of definition."""
     groups: dict[str, dict[str, None]] = {}
     for item in registry.all():
         groups.setdefault(item.group, {})[item.version] = None
@@ -114,7 +114,7 @@ def _prefix(item: Served) -> str:
 def _openapi(registry: Registry, prefix: str) -> Object | None:
     """Return the PATCH operations of a group version, without schemas.
 
-    None if the group version is not served.
+    Return None if the group version is not served.
     """
     string = {"type": "string", "uniqueItems": True}
     names = ("dryRun", "fieldManager", "fieldValidation")

@@ -1,7 +1,7 @@
-"""Requests and responses.
+"""Read requests, and write parts of responses.
 
-As whom a user acts, what a path names and needs of RBAC, ListOptions of a read, the options of a
-write, bodies, media types, representations and warnings.
+This covers impersonation, paths and the access that they need, options of reads and writes, bodies,
+media types and warnings.
 """
 
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ _AUTHENTICATED = "system:authenticated"
 
 
 def acting_user(headers: Headers, user: User, authorizer: Authorizer) -> User:
-    """Return the user as whom `user` acts: the one that is impersonated, else itself.
+    """Return the impersonated user, or `user` without impersonation.
 
-    Raise 403 if `user` may not impersonate the other, and 400 for headers that are not known here.
-    An impersonated user has the rights that RBAC gives, and no others:
+    Raise 403 if `user` may not impersonate the other user, and 400 for unsupported headers. An
+    impersonated user has only the permissions that RBAC grants:
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
     """
     used = {name for name in headers if name.startswith("impersonate-")}
@@ -54,7 +54,7 @@ def media_type_of(request: Request) -> str:
 
 
 async def read_body(request: Request) -> Any:
-    """Return the parsed body, or None if it is empty. Raise 400 or 415 if it cannot be read."""
+    """Return the parsed body, or None if it is empty. Raise 400 or 415 if it can't be read."""
     content = await request.body()
     if not content:
         return None
@@ -72,7 +72,7 @@ async def read_body(request: Request) -> Any:
 
 
 def require_object(body: Any) -> Object:
-    """`body`. Raise 400 if it is not an object."""
+    """Return `body`. Raise 400 if it is not an object."""
     if not isinstance(body, dict):
         raise errors.bad_request("the body of the request must be an object")
     return body
@@ -102,7 +102,7 @@ def warning(text: str) -> str:
 
 
 class RequestTarget(Frozen):
-    """A collection (without a `name`), an object or a subresource."""
+    """The collection, object or subresource that a path names. A collection has no `name`."""
 
     served: Served
     namespace: str
@@ -122,9 +122,9 @@ class RequestTarget(Frozen):
 
 
 def find_target(registry: Registry, parts: list[str]) -> RequestTarget:
-    """Return the target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
+    """Return the target of a path that was split into `parts`.
 
-    Raise 404 if it is not served.
+    The path is `api/v1/...` or `apis/<group>/<version>/...`. Raise 404 if it is not served.
     """
     parts = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
     group, version, *path = parts
@@ -147,7 +147,7 @@ def find_target(registry: Registry, parts: list[str]) -> RequestTarget:
 def access_of(method: str, params: Mapping[str, str], target: RequestTarget) -> Access:
     """Return the access that a request needs.
 
-    A collection with a field selector for one name counts as that object.
+    A collection with a field selector for one name counts as the object with this name.
     """
     served = target.served
     name = target.name
@@ -171,7 +171,7 @@ def _verb(method: str, params: Mapping[str, str], target: RequestTarget) -> str:
 def is_dry_run(values: Any) -> bool:
     """Return whether a write is a dry run.
 
-    Raise 400 for a dry run that is misspelt, because it must not become a write.
+    Raise 400 for a misspelt value, because the write must not take effect.
     """
     if any(value != "All" for value in values):
         raise errors.bad_request(f'dryRun: Unsupported value: {values}: supported values: "All"')
@@ -206,9 +206,9 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
 
 
 def _problem_of_streaming(params: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the field and the message of an option that does not fit a streaming list, if any.
+    """Return the field and the message of an option that does not fit a streaming list.
 
-    Source:
+    Return None if there is none. Source:
     https://github.com/kubernetes/kubernetes/blob/release-1.34/staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation/validation.go
     """
     if params.get("watch") not in _TRUE:

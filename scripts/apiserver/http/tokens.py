@@ -1,4 +1,4 @@
-"""Authentication: the tokens of the kubeconfig, and those of service accounts (TokenRequest)."""
+"""Authenticate users by the tokens of the kubeconfig, and service accounts by TokenRequests."""
 
 import secrets
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ _ACCOUNTS = ("", "serviceaccounts")
 
 
 class Tokens(Struct):
-    """Bearer tokens, which do not expire.
+    """The bearer tokens, which do not expire.
 
-    `users` are the users of the kubeconfig, by token. A service account is removed from `free` with
-    its first token, so that RBAC applies to it.
+    `users` are the users of the kubeconfig, by token. A service account is removed from `free` when
+    it gets its first token, so that RBAC applies to it.
     """
 
     storage: Storage
@@ -26,7 +26,7 @@ class Tokens(Struct):
     def user(self, token: str) -> User | None:
         """Return the user of `token`.
 
-        None if the token is unknown or its ServiceAccount has been deleted.
+        Return None if the token is unknown or its ServiceAccount was deleted.
         """
         if token in self.users:
             return self.users[token]
@@ -41,7 +41,7 @@ class Tokens(Struct):
     def issue(self, key: Key, request: Object) -> Object:
         """Return the TokenRequest with a new token for the ServiceAccount `key`.
 
-        Raise 404 if it does not exist.
+        Raise 404 if the ServiceAccount does not exist.
         """
         account = self.storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)

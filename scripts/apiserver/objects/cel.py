@@ -1,12 +1,12 @@
-"""CEL, and the CEL rules of a structural schema (`x-kubernetes-validations`).
+"""Evaluate CEL expressions and the CEL rules of structural schemas (`x-kubernetes-validations`).
 
-common-expression-language evaluates it. The rules are those of
+The rules are those of
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules.
 `messageExpression` and `fieldPath` are not supported.
 
-The library has the language, its standard macros and optional values. It lacks the functions that
-Kubernetes adds (quantity, url, ip and others), optional field selection (`.?x`) and the authorizer.
-An expression that needs one of these fails with CelError.
+The library common-expression-language supports the language, its standard macros and optional
+values. It lacks the functions that Kubernetes adds (quantity, url, ip and others), optional field
+selection (`.?x`) and the authorizer. An expression that needs one of these fails with CelError.
 """
 
 import re
@@ -21,7 +21,7 @@ from scripts.apiserver.objects.objects import Object
 
 
 class CelError(Exception):
-    """The expression does not compile, fails on these values, or does not give a bool."""
+    """An expression does not compile, fails on the given values, or does not return a bool."""
 
 
 @lru_cache(maxsize=2000)
@@ -30,7 +30,7 @@ def compiled(expression: str) -> Any:
 
 
 def value_of(expression: str, variables: Any) -> Any:
-    """Return the value of the expression. Raise CelError if it has none."""
+    """Return the value of the expression. Raise CelError if the evaluation fails."""
     try:
         return compiled(expression).execute(variables)
     except KeyError as error:
@@ -40,7 +40,7 @@ def value_of(expression: str, variables: Any) -> Any:
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
-    """Return the value of the expression. Raise CelError if it has none, or another than a bool."""
+    """Return the value of a boolean expression. Raise CelError if it has no such value."""
     value = value_of(expression, variables)
     if not isinstance(value, bool):
         raise CelError(f"{expression}: gives {type(value).__name__}, not bool")
@@ -61,7 +61,7 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
             prefix = "Forbidden" if reason == "Forbidden" else f"Invalid value: {shown(value)}"
             yield cause(reason, f"{prefix}: {message}", path)
 
-    if isinstance(value, list):  # items have no old values
+    if isinstance(value, list):  # items are never compared with old ones
         for index, item in enumerate(value):
             yield from broken_rules(schema.get("items") or {}, item, MISSING, (*path, index))
     elif isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Conversion between the stored version of an object and the versions that are served.
+"""Convert objects between their stored version and the served versions.
 
-Versions differ only in their apiVersion here, also those of ResourceClaims. Events are stored as
-core v1; events.k8s.io/v1 has other field names.
+The versions of a kind, also those of ResourceClaims, differ here only in their apiVersion. Events
+are stored as core v1; events.k8s.io/v1 has other field names.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Errors of the API with the messages of kube-apiserver.
+"""Create errors of the API with the messages of kube-apiserver.
 
-They are `Status` objects with code, reason and details, and the causes of a 422: what is wrong with
-which field.
+They are `Status` objects with a code, a reason and details. Those with code 422 also have causes:
+which field is invalid, and why.
 """
 
 import json
@@ -12,7 +12,7 @@ from scripts.apiserver.objects.objects import Object, TableId
 
 
 class ApiError(Exception):
-    """A request failed. `code` is the HTTP status of the response, and `status()` its body."""
+    """A request failed. `code` is the HTTP status of the response, and `status()` is its body."""
 
     def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
@@ -89,9 +89,10 @@ def unsupported_media_type(message: str) -> ApiError:
 
 
 def invalid(table: TableId, name: str, causes: Sequence[Object]) -> ApiError:
-    """422 for `causes`, each with reason, message and field. `table` may have a kind as its plural.
+    """Return an error with code 422 for `causes`.
 
-    Messages are without the field, such as "Invalid value: ...".
+    Each cause has a reason, a message and a field. Its message does not contain the field, for
+    example "Invalid value: ...". `table` may contain a kind instead of a plural.
     """
     listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
@@ -104,14 +105,14 @@ Path = tuple[str | int, ...]
 
 
 def cause(reason: str, message: str, path: Path) -> Object:
-    """Return a StatusCause. `reason` is without its prefix `FieldValue`."""
+    """Return a StatusCause. `reason` has no prefix `FieldValue`."""
     return {"reason": f"FieldValue{reason}", "message": message, "field": field_name(path)}
 
 
 def field_name(path: Iterable[str | int]) -> str:
     """Return `path` as text, such as `spec.levels[0].domain`.
 
-    The whole object is `<nil>`, as in kube-apiserver.
+    The path of the whole object is `<nil>`, as in kube-apiserver.
     """
     text = ""
     for step in path:
@@ -120,7 +121,7 @@ def field_name(path: Iterable[str | int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """`value` as a message shows it: maps and lists only by their type."""
+    """Return `value` for a message: maps and lists only by their type."""
     if isinstance(value, (dict, list)):
         return '"object"' if isinstance(value, dict) else '"array"'
     return json.dumps(value, ensure_ascii=False)

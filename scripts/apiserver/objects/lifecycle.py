@@ -1,6 +1,7 @@
-"""The fields that the server sets.
+"""Set the fields that the server sets.
 
-They are identity, names, generation, deletion, and the separation of `status`.
+These are identity, names, generation and deletion. Updates of `status` are kept apart from other
+updates.
 """
 
 import secrets
@@ -23,7 +24,7 @@ _SERVER_FIELDS = (
 def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
     """Add the apiVersion, kind, namespace and name of the request to `obj` if they are missing.
 
-    Raise 400 if `obj` has others.
+    Raise 400 if those of `obj` differ.
     """
     version = obj.get("apiVersion") or served.api_version
     kind = obj.get("kind") or served.kind
@@ -58,7 +59,7 @@ def _check_namespace(meta: Object, namespace: str) -> None:
 
 
 def strip_for_create(served: Served, obj: Object) -> None:
-    """Remove the fields that only the server writes. Raise 400 for a resourceVersion."""
+    """Remove the fields that only the server sets. Raise 400 for a resourceVersion."""
     meta = obj["metadata"]
     if meta.get("resourceVersion"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -75,7 +76,7 @@ def complete_new(served: Served, obj: Object) -> None:
     """
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
-        # a long prefix is cut, so that the name also fits into a label (63 characters)
+        # cut a long prefix so that the name also fits into a label (63 characters)
         suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
         meta["name"] = meta["generateName"][:58] + suffix
 
@@ -102,10 +103,10 @@ def keep_own_label(served: Served, obj: Object) -> None:
 
 
 def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
-    """`new` with the fields of `old` that the update cannot change.
+    """Return `new` with the fields of `old` that the update cannot change.
 
-    An update of `status` changes only the status. Any other update does not change it, if the
-    resource has a status subresource, and raises 422 for another uid.
+    An update of `status` changes only the status. If the resource has a status subresource, other
+    updates do not change the status. Raise 422 if the uid differs.
     """
     meta = new["metadata"]
     before = metadata(old)
@@ -153,7 +154,7 @@ def _desired(served: Served, obj: Object) -> Object:
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:
-    """`obj` with a deletionTimestamp: it stays until it has no finalizers."""
+    """Return `obj` with a deletionTimestamp. It stays until it has no finalizers."""
     meta = {**metadata(obj), "deletionTimestamp": timestamp(), "deletionGracePeriodSeconds": 0}
     if meta.get("generation"):
         meta["generation"] += 1

@@ -1,6 +1,4 @@
-"""Validation of `metadata`.
-
-It covers the fields and their types, names, labels, annotations and owner references.
+"""Validate `metadata`: its fields and their types, names, labels, annotations and owner references.
 
 The rules are those of ValidateObjectMeta:
 https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/api/validation/objectmeta.go
@@ -19,7 +17,7 @@ from scripts.apiserver.objects.resources import NAMESPACES, Served
 
 
 class _ObjectMeta(msgspec.Struct):
-    """The fields of metadata, with the types of those that clients write."""
+    """The fields of metadata, with types for those that clients set."""
 
     name: str | None = None
     generateName: str | None = None
@@ -44,7 +42,7 @@ _QUALIFIED = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _ENDS = "and must start and end with an alphanumeric character"
 
 Rule = tuple[re.Pattern[str], str]
-"""An expression that the whole text has to match, and the rule in words."""
+"""A pattern that must match the whole text, and the rule in words."""
 
 _SEGMENT: Rule = re.compile("[^/%]+"), "may not contain '/' or '%'"
 _LABEL: Rule = (
@@ -89,7 +87,7 @@ def prune(obj: Object) -> list[str]:
 
 
 def check(served: Served, obj: Object) -> None:
-    """Raise 422 with all problems of the metadata of `obj`."""
+    """Raise 422 with all errors in the metadata of `obj`."""
     meta = metadata(obj)
     causes = [
         *_name_causes(served, meta.get("name") or ""),

@@ -1,4 +1,4 @@
-"""Objects, keys, users and write options, and functions that read the metadata of an object."""
+"""Define objects, keys, users and write options, and read the metadata of objects."""
 
 from datetime import UTC, datetime
 from typing import Any, dataclass_transform
@@ -12,12 +12,12 @@ Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
 
 TableId = tuple[str, str]
-"""(group, plural) under which the objects of all served versions of a resource are stored."""
+"""(group, plural) of a resource. A table stores the objects of all served versions."""
 
 
 @dataclass_transform(frozen_default=True)
 class Frozen(msgspec.Struct, frozen=True):
-    """A value, which is compared and hashed by its fields."""
+    """An immutable value. Values are compared and hashed by their fields."""
 
 
 class User(Frozen):
@@ -49,7 +49,7 @@ COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
 class Caller(msgspec.Struct):
-    """The user of a request, its options that change a write, and warnings for its response."""
+    """The user and the write options of a request, and the warnings for its response."""
 
     user: User
     dry_run: bool = False

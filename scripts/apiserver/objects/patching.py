@@ -1,7 +1,7 @@
-"""The patch types.
+"""Apply patches of all supported types.
 
-They are JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch of known
-lists.
+They are JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch. A strategic
+merge patch merges only known lists.
 """
 
 from typing import Any
@@ -84,13 +84,15 @@ def apply_json(obj: Object, operations: Any) -> Object:
 
 
 def _merged(current: Any, patch: Object, strategic: bool) -> Object:
-    """`current` with `patch` (RFC 7386): null removes, maps are merged, everything else replaces.
+    """Return `current` with `patch` (RFC 7386).
+
+    Null removes a value, maps are merged, and every other value replaces the current one.
 
     In a `strategic` patch, known lists are merged by the key of their items, and the directives
     that kubectl computes, `$patch: delete` of items and `$deleteFromPrimitiveList`, are applied:
     https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
-    Others are ignored: new items are appended. Raise 400 for an item without its key, and for any
-    other `$patch`.
+    Other directives are ignored: new items are appended. Raise 400 for an item without its key, and
+    for any other `$patch`.
     """
     if strategic and "$patch" in patch:
         raise errors.bad_request(
@@ -116,7 +118,7 @@ def _without_directives(obj: Object) -> Object:
 
 
 def _merge_list(target: Object, key: str, items: list[Any]) -> None:
-    """Merge the list of a strategic patch into `target`, or delete what it names."""
+    """Merge the list of a strategic patch into `target`, or delete the items that it lists."""
     if key.startswith(_DELETED):
         name = key.removeprefix(_DELETED)
         target[name] = [item for item in target.get(name) or () if item not in items]
@@ -147,7 +149,7 @@ def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:
 def _merge_key(name: str, items: list[Any]) -> str:
     """Return the field that identifies the items of a list.
 
-    It is "" if the list is replaced as a whole. Ports of containers have another key than those of
+    It is "" if the whole list is replaced. The key differs between ports of containers and ports of
     Services.
     """
     if name == "ports":

@@ -1,6 +1,6 @@
-"""The resources that the sandbox serves.
+"""Register the resources that the sandbox serves.
 
-They are the built-in ones, and those of every stored CustomResourceDefinition.
+These are the built-in resources and those of every stored CustomResourceDefinition.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from scripts.apiserver.objects.schema import Schema
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 NAMESPACES: TableId = ("", "namespaces")
 _ESTABLISHED = (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
-"""The conditions of a CRD that is served, with their reasons."""
+"""The conditions of a served CRD, with their reasons."""
 
 _CRD = (CRDS[0], "CustomResourceDefinition")
 
@@ -55,7 +55,7 @@ class Served(Frozen, eq=False):
 
 
 class Registry:
-    """The resources that are served: the built-in ones, and those of the installed CRDs."""
+    """The served resources: the built-in ones and those of the installed CRDs."""
 
     def __init__(self, builtins: Iterator[Served]) -> None:
         self._served = {(item.group, item.version, item.plural): item for item in builtins}
@@ -80,7 +80,7 @@ class Registry:
         return [item for item in self._served.values() if item.table == table]
 
     def install(self, crd: Object) -> None:
-        """Serve the resources of `crd`, instead of its former ones."""
+        """Serve the resources of `crd` instead of its previous ones."""
         self.uninstall(crd)
         for item in custom_resources(crd):
             self._served[item.group, item.version, item.plural] = item
@@ -120,7 +120,7 @@ def custom_resources(crd: Object) -> list[Served]:
 
 
 def established_status(crd: Object, now: str) -> Object:
-    """Return the status of a CRD, whose names are always accepted. `now` is a timestamp."""
+    """Return the status of a CRD. All names are accepted. `now` is a timestamp."""
     names = crd["spec"]["names"]
     accepted = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
     conditions = [

@@ -1,4 +1,4 @@
-"""Structural schemas of CRDs: pruning, defaults, and validation by jsonschema and by CEL rules.
+"""Apply structural schemas of CRDs: pruning, defaults, and validation by jsonschema and CEL rules.
 
 An update may leave an invalid value unchanged:
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting.
@@ -50,14 +50,14 @@ class Schema:
     def prepare(self, obj: Object) -> list[str]:
         """Remove unknown fields from `obj` and add defaults, in place.
 
-        Returns the paths of the removed fields.
+        Return the paths of the removed fields.
         """
         dropped: list[str] = []
         _settle(obj, self._source, "", dropped)
         return [path.removeprefix(".") for path in dropped]
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Object]:
-        """Return the causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
+        """Return the causes (see `errors.invalid`) why `obj` cannot replace `old`."""
         causes: list[Object] = []
         for error in sorted(
             self._validator.iter_errors(obj),
@@ -101,9 +101,9 @@ def _with_null(types: str | list[str]) -> list[str]:
 
 
 def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
-    """Add the defaults of `schema` to `value`, and remove what it does not allow.
+    """Add the defaults of `schema` to `value`, and remove values that it does not allow.
 
-    Unknown fields, whose paths are added to `dropped`, and nulls that are not allowed are removed.
+    These are unknown fields, whose paths are added to `dropped`, and nulls that are not allowed.
     """
     if isinstance(value, list):
         for index, item in enumerate(value):

@@ -1,7 +1,7 @@
-"""Expressions of CEL over the variables of one request, with functions that Kubernetes adds.
+"""Evaluate CEL expressions over the variables of one request, with functions that Kubernetes adds.
 
-Of these, there are `indexOf`, `lastIndexOf`, `join` and `sum` of lists, `split` of texts, and the
-checks of an `authorizer` for resources.
+Supported are `indexOf`, `lastIndexOf`, `join` and `sum` of lists, `split` of texts, and the checks
+of an `authorizer` for resources.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ import cel
 from scripts.apiserver.objects.cel import value_of
 
 MayDo = Callable[[dict[str, str]], bool]
-"""Returns whether the user of a request may do what the arguments say.
+"""Return whether the user of a request may do what the argument describes.
 
-These are `group`, `resource`, `namespace`, `name` and `verb`.
+Its keys are `group`, `resource`, `namespace`, `name` and `verb`.
 """
 
 
@@ -30,14 +30,14 @@ class Scope:
         self._context.add_variable(name, value)
 
     def value(self, expression: str) -> Any:
-        """Return the value of `expression`. Raise CelError if it has none."""
+        """Return the value of `expression`. Raise CelError if the evaluation fails."""
         return value_of(expression, self._context)
 
 
 def _functions(may_do: MayDo) -> dict[str, Any]:
-    """Return what Kubernetes adds to CEL.
+    """Return the functions that Kubernetes adds to CEL.
 
-    An authorizer is a map, to which each step of a check adds an entry.
+    An authorizer is a map. Each step of a check adds an entry to it.
     """
     functions: dict[str, Any] = {
         "indexOf": _index_of,

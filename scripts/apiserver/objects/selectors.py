@@ -1,4 +1,4 @@
-"""Label selectors (as text and as LabelSelector objects) and field selectors."""
+"""Parse label selectors (as text and as LabelSelector objects) and field selectors."""
 
 import re
 from collections.abc import Callable
@@ -23,16 +23,16 @@ _FIELDS = {
     ("events.k8s.io", "events"): ("reason",),
     ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
-"""The fields that field selectors support here, by resource, beside the name and the namespace."""
+"""The fields that field selectors support, by resource, without the name and the namespace."""
 _DEFAULTS = {"spec.schedulerName": "default-scheduler"}
-"""The values of fields that are absent: the sandbox stores no defaults of built-in kinds."""
+"""The values of absent fields. The sandbox stores no defaults of built-in kinds."""
 _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
 def label_selector(text: str) -> Matches | None:
     """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 
-    None if the text is empty. Raise 400 if it is malformed.
+    Return None if the text is empty. Raise 400 if it is malformed.
     """
     terms = re.split(r",(?![^(]*\))", text) if text.strip() else []
     return _all([_parsed(term) for term in terms]) if terms else None
@@ -59,7 +59,7 @@ def _parsed(term: str) -> Requirement:
 
 
 def object_selector(selector: Object | None) -> Matches:
-    """Parse a LabelSelector, as in webhook configurations.
+    """Parse a LabelSelector, such as those of webhook configurations.
 
     None and an empty one match everything.
     """
@@ -95,8 +95,8 @@ def _all(requirements: list[Requirement]) -> Matches:
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
     """Parse `metadata.name=x,spec.nodeName!=y`.
 
-    None if the text is empty. Raise 400 if it is malformed, or has a field that is not supported
-    for this resource. Paths are those of the stored version.
+    Return None if the text is empty. Raise 400 if it is malformed or if the resource does not
+    support a field. Paths are those of the stored version.
     """
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
@@ -118,7 +118,7 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
 
 
 def combined(*matchers: Matches | None) -> Matches | None:
-    """Return a matcher that requires all of the given ones, or None if there is none."""
+    """Return a matcher that requires all given ones. Return None if all of them are None."""
     present = [matcher for matcher in matchers if matcher is not None]
     if not present:
         return None

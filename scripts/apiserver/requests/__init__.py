@@ -1,4 +1,1 @@
-"""What the API does with each request.
-
-There are reads, writes, tables, and the kinds with rules of their own.
-"""
+"""Handle the requests of the API: reads, writes, tables, and requests for special kinds."""

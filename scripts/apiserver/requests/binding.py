@@ -1,7 +1,7 @@
-"""The subresources pods/binding and `scale`.
+"""Handle the subresources pods/binding and `scale`.
 
-The first assigns a pod to a node and adds the labels and annotations of the Binding; the second is
-that of autoscaling/v1, of objects with replicas.
+The first assigns a pod to a node and adds the labels and annotations of the Binding. The second
+reads and sets the replicas of an object in the form of autoscaling/v1.
 """
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from scripts.apiserver.storage import Storage
 
 
 class Binder(Frozen):
-    """A binder of pods, with admission of their Bindings."""
+    """A binder of pods. Their Bindings pass admission."""
 
     storage: Storage
     admission: Admission
@@ -52,8 +52,8 @@ class Binder(Frozen):
 def _completed(bindings: Served, binding: Object, key: Key) -> Object:
     """Return the Binding with its optional fields.
 
-    Raise 400 if it is not a Binding for the pod `key`, and 500 for an invalid target, as
-    kube-apiserver does.
+    Like kube-apiserver, raise 400 if it is not a Binding for the pod `key`, and 500 for an invalid
+    target.
     """
     binding = copy(binding)
     lifecycle.check_identity(bindings, binding, *key)

@@ -1,6 +1,6 @@
-"""The built-in kinds.
+"""Define the built-in kinds.
 
-They have no schema: apart from their metadata, they are stored as they are sent.
+They have no schema. Except for their metadata, they are stored as they are sent.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from scripts.apiserver.objects.objects import Frozen
 from scripts.apiserver.objects.resources import CRDS, Served
 
 _OF_1_37 = ("v1beta1", "v1alpha3")
-"""Versions of scheduling.k8s.io of a later Kubernetes, which are served only on request."""
+"""The versions of scheduling.k8s.io of a later Kubernetes. They are served only on request."""
 
 _STATUS = ("status",)
 _RBAC = "rbac.authorization.k8s.io"
@@ -22,7 +22,7 @@ _DRA = ("v1", "v1beta2", "v1beta1")
 
 
 class Builtin(Frozen):
-    """A kind in all its `versions`, the stored one first. `short` are its short names."""
+    """A kind in all its `versions`. The first one is stored. `short` lists its short names."""
 
     group: str
     kind: str
@@ -111,8 +111,8 @@ _BUILTINS = (
 def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Iterator[Served]:
     """Yield the resources that are served without a CRD.
 
-    The group versions `unserved` (such as `resource.k8s.io/v1`) are omitted, and those of a later
-    Kubernetes that are in `later` are added.
+    The group versions in `unserved` (such as `resource.k8s.io/v1`) are omitted. Those of a later
+    Kubernetes are omitted if they are not in `later`.
     """
     for builtin in _BUILTINS:
         for served in builtin.served():

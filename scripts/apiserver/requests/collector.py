@@ -1,10 +1,10 @@
-"""What the controllers of a cluster delete.
+"""Delete the objects that the controllers of a cluster delete.
 
-That is objects whose owners are gone, the content of deleted namespaces, and the objects of deleted
-CRDs.
+These are objects whose owners are gone, the content of deleted namespaces, and the objects of
+deleted CRDs.
 
-Deletion is in the background: first the owner, then its dependents. Deletions pass admission, and
-rejected ones are tried again.
+Deletion is in the background: the owner is deleted first, then its dependents. Deletions pass
+admission. Rejected ones are tried again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Collector:
-    """A collector that gets the changes of the storage, and deletes in `run`.
+    """A collector that gets the changes of the storage, and deletes objects in `run`.
 
     Failed deletions are tried again after `retry_seconds`.
     """
@@ -121,10 +121,10 @@ class Collector:
         return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:
-        """Return whether the owner exists.
+        """Return whether the owner may exist.
 
-        An owner of a kind that is not served counts as existing, unless it was seen to be deleted,
-        as with its CRD.
+        An owner whose kind is not served counts as existing, unless its deletion was seen, for
+        example with its CRD.
         """
         if owner.get("uid", "") in self._deleted_owners:
             return False

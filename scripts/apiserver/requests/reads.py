@@ -1,4 +1,4 @@
-"""Get, list and watch, in two representations: whole objects, and metadata only."""
+"""Handle get, list and watch, with two forms of answers: whole objects and only their metadata."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -14,11 +14,11 @@ from scripts.apiserver.storage import Storage, StoredChange, Watcher
 
 _SNAPSHOTS = 64
 _BATCH = 2**18
-"""Bytes of a streaming list that are sent at once."""
+"""Bytes that a streaming list collects before it sends them."""
 
 
 class Representation(Frozen):
-    """The form of an answer: whole objects, or only their metadata."""
+    """The form of an answer: whole objects or only their metadata."""
 
     metadata_only: bool = False
 
@@ -27,7 +27,7 @@ class Representation(Frozen):
         return self.of_read(served.read(obj))
 
     def of_read(self, obj: Object) -> Object:
-        """Return an object that has its version already."""
+        """Return an object that already has the version of the answer."""
         if not self.metadata_only:
             return obj
         return {
@@ -57,7 +57,7 @@ class Representation(Frozen):
 class Query(Frozen):
     """The options of a list or watch.
 
-    Without a `namespace`, it is of all namespaces; `timeout` is in seconds.
+    Without a `namespace`, they apply to all namespaces. `timeout` is in seconds.
     """
 
     namespace: str = ""
@@ -89,9 +89,9 @@ class ReadHandlers(Struct):
         return objects if query.matches is None else [obj for obj in objects if query.matches(obj)]
 
     def page(self, served: Served, query: Query, shown: Representation) -> Object:
-        """One page of a list.
+        """Return one page of a list.
 
-        Later pages come from the snapshot of the first one: 410 if the snapshot is gone.
+        Later pages come from the snapshot of the first one. Raise 410 if the snapshot is gone.
         """
         if query.continue_token:
             snapshot, start = _read_token(query.continue_token)
@@ -166,7 +166,7 @@ class ReadHandlers(Struct):
 
 
 def _batches(objects: list[Object], served: Served, shown: Representation) -> Iterator[bytes]:
-    """Yield the ADDED lines of objects, as soon as there are many bytes of them."""
+    """Yield the ADDED lines of objects in batches of more than `_BATCH` bytes."""
     lines: list[bytes] = []
     length = 0
     for obj in objects:
@@ -185,7 +185,7 @@ def _event(change: StoredChange, served: Served, query: Query, shown: Representa
     if not kind:
         return b""
     obj = change.obj
-    # the state before, with the resource version of the change
+    # the previous state, with the resource version of the change
     if kind == "DELETED" and change.old is not None:
         obj = with_version(change.old, str(change.version))
     return _line(kind, shown.of(served, obj))

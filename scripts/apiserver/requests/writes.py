@@ -1,10 +1,10 @@
-"""Create, update, patch and delete.
+"""Handle create, update, patch and delete.
 
 The order is that of kube-apiserver: defaults, mutating webhooks, identity, schema, validating
 webhooks, storage.
 
-Nothing is awaited except webhook calls. After these, the stored object is compared with the one
-that was read before.
+Only webhook calls are awaited. After them, the stored object is compared with the one that was read
+before.
 """
 
 import contextlib
@@ -105,7 +105,8 @@ class Writer(Frozen):
     ) -> Object:
         """Patch an object.
 
-        The patch is applied again if another write came between, unless it has a resourceVersion.
+        Unless the patch has a resourceVersion, it is applied again if the object was changed in the
+        meantime.
         """
 
         def patched(current: Object) -> Object:
@@ -131,8 +132,8 @@ class Writer(Frozen):
     ) -> Object:
         """Remove an object, or set its deletionTimestamp if it has finalizers.
 
-        Returns its last state. `bulk` is part of a deletion of a collection, in which webhooks get
-        no name.
+        Return its last state. `bulk` marks a deletion as part of the deletion of a collection, in
+        which webhooks get no name.
         """
         stored = self.storage.existing(served.table, key)
         lifecycle.check_preconditions(served, stored, preconditions or {})
@@ -189,7 +190,7 @@ class Writer(Frozen):
         )
 
     async def _admitted(self, attributes: Attributes, new: Object, old: Object) -> Object:
-        """Return the object in place of `new`, which is to replace `old`."""
+        """Return the object that replaces `old`, after the admission of `new`."""
         served = attributes.served
         subresource = attributes.subresource
         settle = functools.partial(_settle, served)
@@ -221,13 +222,13 @@ class Writer(Frozen):
         )
 
     def _must_stay(self, served: Served, obj: Object) -> bool:
-        """Return whether finalizers keep the object, or its content, if it is a namespace."""
+        """Return whether the object stays: it has finalizers, or it is a namespace with content."""
         if metadata(obj).get("finalizers"):
             return True
         return served.table == NAMESPACES and bool(self.storage.in_namespace(metadata(obj)["name"]))
 
     def _defined(self, served: Served, stored: Object) -> Object:
-        """`stored`. If it is a CRD, its status is written, and its resources are served."""
+        """Return `stored`. If it is a CRD, update its status and serve its resources."""
         if served.table != CRDS or is_deleting(stored):
             return stored
         status = resources.established_status(stored, timestamp())
@@ -256,21 +257,21 @@ class Writer(Frozen):
 
 
 class _RacedError(Exception):
-    """Another write during the webhook calls.
+    """The object was changed during the webhook calls.
 
-    The caller gave no resourceVersion, so that the write is retried.
+    The caller gave no resourceVersion, so the write is tried again.
     """
 
 
 def _admitted_namespace(served: Served, key: Key) -> str:
-    """Return the namespace in admission reviews: that of a Namespace is its own name."""
+    """Return the namespace for admission reviews. For a Namespace, it is its own name."""
     return key[1] if served.table == NAMESPACES else key[0]
 
 
 def _settle(served: Served, obj: Object) -> list[str]:
     """Prune an object and add its defaults.
 
-    Returns the paths of the unknown fields, which it removes.
+    Return the paths of the unknown fields that it removes.
     """
     return objectmeta.prune(obj) + (served.schema.prepare(obj) if served.schema else [])
 
