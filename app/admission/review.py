@@ -31,12 +31,15 @@ Shape = TypeVar("Shape")
 
 _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
-_MAX_WARNING = 256
 _MOST_WARNINGS = 100
-"""The maximum number of warnings that an answer lists.
+"""The maximum number of warnings that an answer lists."""
 
-An API server drops warnings above 4 KiB in total.
+_MOST_CHARACTERS = 4096
+"""The maximum length of all warnings together that an API server shows whole.
+
+Beyond it, the API server cuts each warning to 256 characters, and drops the last ones.
 """
+_SHORT_WARNING = 256
 _METADATA = FieldPath("metadata")
 
 
@@ -357,13 +360,18 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
-    """Return the first _MOST_WARNINGS warnings and, if there are more, a line with their number."""
-    listed = [header_line(warning) for warning in warnings[:_MOST_WARNINGS]]
+    """Return the first _MOST_WARNINGS warnings and, if there are more, a line with their number.
+
+    Warnings are only cut if an API server would cut them, because many end with a remedy.
+    """
+    are_few = sum(map(len, warnings)) <= _MOST_CHARACTERS
+    most = _MOST_CHARACTERS if are_few else _SHORT_WARNING
+    listed = [header_line(warning, most) for warning in warnings[:_MOST_WARNINGS]]
     more = len(warnings) - _MOST_WARNINGS
     return [*listed, f"warnings that are not listed: {more:,}"] if more > 0 else listed
 
 
-def header_line(warning: str) -> str:
-    """Return `warning` as the value of an HTTP header, so short that API servers don't cut it."""
-    text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
-    return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
+def header_line(warning: str, most: int) -> str:
+    """Return `warning` as the value of an HTTP header of at most `most` characters."""
+    text = visible(warning[: most + 1])  # truncated first, because it takes linear time
+    return text if len(text) <= most else f"{text[: most - 3]}..."

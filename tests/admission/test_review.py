@@ -354,7 +354,22 @@ def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
     ],
 )
 def test_a_warning_fits_into_a_header(warning: str, shown: str) -> None:
-    assert header_line(warning) == shown
+    assert header_line(warning, 256) == shown
+
+
+@pytest.mark.parametrize(
+    ("lengths", "shown"),
+    [
+        pytest.param([300, 3796], [300, 3796], id="as many as an API server shows whole"),
+        pytest.param([300, 3797, 20], [256, 256, 20], id="more"),
+    ],
+)
+def test_a_long_warning_keeps_its_end_unless_there_are_many(
+    lengths: list[int], shown: list[int]
+) -> None:
+    verdict = ALLOWED.with_warnings("x" * length for length in lengths)
+    warnings = json.loads(encode("u", verdict))["response"]["warnings"]
+    assert [len(warning) for warning in warnings] == shown
 
 
 def test_only_the_beginning_of_a_long_warning_is_read() -> None:
@@ -362,7 +377,7 @@ def test_only_the_beginning_of_a_long_warning_is_read() -> None:
     text = "\u00e9" * 5_000_000
     tracemalloc.start()
     try:
-        assert len(header_line(text)) == 256
+        assert len(header_line(text, 256)) == 256
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
