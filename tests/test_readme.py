@@ -129,7 +129,7 @@ OTHERWISE_SHOWN = {
 PARTS = {
     "{domain: …, key: …}",
     "; domains of … can contain several NVLink domains",
-    " (all nodes are in one …)",
+    " (all labelled nodes are in one …)",
     " Did you mean …?",
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
@@ -144,7 +144,8 @@ PARTS = {
     "is controlled by … …",
     "; nodes have …",
     '"…" is in …',
-    'Delete these PodCliqueSets first, because Grove allows no change of their constraints, or annotate the binding with …: "true"',
+    "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or run: kubectl annotate … … …=true",
+    "set it to one of …",
     "Grove's operator could not create the KAI Topology, would exit at its next start and block every PodCliqueSet",
     "Create the PodCliqueSet with a shorter name",
     "Create the PodCliqueSet with a group name of at most … characters",

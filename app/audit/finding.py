@@ -242,7 +242,7 @@ BY_PROBLEM = (
     ),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
     (
-        "never placed on nodes without it",
+        "KAI ignores the other nodes",
         "Label the nodes that lack the label of the level. List them: grove-admission topology",
     ),
     ("are not a tree", "Give each domain its own label value."),

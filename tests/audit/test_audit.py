@@ -227,7 +227,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
     [
         pytest.param(
             [train(), gang(), domain(train())],
-            'not adopted: PodGang "train-0" should own it, but the reconciler has not made it the owner yet',
+            'not adopted: the reconciler has not made PodGang "train-0" its owner yet',
             id="not adopted for long",
         ),
         pytest.param(
@@ -242,7 +242,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
-            'owned by another object, although the pods of PodGang "train-0" use it',
+            'has an owner that is neither PodGang "train-0" nor its PodCliqueSet',
             id="somebody else's",
         ),
     ],

@@ -194,7 +194,7 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             "ResourceClaim",
             "one-c",
             (
-                "pod one requests 1 GPU of the 8 GPUs of its node, but it holds the NVLink channel of"
+                "pod one requests 1 GPU of the 8 GPUs of its node, but the claim holds the NVLink channel of"
                 " n0; 1 pod waits for one",
             ),
         )

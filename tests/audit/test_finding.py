@@ -83,7 +83,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             [
-                'a "rack": all nodes are in one "host", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
+                'a "rack": all nodes with the labels of its topology are in one "host", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
             ],
             "Delete the PodCliqueSet, and create it again with a preferred domain: Grove does not allow you to add one later.",
         ),

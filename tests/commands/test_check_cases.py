@@ -443,7 +443,7 @@ CASES: list[Any] = [
             lws(2, replicas=3, annotations=f"{REQUIRED}: nvidia.com/gpu.clique"),
         ],
         0,
-        ["3 units like", "issue 892"],
+        ["3 units, such as", "issue 892"],
         [],
     ),
     (

@@ -723,7 +723,7 @@ async def test_equal_findings_are_one_row_and_what_nobody_owns_is_a_leak() -> No
     [
         ('orphaned: PodCliqueSet "llm" does not exist', "leak"),
         ("can never be allocated: DeviceClass c does not exist", "warning"),
-        ('owned by another object, although the pods of PodCliqueSet "llm" use it', "warning"),
+        ('has an owner that is neither a PodGang nor PodCliqueSet "llm"', "warning"),
         ("is being deleted, and 2 Pods use it", "warning"),
     ],
 )

@@ -256,7 +256,7 @@ async def test_the_managed_binding_waits_for_the_former_kai_topology(
     stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY_BINDING, NAME))
     assert stored["spec"]["levels"] == LEVELS
     assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
-    with pytest.raises(ClusterError, match="is managed by the operator"):
+    with pytest.raises(ClusterError, match="is managed by grove-admission"):
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, NAME))
 
 

@@ -419,7 +419,7 @@ async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code
     )
     assert code == 1
     assert f'can\'t serve: could not create or update ClusterTopology "{NAME}" within ' in said
-    assert "is managed by the operator" in said
+    assert "is managed by grove-admission" in said
     assert await is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME)
 
 

@@ -49,7 +49,7 @@ def _is_said(of_policies: Sequence[str], of_webhook: Sequence[str], judge: Judge
     """Whether the webhook has the words of each policy, apart from what can't be shown, and from
     what else is wrong with levels that their writer may not write.
     """
-    is_guarded = any("is managed by the operator" in text for text in of_webhook)
+    is_guarded = any("is managed by grove-admission" in text for text in of_webhook)
     return is_guarded or all(text in of_webhook or text in judge.short for text in of_policies)
 
 

@@ -116,7 +116,8 @@ async def test_text_is_for_people() -> None:
     assert "would create ComputeDomain default/distributed-training-0-cd" in answer.text
     assert 'warning: node "missing-node" is not known' in answer.text
     assert (
-        'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
+        'ClusterTopology "grove-topology" is managed by grove-admission: user "dry-run"'
+        in answer.text
     )
     assert lines[-1] == "-        Thing (no name): no webhook judges this Thing"
 

@@ -122,7 +122,7 @@ async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.level-removed-in-use")
     assert code == 422
     assert (
-        'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSet t/infer'
+        'Grove would remove the constraints on "rack" from the PodGangs of these PodCliqueSets: t/infer'
         in text
     )
 
@@ -130,7 +130,7 @@ async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
 async def test_a_binding_is_deleted_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.delete-in-use")
     assert code == 403
-    assert "from the PodGangs of PodCliqueSet t/infer" in text
+    assert "from the PodGangs of these PodCliqueSets: t/infer" in text
 
 
 @pytest.mark.parametrize("name", ["level-removed-in-use", "delete-in-use"])
@@ -140,7 +140,7 @@ async def test_a_level_in_use_is_removed_on_purpose(name: str) -> None:
 
     code, text = await answer(f"clustertopologybinding.{name}", allowed)
     assert code == 200
-    assert "from the PodGangs of PodCliqueSet t/infer" in text
+    assert "from the PodGangs of these PodCliqueSets: t/infer" in text
 
 
 # PodCliqueSets.

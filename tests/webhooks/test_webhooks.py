@@ -155,7 +155,7 @@ async def test_without_the_topology_sets_whose_constraints_stay_can_be_scaled() 
     response = await caller.ask("/validate/podcliqueset", scaled)
     assert response["allowed"] is True
     assert response["warnings"][0].startswith(
-        "stored topology constraint ignored: topology support is"
+        "stored topology constraint, not checked: topology support is"
     )
     scaled["request"]["object"]["spec"]["template"]["topologyConstraint"] = {"packDomain": "host"}
     assert (await caller.ask("/validate/podcliqueset", scaled))["status"]["code"] == 503

@@ -33,7 +33,8 @@ deleted (`going`), or it has another owner that does not give it up (`foreign`).
 """
 
 CHECK_LEADER = (
-    "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log."
+    "Check that a replica of grove-admission leads (/readyz?verbose), and read the log of that"
+    " replica."
 )
 """The remedy if the leader has not yet corrected the owner of a resource."""
 
@@ -106,7 +107,7 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     message = f"{ORPHANED}{pcs} does not exist"
     if owner:
         message = f"{ORPHANED}{owner} does not exist, and neither does {pcs}"
-    remedy = f"Delete it, unless the garbage collector already has: {deletion_of(resource)}"
+    remedy = f"If the garbage collector does not delete it, run: {deletion_of(resource)}"
     return OwnershipProblem(message, remedy)
 
 

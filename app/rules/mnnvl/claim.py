@@ -228,15 +228,15 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
     if pods > MAX_RESERVED:
         yield (
             f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-            f" reserved by at most {MAX_RESERVED}: the others will stay pending."
+            f" reserved by at most {MAX_RESERVED}: the other pods will stay pending."
             f" {_with_fewer(plan)}"
         )
 
     if unallocatable([plan.device_class], facts.classes):
         yield (
             f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass'
-            f' "{plan.device_class}" does not exist. Create it. Or name another one in'
-            f" {MNNVL_DEVICE_CLASS} or set mnnvl.claimMode: template, and {_DELETE}"
+            f' "{plan.device_class}" does not exist. Create that DeviceClass. Or name an existing'
+            f" one in {MNNVL_DEVICE_CLASS}, or set mnnvl.claimMode: template, and then {_DELETE}"
         )
 
 
@@ -253,8 +253,8 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     """Return the number of pods that may share the claim of `plan`.
 
     Cliques that have no GPUs, opt out of MNNVL or set another scope are not counted. With scope
-    `replica`, the other cliques outside of scaling groups share the claim with those of the plan's
-    own group and of the other groups with MNNVL in this scope.
+    `replica`, the claim is shared by the cliques outside of scaling groups, those of the plan's own
+    group, and those of other groups that have MNNVL in this scope.
     """
     if plan.scope == "clique":
         return replicas

@@ -32,7 +32,7 @@ class HeldChannel(Value):
     @property
     def text(self) -> str:
         """The reason and the node, for people."""
-        return f"{self.reason}, but it holds the NVLink channel of {self.node or 'a node'}"
+        return f"{self.reason}, but the claim holds the NVLink channel of {self.node or 'a node'}"
 
 
 class HeldChannels(Value):
@@ -118,7 +118,7 @@ def _of_claim(
 
     if not pods and claim.deleting is not None:
         yield held(
-            "it is being deleted and no pod uses it any more",
+            "no pod uses it any more and it is being deleted",
             "Ask the platform team what blocks the deletion: kubectl get resourceclaim"
             f" {claim.name} -n {claim.namespace} -o jsonpath='{{.metadata.finalizers}}'",
         )

@@ -25,8 +25,8 @@ REPLACE = (
 
 
 WITHOUT_CLAIM = (
-    "requests MNNVL but has no claim, because no webhook injected one when it was created: it is"
-    " outside of its NVLink domain"
+    "requests MNNVL but has no claim, because no webhook injected one when it was created: it does"
+    " not share the ComputeDomain of its unit"
 )
 """The problem of a Pod outside of PodCliques that requests MNNVL and has no claim."""
 

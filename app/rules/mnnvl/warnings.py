@@ -177,7 +177,7 @@ def _of_size(
     most = nvlink.size(nodes)
     if size.units > 1 and not bounds.is_exclusive and 2 * size.pods <= most:
         yield (
-            f"{size.units} units like {unit} have a ComputeDomain each: if two share an NVLink"
+            f"{size.units} units, such as {unit}, have a ComputeDomain each: if two share an NVLink"
             " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)"
         )
 
@@ -199,7 +199,7 @@ def _sharing(
         if level.key == HOSTNAME_KEY:
             yield (
                 f'{subject}: its {pods} must run on one node ("{level.domain}"), but only one pod'
-                " per node can hold an NVLink channel: the others will stay pending"
+                " per node can hold an NVLink channel: the other pods will stay pending"
             )
             return
 
@@ -344,7 +344,7 @@ def _too_many(
         left = max(most - nvlink.spare, 0)
         yield (
             f"MNNVL of {name}: {together} pods that must be scheduled together need {together} of"
-            f" the {most} nodes of an NVLink domain {source}: with {most - together + 1} of them"
-            f" down, they cannot start. mnnvl.spareNodes: {nvlink.spare} leaves"
+            f" the {most} nodes of an NVLink domain {source}: with {most - together + 1} of these"
+            f" nodes down, the pods cannot start. mnnvl.spareNodes: {nvlink.spare} leaves"
             f" {left} node{'s' if left != 1 else ''} for such pods"
         )

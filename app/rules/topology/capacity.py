@@ -201,9 +201,9 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
     counted = _counted_by_kai(first)
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
-            f"KAI counts each of the {counted.pods} pods that must be scheduled together like the"
-            f' largest one, with {counted.sizes[0]} GPUs, and no "{domain}" has that many: all'
-            " of its pods will stay pending"
+            "KAI counts the pods that must be scheduled together as"
+            f' {pods_with(counted.pods, counted.sizes[0])}, and no "{domain}" has room for them:'
+            " all of its pods will stay pending"
         )
 
     needed = _needed(cliques)
@@ -232,7 +232,7 @@ def apart_warnings(
 
     These are the pods of different replicas of a scaling group, or of the cliques of a set that
     Kueue places. `required` has the domain that each owner requires, one of `levels`. If all nodes
-    are in one such domain, there is no warning.
+    with the labels of all levels are in one such domain, there is no warning.
     """
     if any(clique.scheduler == KUEUE for clique in template.cliques):
         return list(_apart_in_kueue(template, required, levels, nodes_with))
@@ -249,7 +249,7 @@ def apart_warnings(
         return []
 
     names = listed([owner_text(group.part.owner) for group in groups], _SHOWN)
-    common = f" (all nodes are in one {shared[-1]})" if shared else ""
+    common = f" (all labelled nodes are in one {shared[-1]})" if shared else ""
     return [
         f'the constraint "{domain}" of the PodCliqueSet applies per PodGang. Replicas of {names}'
         " above minAvailable form their own PodGangs and may be placed in another"
@@ -281,6 +281,6 @@ def _apart_in_kueue(
 
 
 def _shared_domains(levels: Sequence[Level], nodes_with: NodesWith) -> list[str]:
-    """Return the levels that have one domain for all nodes, the broadest first."""
+    """Return the levels at which all nodes with all labels are in one domain, broadest first."""
     keys = tuple(level.key for level in levels)
     return [level.domain for level in levels[: nodes_with(keys).shared_levels(keys)]]

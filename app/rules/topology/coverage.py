@@ -174,7 +174,8 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             have = "has" if number == 1 else "have"
             text = (
                 f'level "{level.domain}": only {number} of {total} nodes {have} the label'
-                f" {level.key}; pods that require this level are never placed on nodes without it"
+                f" {level.key}; for pods with a constraint of this topology, KAI ignores the other"
+                " nodes"
             )
             problems.append(LevelProblem("NodesLackLevel", text))
 
@@ -287,8 +288,8 @@ def _order_problems(
     shown = [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn]
     text = (
         f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain}'
-        f" {listed(shown, _SHOWN)}; the scheduler treats a {narrower.domain} in several"
-        f" {broader.domain} domains as several domains"
+        f" {listed(shown, _SHOWN)}; the scheduler treats such a {narrower.domain} as a separate"
+        f" domain in each {broader.domain}"
     )
     yield LevelProblem("LevelsNotATree", text)
 

@@ -15,6 +15,9 @@ from app.objects.names import label_key_problem
 
 MAX_LEVELS = 7
 MAX_KEY = 63
+STILL_ALLOWED = "stored topology constraint, still allowed"
+"""The beginning of warnings about invalid constraints that an update leaves unchanged."""
+
 NO_LEVELS = f"add at least one level, such as {{domain: host, key: {HOSTNAME_KEY}}}"
 
 
@@ -45,7 +48,7 @@ class TextRule(Value):
     """Returns a finding if the string is invalid, otherwise None."""
 
 
-DOMAIN_RULE = TextRule(f"one of {', '.join(DOMAINS)}", _validate_domain)
+DOMAIN_RULE = TextRule(f"set it to one of {', '.join(DOMAINS)}", _validate_domain)
 _KEY_RULE = TextRule(
     "set the node label of this level, such as topology.kubernetes.io/rack", _validate_key
 )
@@ -124,9 +127,9 @@ def refusal_to_write(
         return None
     allowed = ", ".join(sorted(authorized)) or "none (authorizedUsers is empty)"
     return (
-        f'{kind} "{name}" is managed by the operator: user "{username}" may not'
+        f'{kind} "{name}" is managed by grove-admission: user "{username}" may not'
         f" {operation.lower()} it. Allowed users: {allowed}. Change clusterTopology in the"
-        f" operator's configuration, or use a {kind} with another name"
+        f" configuration of grove-admission, or use a {kind} with another name"
     )
 
 

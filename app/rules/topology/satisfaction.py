@@ -56,5 +56,5 @@ def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSe
     names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in sets], SHOWN)
     used = {domain for pcs in sets for domain in pcs.domains if domain in removed}
     levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in used)
-    subject = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
-    return [f"{subject} constraints on removed levels ({levels}), which will be ignored: {names}"]
+    number = "1 PodCliqueSet" if len(sets) == 1 else f"{len(sets)} PodCliqueSets"
+    return [f"constraints on removed levels ({levels}) will be ignored in {number}: {names}"]

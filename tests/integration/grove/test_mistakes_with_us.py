@@ -149,7 +149,7 @@ async def test_a_level_or_a_binding_in_use_stays(
         return len(served.cluster.facts.users_of(used))
 
     await eventually(users)
-    message = f"from the PodGangs of PodCliqueSet {namespace}/train"
+    message = f"from the PodGangs of these PodCliqueSets: {namespace}/train"
     with pytest.raises(ClusterError, match=message):
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     levels = mistakes.binding(used, ("zone", mistakes.ZONE))["spec"]

@@ -196,7 +196,7 @@ USER = a_set(packDomain="rack")
 
 
 def in_use(levels: str) -> list[str]:
-    text = f"1 PodCliqueSet has constraints on removed levels ({levels}), which will be ignored"
+    text = f"constraints on removed levels ({levels}) will be ignored in 1 PodCliqueSet"
     return [f"{text}: {USER.namespace}/train"]
 
 

@@ -115,7 +115,7 @@ CASES: list[Any] = [
         TWO,
         [claim("", deleting=1.0)],
         DOMAIN,
-        ["ml/old-c -: it is being deleted and no pod uses it any more"],
+        ["ml/old-c -: no pod uses it any more and it is being deleted"],
         id="dead, and already being deleted",
     ),
     pytest.param(
@@ -189,7 +189,7 @@ def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
 @pytest.mark.parametrize(("node", "of"), [("n0", "n0"), ("", "a node")])
 def test_a_held_channel_in_words(node: str, of: str) -> None:
     held = HeldChannel(Ref("ResourceClaim", "ml", "c"), node, "no pod uses it", "Delete it")
-    assert held.text == f"no pod uses it, but it holds the NVLink channel of {of}"
+    assert held.text == f"no pod uses it, but the claim holds the NVLink channel of {of}"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domai
 SEVERAL = LOOSE.replace(
     "them. Annotate", "them; domains of k/rack can contain several NVLink domains. Annotate"
 )
-ON_ONE_NODE = 'unit "lws-a-2": its pods must run on one node ("kubernetes.io/hostname"), but only one pod per node can hold an NVLink channel: the others will stay pending'
+ON_ONE_NODE = 'unit "lws-a-2": its pods must run on one node ("kubernetes.io/hostname"), but only one pod per node can hold an NVLink channel: the other pods will stay pending'
 HALF = 'unit "lws-a-2": each pod requests 4 of a node\'s 8 GPUs, but only one pod per node can hold an NVLink channel, so these pods cannot use the other 4 GPUs'
 SINGLE = 'unit "lws-a-2": each of its pods requests one GPU and needs its own node, because only one pod per node can hold an NVLink channel. Request all GPUs of a node in one pod'
 

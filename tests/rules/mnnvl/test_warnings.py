@@ -71,7 +71,7 @@ def several(domains: int) -> str:
             {("clique", "w"): "host"},
             [],
             [
-                'clique "w": its 2 pods must run on one node ("host"), but only one pod per node can hold an NVLink channel: the others will stay pending'
+                'clique "w": its 2 pods must run on one node ("host"), but only one pod per node can hold an NVLink channel: the other pods will stay pending'
             ],
             id="one node",
         ),
@@ -243,8 +243,8 @@ RACK_OF_18 = [node(18, clique="a")]
             17,
             RACK_OF_18,
             NvlinkDomains(spare=2),
-            "17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
-            " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
+            "17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of"
+            " these nodes down, the pods cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="one is left",
         ),
         pytest.param(
@@ -252,7 +252,7 @@ RACK_OF_18 = [node(18, clique="a")]
             [],
             NvlinkDomains(spare=2),
             "18 pods that must be scheduled together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
-            " them down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
+            " these nodes down, the pods cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="nodes tell nothing",
         ),
         pytest.param(
@@ -294,7 +294,7 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             18,
             17,
             "17 pods that must be scheduled together need 17 of the 18 nodes of an NVLink domain"
-            " in this cluster: with 2 of them down, they cannot start. mnnvl.spareNodes: 2"
+            " in this cluster: with 2 of these nodes down, the pods cannot start. mnnvl.spareNodes: 2"
             " leaves 16 nodes for such pods",
             id="more start together",
         ),
@@ -303,8 +303,8 @@ def test_how_much_of_an_nvlink_domain_is_needed(
             (2, 2),
             9,
             9,
-            "18 pods that must be scheduled together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
-            " down, they cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
+            "18 pods that must be scheduled together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of"
+            " these nodes down, the pods cannot start. mnnvl.spareNodes: 2 leaves 16 nodes for such pods",
             id="both replicas of a group start together",
         ),
     ],

@@ -41,7 +41,7 @@ def text(groups: str, common: str) -> str:
             [group("a", 3)],
             RACK,
             TWO_RACKS,
-            [text('scaling group "a"', " (all nodes are in one zone)")],
+            [text('scaling group "a"', " (all labelled nodes are in one zone)")],
             id="all nodes are in one zone",
         ),
         pytest.param([group("a", 3)], RACK, TWO_RACKS[:1], [], id="all nodes are in one rack"),

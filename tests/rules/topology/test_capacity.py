@@ -159,7 +159,7 @@ def test_kai_looks_for_room_for_the_pods_that_must_start_together() -> None:
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts each of the 5 pods that must be scheduled together like the largest one, with 8 GPUs, and no "rack" has that many: all of its pods will stay pending'
+                f'{OF_POOL} must fit into one "rack", but KAI counts the pods that must be scheduled together as 5 pods with 8 GPUs each, and no "rack" has room for them: all of its pods will stay pending'
             ],
             id="enough for all pods, but not for five of the largest",
         ),

@@ -54,7 +54,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": only 3 of 5 nodes have the label k/rack; pods that require this level are never placed on nodes without it'
+                'NodesLackLevel: level "rack": only 3 of 5 nodes have the label k/rack; for pods with a constraint of this topology, KAI ignores the other nodes'
             ],
             id="some nodes lack it",
         ),
@@ -62,7 +62,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 1), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": only 1 of 3 nodes has the label k/rack; pods that require this level are never placed on nodes without it'
+                'NodesLackLevel: level "rack": only 1 of 3 nodes has the label k/rack; for pods with a constraint of this topology, KAI ignores the other nodes'
             ],
             id="all nodes but one lack it",
         ),
@@ -70,7 +70,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler treats a rack in several zone domains as several domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler treats such a rack as a separate domain in each zone'
             ],
             id="a rack in two zones",
         ),
@@ -86,7 +86,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler treats a rack in several zone domains as several domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler treats such a rack as a separate domain in each zone'
             ],
             id="many racks in many zones",
         ),

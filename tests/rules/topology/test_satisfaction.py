@@ -94,17 +94,17 @@ USER = replace(
         pytest.param(0, None, id="nobody names them"),
         pytest.param(
             1,
-            "1 PodCliqueSet has constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0",
+            "constraints on removed levels ('block', 'rack') will be ignored in 1 PodCliqueSet: ns/s0",
             id="one is one",
         ),
         pytest.param(
             2,
-            "2 PodCliqueSets have constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1",
+            "constraints on removed levels ('block', 'rack') will be ignored in 2 PodCliqueSets: ns/s0, ns/s1",
             id="a few are all named",
         ),
         pytest.param(
             7,
-            "7 PodCliqueSets have constraints on removed levels ('block', 'rack'), which will be ignored: ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
+            "constraints on removed levels ('block', 'rack') will be ignored in 7 PodCliqueSets: ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
             id="of many the first",
         ),
     ],

@@ -15,6 +15,7 @@ from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import HOSTNAME_KEY
+from app.facts.identity import read_name
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.facts.labels import KAI_SCHEDULER
@@ -39,10 +40,6 @@ _DOMAIN = re.compile(r"[a-z][a-z0-9-]*")
 _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
 _SHOWN = 5
-_HOW_TO_ALLOW = (
-    "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or"
-    f' annotate the binding with {ALLOW_IN_USE}: "true"'
-)
 
 
 def validate_binding(
@@ -68,12 +65,12 @@ def validate_binding(
         stored = [f"already stored, so still allowed: {finding}" for finding in findings]
         return [], [*stored, *warnings]
 
-    refusal = in_use(_domains(old) - _domains(obj), users)
-    if refusal is None:
+    loss = _loss(obj, _domains(old) - _domains(obj), users)
+    if loss is None:
         return findings, warnings
-    if is_allowed_in_use(obj):
-        return findings, [*warnings, refusal]
-    return [*findings, fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}")], warnings
+    if _allows_loss(obj):
+        return findings, [*warnings, loss]
+    return [*findings, fields.forbidden(_LEVELS, f"{loss}. {_how_to_allow(obj)}")], warnings
 
 
 def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
@@ -120,19 +117,20 @@ def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str 
     It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint on
     its levels, unless the annotation ALLOW_IN_USE allows it.
     """
-    text = in_use(_domains(obj), users)
-    if text is None:
+    loss = _loss(obj, _domains(obj), users)
+    if loss is None:
         return None, []
-    if is_allowed_in_use(obj):
-        return None, [text]
-    name = map_at(obj, "metadata").get("name", "")
-    return f'ClusterTopologyBinding "{name}" cannot be deleted: {text}. {_HOW_TO_ALLOW}', []
+    if _allows_loss(obj):
+        return None, [loss]
+    name = read_name(obj)
+    text = f'ClusterTopologyBinding "{name}" cannot be deleted: {loss}. {_how_to_allow(obj)}'
+    return text, []
 
 
-def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """Return the consequence of removing the levels `domains` for the PodCliqueSets `users`.
+def _loss(obj: JsonMap, domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
+    """Return what Grove does if the levels `domains` are removed from the binding `obj`.
 
-    Return None if no set uses them.
+    Return None if no set in `users` has a constraint on them.
     """
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
@@ -141,14 +139,20 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
     return (
-        f"Grove would remove the constraints on {levels} from the PodGangs of"
-        f" PodCliqueSet{'s' if len(using) > 1 else ''} {names}"
+        f"Grove {'will' if _allows_loss(obj) else 'would'} remove the constraints on {levels} from"
+        f" the PodGangs of these PodCliqueSets: {names}"
     )
 
 
-def is_allowed_in_use(obj: JsonMap) -> bool:
-    """Return whether the annotation ALLOW_IN_USE allows the removal of levels that are in use."""
+def _allows_loss(obj: JsonMap) -> bool:
     return annotations_of(obj).get(ALLOW_IN_USE) == "true"
+
+
+def _how_to_allow(obj: JsonMap) -> str:
+    return (
+        "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or"
+        f" run: kubectl annotate {CLUSTER_TOPOLOGY_BINDING} {read_name(obj)} {ALLOW_IN_USE}=true"
+    )
 
 
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
@@ -215,8 +219,9 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     )
     return (
         f'KAI Topology "{kai.name}" already exists and {controller}: Grove\'s operator would not'
-        " take it over, would exit at its next start and block every PodCliqueSet. Delete it"
-        f" (kubectl delete {KAI_TOPOLOGY} {kai.name}), use another name, or refer to it in"
+        " take it over, would exit at its next start and block every PodCliqueSet. Delete that KAI"
+        f" Topology (kubectl delete {KAI_TOPOLOGY} {kai.name}), give the binding another name, or"
+        f" add {{schedulerName: {KAI_SCHEDULER}, topologyReference: {kai.name}}} to"
         " spec.schedulerTopologyBindings"
     )
 

@@ -1,4 +1,4 @@
-"""Make the PodCliqueSet the owner of every MNNVL resource, as in the dialect `bindings`.
+"""Make the PodCliqueSet the owner of MNNVL resources, as in the dialect `bindings`.
 
 A PodGang is not a safe owner: an upgraded Grove replaces the PodGangs of running workloads, and the
 garbage collector then deletes the resources that they own while pods use them. So resources that a
@@ -23,7 +23,7 @@ from app.rules.dialects.dialect import (
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """The rule that PodCliqueSets own all MNNVL resources, also those that PodGangs have owned."""
+    """The rule that PodCliqueSets own MNNVL resources, also those that PodGangs have owned."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -36,7 +36,7 @@ class PodCliqueSetOwns(OwnerRule):
         return "going" if resource.deleting else "owned"
 
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
-        """Return "true" while the PodGang still owns a resource, else None.
+        """Return "true" while the PodGang owns a resource that is not being deleted, else None.
 
         API servers call our webhook before they delete a PodGang with this annotation.
         """
@@ -45,9 +45,9 @@ class PodCliqueSetOwns(OwnerRule):
     def is_given_back(self, resource: MnnvlResource) -> bool:
         """Return whether `resource` is ours, and has no owner or a PodGang as an owner.
 
-        Its name must begin with the name of its replica. Besides PodGangs, only its PodCliqueSet
-        may own it.
-        Without an owner, the resource would outlive its PodCliqueSet.
+        Without an owner, the resource would outlive its PodCliqueSet. Return False if its name does
+        not begin with the name of its replica, or if it has an owner of another kind than PodGangs
+        and its PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
@@ -65,7 +65,7 @@ class PodCliqueSetOwns(OwnerRule):
             return orphaned(resource, "")
 
         if self.is_given_back(resource):
-            message = f"has no owner: {pcs} should own it, so that they are deleted together"
+            message = f"has no owner: {pcs} should own it, so that both are deleted together"
             if resource.owning_gangs:
                 owner = " and ".join(f'PodGang "{gang.name}"' for gang in resource.owning_gangs)
                 message = (
@@ -74,7 +74,7 @@ class PodCliqueSetOwns(OwnerRule):
                 )
             return OwnershipProblem(message, CHECK_LEADER, True)
         if not all(_may_yield(owner, resource) for owner in resource.owners):
-            message = f"owned by another object, although the pods of {pcs} use it"
+            message = f"has an owner that is neither a PodGang nor {pcs}"
             return OwnershipProblem(
                 message,
                 "Remove the ownerReferences that do not name its PodCliqueSet:"

@@ -27,6 +27,7 @@ from app.objects.fields import (
 )
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
+from app.rules.topology.levels import STILL_ALLOWED
 
 
 class Packing(TopologyConstraint, kw_only=True):
@@ -136,8 +137,8 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
         at = packing.path.child("topologyName")
         if not name:
             text = (
-                "set the name of a ClusterTopologyBinding here or in the topologyConstraint of an"
-                " enclosing part"
+                "set the name of a ClusterTopologyBinding here, or once in"
+                " spec.template.topologyConstraint"
             )
             findings.append(required(at, text))
             continue
@@ -166,7 +167,6 @@ class Problems(Value):
     """The warnings for the user."""
 
 
-_STORED = "stored topology constraint, still allowed"
 _ONLY_AGAIN = "to correct it, delete the PodCliqueSet and create it again"
 
 
@@ -217,12 +217,14 @@ def _judge(
         deprecated = [forbidden(path, text) for path in packings.deprecated]
         return [*findings, *problems.unplaceable, *deprecated], problems.warnings
 
-    unplaceable = (f"{_STORED} ({_ONLY_AGAIN}): {finding}" for finding in problems.unplaceable)
+    unplaceable = (
+        f"{STILL_ALLOWED} ({_ONLY_AGAIN}): {finding}" for finding in problems.unplaceable
+    )
     warnings = [*problems.warnings, *unplaceable]
     changes = [*_validate_change(packings, stored)]
     if changes or _needs_names(stored):
         return [*changes, *findings], warnings
-    return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
+    return [], [*(f"{STILL_ALLOWED}: {finding}" for finding in findings), *warnings]
 
 
 def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith) -> Problems:
@@ -355,9 +357,9 @@ def _shared_domain(
 ) -> Iterator[str]:
     """Yield a warning if KAI never satisfies a required domain without a preferred one.
 
-    That is so if all nodes are in the same domain of a narrower level. There is no warning about a
-    constraint with an enclosing one. Source: `d5-one-rack` and `d5-grove` in
-    `tests/testdata/kai-decisions`.
+    That is so if all nodes with the labels of all levels are in one domain of a narrower level.
+    There is no warning about a constraint with an enclosing one. Source: `d5-one-rack` and
+    `d5-grove` in `tests/testdata/kai-decisions`.
     """
     domains = [level.domain for level in levels]
     if packing.preferred or packing.required not in domains or packing.parents:
@@ -367,9 +369,9 @@ def _shared_domain(
     depth = nodes_with(keys).shared_levels(keys)
     if depth > domains.index(packing.required) + 1:
         yield (
-            f'{packing.required_path} "{packing.required}": all nodes are in one'
-            f' "{domains[depth - 1]}", and KAI then places the pods only if a level is also'
-            f" preferred. Create the PodCliqueSet with pack.preferred: {domains[-1]}"
+            f'{packing.required_path} "{packing.required}": all nodes with the labels of its'
+            f' topology are in one "{domains[depth - 1]}", and KAI then places the pods only if a'
+            f" level is also preferred. Create the PodCliqueSet with pack.preferred: {domains[-1]}"
         )
 
 
@@ -411,7 +413,10 @@ def _validate_change(packings: Packings, old: Packings) -> Iterator[FieldError]:
         stored = old.by_owner.get(owner)
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
-        text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"
+        text = (
+            f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}. To"
+            " change it, delete the PodCliqueSet and create it again"
+        )
         yield forbidden(part.path.child("topologyConstraint"), text)
 
 

@@ -88,12 +88,11 @@ class PodGangOwns(OwnerRule):
         state = self.state(resource, gang)
         if state == "adoptable":
             message = (
-                f'not adopted: PodGang "{gang.name}" should own it, but the reconciler has not made'
-                " it the owner yet"
+                f'not adopted: the reconciler has not made PodGang "{gang.name}" its owner yet'
             )
             return OwnershipProblem(message, CHECK_LEADER, True)
         if state == "foreign":
-            message = f'owned by another object, although the pods of PodGang "{gang.name}" use it'
+            message = f'has an owner that is neither PodGang "{gang.name}" nor its PodCliqueSet'
             return OwnershipProblem(
                 message,
                 "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet:"

@@ -13,6 +13,7 @@ from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
+from app.rules.topology.levels import STILL_ALLOWED
 
 _RANKS = {domain: rank for rank, domain in enumerate(DOMAINS)}
 
@@ -70,7 +71,8 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     except NoTopology as missing:
         if not _is_unchanged(constraints, old):
             raise
-        return SetVerdict(warnings=[_ignored(str(missing))], is_known=False)
+        text = f"stored topology constraint, not checked: {missing}"
+        return SetVerdict(warnings=[text], is_known=False)
 
     findings, warnings = validate_constraints(constraints, old, topology)
     required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
@@ -100,8 +102,8 @@ def validate_constraints(
         added = _added(problems, _problems(before, topology), constraints, before)
     if added:
         return [problem.finding for problem in added], []
-    ignored = [_ignored(str(problem.finding)) for problem in problems]
-    return [], ignored or _below_host(constraints, topology)
+    stored = [_stored(problem, topology) for problem in problems]
+    return [], stored or _below_host(constraints, topology)
 
 
 class _Problem(Value):
@@ -165,9 +167,14 @@ def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:
     return read_constraints(old)[0].comparable == constraints.comparable
 
 
-def _ignored(reason: str) -> str:
-    """Return the warning that a stored constraint is ignored, because of `reason`."""
-    return f"stored topology constraint ignored: {reason}"
+def _stored(problem: _Problem, topology: ClusterTopology) -> str:
+    """Return the warning about a problem of a stored constraint.
+
+    A constraint that is too broad is still written for KAI.
+    """
+    if topology.enabled and problem.constraint.domain in topology.domains:
+        return f"{STILL_ALLOWED}: {problem.finding}"
+    return f"stored topology constraint ignored: {problem.finding}"
 
 
 def read_constraints(template: Template) -> tuple[Constraints, Findings]:

@@ -88,7 +88,7 @@ def test_the_annotation_lasts_as_long_as_the_podgang_owns_something() -> None:
     assert list(rule.base_names(GANG)) == []
 
 
-LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log."
+LEADER = "Check that a replica of grove-admission leads (/readyz?verbose), and read the log of that replica."
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), an
             domain(),
             True,
             OwnershipProblem(
-                'has no owner: PodCliqueSet "train" should own it, so that they are deleted together',
+                'has no owner: PodCliqueSet "train" should own it, so that both are deleted together',
                 LEADER,
                 settling=True,
             ),
@@ -120,7 +120,7 @@ LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), an
             domain(OF_OTHERS),
             True,
             OwnershipProblem(
-                'owned by another object, although the pods of PodCliqueSet "train" use it',
+                'has an owner that is neither a PodGang nor PodCliqueSet "train"',
                 "Remove the ownerReferences that do not name its PodCliqueSet: kubectl -n ns edit computedomain train-0-cd",
             ),
             id="somebody else owns it",
@@ -130,7 +130,7 @@ LEADER = "Check whether a replica of grove-admission leads (/readyz?verbose), an
             False,
             OwnershipProblem(
                 'orphaned: PodCliqueSet "train" does not exist',
-                "Delete it, unless the garbage collector already has: kubectl -n ns delete computedomain train-0-cd",
+                "If the garbage collector does not delete it, run: kubectl -n ns delete computedomain train-0-cd",
             ),
             id="its PodCliqueSet is gone",
         ),

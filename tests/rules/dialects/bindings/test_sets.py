@@ -29,7 +29,8 @@ OF_ROUTER, OF_LEADER = (
 FORMER_WORD = (
     "Forbidden: packDomain is allowed only in PodCliqueSets that already have it; use pack.required"
 )
-MISSING = "Required value: set the name of a ClusterTopologyBinding here or in the topologyConstraint of an enclosing part"
+AGAIN = "To change it, delete the PodCliqueSet and create it again"
+MISSING = "Required value: set the name of a ClusterTopologyBinding here, or once in spec.template.topologyConstraint"
 
 
 def validated(
@@ -186,7 +187,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             STORED,
             pcs(c("gb200", "rack")),
             [
-                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was {{required: host}}, would be absent"
+                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was {{required: host}}, would be absent. {AGAIN}"
             ],
             id="removed",
         ),
@@ -194,7 +195,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             STORED,
             pcs(c("h100", "rack"), c("", "host")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: rack}}, would be {{topologyName: h100, required: rack}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: rack}}, would be {{topologyName: h100, required: rack}}. {AGAIN}"
             ],
             id="another binding",
         ),
@@ -202,7 +203,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             pcs(),
             pcs(None, c("gb200", "rack", "host")),
             [
-                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was absent, would be {{topologyName: gb200, required: rack, preferred: host}}"
+                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was absent, would be {{topologyName: gb200, required: rack, preferred: host}}. {AGAIN}"
             ],
             id="added",
         ),
@@ -230,7 +231,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             NAMED,
             pcs(c("gb200", "block"), c("", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: block}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: block}}. {AGAIN}"
             ],
             id="another level with that",
         ),
@@ -238,7 +239,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             NAMED,
             pcs(c("gb200", "zone", "rack"), c("", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: zone, preferred: rack}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, packDomain: zone}}, would be {{topologyName: gb200, required: zone, preferred: rack}}. {AGAIN}"
             ],
             id="a preferred level with that",
         ),
@@ -254,7 +255,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             FORMER,
             pcs(None, c("gb200", "", "", "rack")),
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{packDomain: zone}}, would be absent",
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{packDomain: zone}}, would be absent. {AGAIN}",
             ],
             id="a constraint of before is removed",
         ),
@@ -262,7 +263,7 @@ NAMED_AGAIN = pcs(c("gb200", "", "", "zone"))
             pcs(c("gb200", "zone")),
             NAMED_AGAIN,
             [
-                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, packDomain: zone}}"
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, packDomain: zone}}. {AGAIN}"
             ],
             id="pack.required does not become packDomain",
         ),
@@ -332,7 +333,7 @@ def nodes(*places: str, count: int = 2) -> Nodes:
     )
 
 
-ALONE = 'all nodes are in one "{}", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
+ALONE = 'all nodes with the labels of its topology are in one "{}", and KAI then places the pods only if a level is also preferred. Create the PodCliqueSet with pack.preferred: host'
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ OWNED = MnnvlResource(
     (OwnerRef("PodGang", "train-0", "uid-gang", True),),
 )
 FOREIGN = OwnershipProblem(
-    'owned by another object, although the pods of PodGang "train-0" use it',
+    'has an owner that is neither PodGang "train-0" nor its PodCliqueSet',
     "Remove the ownerReferences that name neither its PodGang nor its PodCliqueSet: kubectl -n ns edit computedomain cd",
 )
 BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
@@ -41,8 +41,8 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             GANG,
             True,
             OwnershipProblem(
-                'not adopted: PodGang "train-0" should own it, but the reconciler has not made it the owner yet',
-                "Check whether a replica of grove-admission leads (/readyz?verbose), and read its log.",
+                'not adopted: the reconciler has not made PodGang "train-0" its owner yet',
+                "Check that a replica of grove-admission leads (/readyz?verbose), and read the log of that replica.",
                 settling=True,
             ),
             id="waits",
@@ -78,7 +78,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             False,
             OwnershipProblem(
                 'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"',
-                "Delete it, unless the garbage collector already has: kubectl -n ns delete computedomain cd",
+                "If the garbage collector does not delete it, run: kubectl -n ns delete computedomain cd",
             ),
             id="without anything",
         ),
