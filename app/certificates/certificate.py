@@ -161,7 +161,7 @@ def check_certificate(
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """Return all reasons except expiry why `make_leaf` cannot sign with `ca`."""
+    """Return the reasons, except expiry, why `make_leaf` cannot sign with `ca`."""
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)

@@ -319,7 +319,7 @@ class CertificateReconciler(CertificateSource):
 
         await self._write(secret, holdings)
         self.rotations[reason] += 1
-        logger.info("Secret %s written: %s", self._place, reason)
+        logger.info("wrote Secret %s: %s", self._place, reason)
 
         return True
 

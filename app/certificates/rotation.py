@@ -155,8 +155,8 @@ def rotated(
         return replace(holdings, retired=retired)
 
     if reason == "names":
-        # During an update, two versions want different names. Without the previous names, they
-        # would replace the certificate in turns. The next renewal drops names that are not needed.
+        # During an upgrade, two versions may want different names. Without the previous names, they
+        # would replace the certificate in turns. The next renewal drops needless names.
         names = list(dict.fromkeys((*names, *inspect(holdings.leaf.cert_pem).names)))
     return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
 

@@ -264,7 +264,7 @@ class CertificateSource(Part, ABC):
         self.last_error = problem or None
 
     def _problem(self) -> str:
-        """Return the problem for the readiness check, because no valid certificate is loaded."""
+        """Return why no valid certificate is loaded, for the readiness check."""
         state = "is not loaded yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
 

@@ -92,7 +92,7 @@ class Cluster:
         A value is None if there is no problem. Discovery is left out if it has none.
         """
         checks: dict[str, str | None] = {}
-        reason = "not requested yet"
+        reason = "it was not requested yet"
         if self.discovery is not None and not self.discovery.known:
             checks["discovery"] = self.discovery.problem or "the API server has not been asked yet"
             reason = "waiting for discovery"
@@ -140,7 +140,7 @@ class Cluster:
             labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
             yield gauge("api_version_unknown", text, 1, **labels)
 
-        text = "Problems of levels: missing node labels, a wrong order, or no tree."
+        text = "Problems of the levels: missing node labels, a wrong order, or no tree."
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 

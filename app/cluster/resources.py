@@ -14,6 +14,7 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet
 from app.facts.grove.podgang import StoredGang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.labels import MNNVL_ENABLED
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
 from app.facts.rows import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find, find_living
@@ -22,6 +23,12 @@ from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
 from app.rules.mnnvl.plan import Plan, asks_for, desired_resource
 from app.stores.stores import Stores
+
+_INSTALL = {
+    COMPUTE_DOMAIN: "install NVIDIA's DRA driver",
+    RESOURCE_CLAIM: "enable dynamic resource allocation",
+}
+"""What the platform team must do if the cluster does not serve a resource."""
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
@@ -163,8 +170,9 @@ class MnnvlResources:
             if self._client.served_version(needed.resource) is None:
                 kind = needed.resource.kind
                 raise NotOurs(
-                    f"{kind} is not an API of this cluster ({needed.resource}): MNNVL can't be set"
-                    " up here"
+                    f"{kind} is not an API of this cluster ({needed.resource}). Remove the"
+                    f" annotation {MNNVL_ENABLED} from the workload, or ask the platform team to"
+                    f" {_INSTALL[needed.resource]}"
                 )
 
     async def _create_if_requested(self, plan: Plan) -> list[Object]:
@@ -273,7 +281,8 @@ class MnnvlResources:
         ref = ObjectRef(plan.owner, plan.owner_name, plan.namespace)
         version = plan.owner.versions[0] if plan.is_of_pods else None
         if await find_living(self._client, ref, plan.owner_uid, version=version) is None:
-            raise error(f'{plan.owner.kind} "{plan.owner_name}", which would own them, is gone')
+            owner = f'{plan.owner.kind} "{plan.owner_name}"'
+            raise error(f"{owner}, which would own the MNNVL resources, is gone")
 
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the object that will own the resources of `plan`.

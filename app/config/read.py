@@ -83,7 +83,8 @@ def _read_map(text: str, source: str) -> dict[str, Any]:
         raise ConfigurationError(source, [expected])
     if data.get("kind") == "ConfigMap":
         advice = (
-            "is a ConfigMap: copy the value of its key config.yaml into a file, and pass that file"
+            "is a ConfigMap. Copy the value of its key config.yaml into a file, and give that file"
+            " with --config"
         )
         raise ConfigurationError(source, [advice])
 

@@ -61,7 +61,7 @@ LabelKey = Annotated[str, AfterValidator(_label_key)]
 
 
 class TopologyLevel(_Section):
-    """A level of the managed ClusterTopology."""
+    """A level of the managed topology."""
 
     domain: str
     """The name of the level, such as "rack"."""

@@ -3,9 +3,9 @@
 Discovery reads /apis and resource lists. It does not use aggregated discovery, which some API
 servers lack.
 
-Grove, KAI and the other neighbours may be upgraded to API versions that this program does not know.
-If no known version of a resource is served, a later version is used, and its objects are treated
-like those of the newest known version. `Discovery.unknown` lists such resources.
+A cluster may be upgraded to API versions that this program does not know. If no known version of a
+resource is served, a later version is used, and its objects are treated like those of the newest
+known version. `Discovery.unknown` lists such resources.
 """
 
 import asyncio
@@ -169,7 +169,8 @@ class Discovery:
             except ClusterError as error:
                 if not self.problem:
                     logger.warning(
-                        "cannot read which resources the cluster serves: %s", error.message
+                        "could not read which resources the cluster serves, retrying: %s",
+                        error.message,
                     )
                 self.problem = error.message
                 self.error = error

@@ -8,8 +8,8 @@ At any time, at most one replica does the work of the leader.
 - A candidate takes a Lease that another candidate holds only if it has seen no write to the Lease
   for the duration in the Lease, by its own monotonic clock. The times in the Lease are for people,
   and are never compared.
-- Every write has the resourceVersion of the Lease that was read. If two candidates write, one of
-  them gets a Conflict. A delayed write cannot overwrite a newer one.
+- A write to an existing Lease has the resourceVersion that was read. If two candidates write, one
+  of them gets a Conflict. A delayed write cannot overwrite a newer one.
 """
 
 import asyncio

@@ -218,9 +218,7 @@ class ClusterTopologyReconciler(Struct):
         verdict = dialect.validate_levels(desired, old, operation, self.topology, managed=True)
         if verdict.findings:
             problems = "; ".join(map(str, verdict.findings))
-            note = (
-                f"clusterTopology.levels was not written, because the rules reject it: {problems}"
-            )
+            note = f"the levels in clusterTopology.levels are rejected and not written: {problems}"
             self.writing.events.record(regarding, "Warning", "TopologyNotWritten", note)
         return bool(verdict.findings)
 

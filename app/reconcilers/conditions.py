@@ -123,7 +123,7 @@ class LevelCoverageReconciler(Value):
             return []
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write the condition of a topology if it differs. Do nothing while nodes are not known.
+        """Write the condition of a topology if it differs. Do nothing while no nodes are known.
 
         Return the seconds until the next attempt, or None if none is needed.
         """

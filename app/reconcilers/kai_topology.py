@@ -107,7 +107,7 @@ class KaiTopologyReconciler(Struct):
         """Create the KAI Topology of the ClusterTopology `topology`, or correct the levels."""
         levels = DESIGN.read_levels(topology)
         if not levels:
-            return Outcome("the ClusterTopology has no levels that KAI could use")
+            return Outcome("the ClusterTopology has no levels that KAI can use")
 
         desired = kai.desired_kai_topology(topology, levels)
         try:
@@ -115,7 +115,8 @@ class KaiTopologyReconciler(Struct):
         except NotFound as missing:
             if missing.no_resource:
                 return Outcome(
-                    "the KAI Scheduler's Topology API is not installed in this cluster",
+                    "this cluster does not serve KAI Topologies. The leader creates the KAI"
+                    " Topology once it does",
                     pending=True,
                 )
             return await self._create(desired)

@@ -156,9 +156,9 @@ _SHOWN = 5
 """The maximum number of names in a note."""
 
 OFF = (
-    f"{LACKING}, because the webhook that injects the claim is not called in this namespace. Pods"
-    " without the claim can't use multi-node NVLink. Ask the platform team to run grove-admission"
-    " doctor, which checks the webhook configuration"
+    f"{LACKING}, because the webhook that injects the claim is not called in this namespace, or"
+    " another webhook removes the claim. Pods without the claim can't use multi-node NVLink. Ask"
+    " the platform team to run grove-admission doctor, which checks the webhook configuration"
 )
 
 
@@ -182,7 +182,7 @@ class Repairs(Struct):
     rejections: dict[str, str] = {}
     """The messages of the rejected writes, by the name of the PodClique."""
     in_vain: bool = False
-    """Whether a write succeeded without adding the claim: the webhook was not called."""
+    """Whether a write succeeded without adding the claim, as if the webhook was not called."""
 
 
 class MnnvlClaimsReconciler(Struct):

@@ -44,7 +44,7 @@ AnyStore = tuple[Row[Any], WatchStore[Any]]
 
 
 class TooLargeReconciler(Struct):
-    """A reconciler that records an event on each object that a store lists as too large."""
+    """A reconciler that records events on objects that the stores list as too large."""
 
     name = "too-large"
 

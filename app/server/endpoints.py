@@ -157,8 +157,8 @@ def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = 
 def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
     """Add the webhook at `path`, with the same verdicts as on the port for API servers.
 
-    A review needs no token here. Of callers without a client certificate, only reviews of deletions
-    of PodGangs cause writes.
+    A review needs no token here. Without a client certificate, only reviews of deletions of
+    PodGangs cause writes.
     """
     described = webhook(exchange.routes[path])
 

@@ -1,4 +1,4 @@
-"""Send a span of each verdict to an OpenTelemetry collector, if `tracing.endpoint` is configured.
+"""Send spans of verdicts to an OpenTelemetry collector, if `tracing.endpoint` is configured.
 
 Without an endpoint, OpenTelemetry is not imported. A span belongs to the trace of the API server's
 request, and is created only if the API server samples that trace.
@@ -24,7 +24,7 @@ _MISSING = (
 
 
 def tracing(endpoint: str) -> Trace:
-    """Return a function that sends a span of each verdict to the OTLP collector at `endpoint`.
+    """Return a function that sends the span of a verdict to the OTLP collector at `endpoint`.
 
     `endpoint` is the URL without `/v1/traces`. A thread sends the spans, and drops them if the
     collector does not accept them. Raise OSError if OpenTelemetry is not installed.

@@ -1,4 +1,4 @@
-"""Keep a record of each verdict, and log the records without delaying any response."""
+"""Keep records of verdicts, and log them without delaying responses."""
 
 import contextlib
 import queue
@@ -134,7 +134,7 @@ class _Line(msgspec.Struct, rename={"dry_run": "dryRun"}):
 
 
 class VerdictLog:
-    """A log with a line for each verdict, written to `stream`.
+    """A log of verdicts, one line each, written to `stream`.
 
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.

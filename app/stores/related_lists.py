@@ -1,6 +1,6 @@
 """Read the lists that are needed to explain one object, or the pending workloads of a namespace.
 
-Each kind is listed once, not once for each workload.
+Lists are read for each kind, not for each workload.
 """
 
 import asyncio

@@ -77,9 +77,9 @@ _Change = tuple[Ref, Blocked | None]
 
 
 class Reporter(Struct):
-    """A writer of the reasons why workloads are pending: one report for each change.
+    """A writer of reports about why workloads are pending, one for each change of the reason.
 
-    Changes above the limit of writes per minute are written later.
+    Reports above the limit of writes per minute are written later.
     """
 
     client: Client

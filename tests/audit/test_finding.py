@@ -112,7 +112,7 @@ def test_a_finding_as_text() -> None:
         (
             "PodClique",
             403,
-            ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
+            ["ComputeDomain is not an API of this cluster (x). Remove the annotation"],
             "Install NVIDIA's DRA driver, or remove the MNNVL annotations at their source, such as the PodCliqueSet. Until then, the object cannot be created again.",
         ),
     ],

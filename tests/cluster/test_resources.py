@@ -312,7 +312,8 @@ async def test_no_owner_no_resources(objects: list[Any]) -> None:
 async def test_an_api_that_is_not_installed_is_a_refusal(missing: Any) -> None:
     cluster = OfflineCluster([SET])
     del cluster.client.served[missing]
-    with pytest.raises(NotOurs, match=f"{missing.kind} is not an API of this cluster"):
+    step = "install NVIDIA's DRA driver" if missing is COMPUTE_DOMAIN else "enable dynamic resource"
+    with pytest.raises(NotOurs, match=f"{missing.kind} is not an API of this cluster .*{step}"):
         await cluster.resources.ensure(plan(), dry_run=False)
     assert cluster.client.calls == []
 
@@ -503,7 +504,9 @@ async def test_nothing_is_restored_for_a_set_that_only_the_cache_has(stored: lis
     """The garbage collector would delete it again and again, maybe under the first pods."""
     cluster = OfflineCluster(stored)
     fill(cluster.stores[SETS], [SET])
-    with pytest.raises(Unavailable, match='PodCliqueSet "pcs", which would own them, is gone'):
+    with pytest.raises(
+        Unavailable, match='PodCliqueSet "pcs", which would own the MNNVL resources, is gone'
+    ):
         await cluster.resources.restore(plan())
     assert cluster.client.writes() == []
 
@@ -536,7 +539,7 @@ async def test_a_unit_has_one_compute_domain_that_its_owner_owns() -> None:
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
-        pytest.param([], "which would own them, is gone", id="its owner is gone"),
+        pytest.param([], "which would own the MNNVL resources, is gone", id="its owner is gone"),
         pytest.param(
             [*pods.owners(), of_unit(**DELETED)],
             "create the Pod again",

@@ -116,7 +116,7 @@ async def test_checks_say_what_a_cache_waits_for() -> None:
     assert reasons() == {begin + "waiting for discovery"}
     async with in_background(client.discovery.run()):
         await client.discovery.until_known()
-    assert reasons() == {begin + "not requested yet"}
+    assert reasons() == {begin + "it was not requested yet"}
     cluster.stores.by_name()["nodes"].problem = "nodes: 403"
     assert cluster.checks()["cache/nodes"] == begin + "nodes: 403"
 

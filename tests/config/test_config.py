@@ -318,7 +318,7 @@ def test_the_namespace_of_the_certificates(
 
 def test_a_configmap_is_told_from_what_is_in_it() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"is a ConfigMap: copy the value of its key config\.yaml"
+        ConfigurationError, match=r"is a ConfigMap. Copy the value of its key config\.yaml"
     ):
         read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
 

@@ -250,7 +250,7 @@ def test_while_the_webhook_is_off_one_write_in_a_namespace_shows_it() -> None:
         happened = await world.happened()
         assert happened[1] == (
             "MnnvlClaimsMissing",
-            "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim, because the webhook that injects the claim is not called in this namespace. Pods without the claim can't use multi-node NVLink. Ask the platform team to run grove-admission doctor, which checks the webhook configuration",
+            "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim, because the webhook that injects the claim is not called in this namespace, or another webhook removes the claim. Pods without the claim can't use multi-node NVLink. Ask the platform team to run grove-admission doctor, which checks the webhook configuration",
         )
         assert [reason for reason, _ in happened] == ["MnnvlClaimsMissing"] * 2
 

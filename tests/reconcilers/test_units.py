@@ -111,7 +111,9 @@ async def test_an_owner_that_goes_at_this_moment_gets_nothing() -> None:
     world.stores[DOMAINS].forget()
     world.stores[DOMAINS].apply(WatchEvent("DELETED", changed(made, resourceVersion="1000")))
     await world.client.delete(ObjectRef(LEADER_WORKER_SET, "a", "ns"))
-    with pytest.raises(Unavailable, match='LeaderWorkerSet "a", which would own them, is gone'):
+    with pytest.raises(
+        Unavailable, match='LeaderWorkerSet "a", which would own the MNNVL resources, is gone'
+    ):
         await world.look(key=LWS)
 
 

@@ -246,7 +246,10 @@ async def test_a_controller_that_was_given_to_another_owner_is_not_taken_for_tha
     before = domains(caller)
     _, answer = await admitted(caller, pod("lws-labelled-leader"))
     assert not answer["allowed"]
-    assert 'LeaderWorkerSet "a", which would own them, is gone' in answer["status"]["message"]
+    assert (
+        'LeaderWorkerSet "a", which would own the MNNVL resources, is gone'
+        in answer["status"]["message"]
+    )
     assert domains(caller) == before
 
 
