@@ -33,9 +33,9 @@ _IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 def visible(text: str, kept: str = "") -> str:
     """Return `text` with every invisible character replaced by its code, such as `\\x1b`.
 
-    Invisible are, for example, control characters, newlines, direction marks, separators other than
-    a space, lone surrogates, and private-use code points. The characters in `kept` are not
-    replaced.
+    Examples of invisible characters are control characters, newlines, direction marks, separators
+    other than a space, lone surrogates, and private-use code points. The characters in `kept` are
+    not replaced.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Join the stores of one cluster, the readers of these stores, and the writers for MNNVL."""
+"""Hold the stores of one cluster, their readers, and the writers of MNNVL resources."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -169,7 +169,7 @@ class ForTemplates(Value):
     facts: ClusterView
     """Reads the facts about nodes."""
     units: UnitOwners
-    """Finds the rival claims and the PodGroups of templates."""
+    """Finds other claims for the NVLink channel, and the PodGroups that templates name."""
 
     @property
     def nvlink(self) -> NvlinkDomains:

@@ -163,9 +163,9 @@ class StoredInstance(Stored):
 
     @property
     def shared_key(self) -> str:
-        """The key that all instances of its template share if they have the basic policy.
+        """The key that all PodGroups of the same template share if they have the basic policy.
 
-        It is "" if the PodGroup was not created from a Workload.
+        It is "" if this PodGroup was not created from a Workload.
         """
         return shared_key(self.workload, self.template)
 

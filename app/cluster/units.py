@@ -54,10 +54,9 @@ class UnitOwners:
     async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
         """Return the plan of a Pod with the owner that the Pod names, and the Pod's controllers.
 
-        The owner must be one of these controllers. A PodGroup or a Workload of Kubernetes only has
-        to exist, and no controllers are read for it. Otherwise, the plan is None. Raise
-        ClusterError if a request fails, or NotGiven if the owner may exist outside of the known
-        documents.
+        The plan is None if the owner is not one of these controllers. A PodGroup or a Workload of
+        Kubernetes only has to exist, and no controllers are read for it. Raise ClusterError if a
+        request fails, or NotGiven if the owner may exist outside of the known documents.
         """
         named = plan.member.named
         controller = plan.member.controller

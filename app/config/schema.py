@@ -76,9 +76,10 @@ class ClusterTopology(_Section):
     """
 
     enabled: bool = False
-    """Whether the leader manages a topology, and PodCliqueSets can have topology constraints.
+    """Whether the leader manages a topology.
 
-    In releases of Grove with ClusterTopologyBindings, PodCliqueSets can always have constraints.
+    Without one, PodCliqueSets can't have topology constraints, except in releases of Grove with
+    ClusterTopologyBindings.
     """
     name: TopologyName = "grove-topology"
     """The name of the managed ClusterTopology or ClusterTopologyBinding."""
@@ -167,7 +168,7 @@ class Mnnvl(_Section):
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
     """The number of nodes in an NVLink domain, used if no node has the label of its domain."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
-    """The number of nodes in each domain that should stay free.
+    """The number of nodes in each NVLink domain that should stay free.
 
     A workload gets a warning if its pods that must be scheduled together need one of these nodes.
     """
@@ -312,8 +313,8 @@ class Certificates(_Section):
     mode: CertificateMode = "files"
     """The source of the serving certificate.
 
-    - `files`: the directory of `--certs`, such as a mounted Secret of cert-manager. Its cainjector
-      also writes the caBundles.
+    - `files`: the directory of `--certs`, such as a mounted Secret of cert-manager, whose
+      cainjector also writes the caBundles.
     - `self-managed`: a Secret with our own CA. We also write the caBundles.
     """
     namespace: Name = "grove-system"

@@ -123,7 +123,7 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The shortest pause, in seconds, of a namespace after a failed write or an uncalled webhook.
+"""The shortest pause of a namespace, in seconds, after a write failed or its webhook wasn't called.
 
 It is also the time until the next step if another writer keeps removing a claim.
 """
@@ -141,10 +141,7 @@ MOST_REJECTIONS = 64
 """The number of rejected PodCliques after which a step ends."""
 
 AT_ONCE = 4
-"""The maximum number of PodCliques of a set that are written at once.
-
-Other sets wait for their turn.
-"""
+"""The maximum number of PodCliques of a set that are written at once."""
 
 LACKING = "at least one PodClique of this PodCliqueSet requests MNNVL but has no claim"
 """The beginning of notes about missing claims.

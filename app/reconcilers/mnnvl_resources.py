@@ -347,7 +347,7 @@ class MnnvlResourcesReconciler(Struct):
         ]
 
     def _claims_in(self, namespace: str) -> set[str]:
-        """Return the names that claims and templates of cached resources have in `namespace`."""
+        """Return the names that our claims and claim templates in `namespace` may have."""
         stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
         bases = {
             resource.base_name

@@ -88,8 +88,8 @@ class PodGangReconciler(Struct):
     gives_back: Callable[[], bool] = lambda: False
     """Returns whether resources of other PodGangs may still have to be given to PodCliqueSets.
 
-    While it returns True, no annotation is removed: the requests would delay the resources, whose
-    PodGangs Grove may delete at any moment.
+    While it returns True, no annotation is removed, because these requests would delay others:
+    Grove may delete the PodGangs, with the resources that they own, at any moment.
     """
 
     def all_keys(self) -> list[Key]:
@@ -143,7 +143,7 @@ class PodGangReconciler(Struct):
         return bool(adopted)
 
     async def _give_back(self, gang: SlimPodGang) -> None:
-        """Give the resources of `gang` to its PodCliqueSet before its annotation is removed.
+        """Give the resources of `gang` to its PodCliqueSet, before the annotation is removed.
 
         They are read from the API server, because the caches may lag, and without the annotation
         our webhook would not be called before the deletion of `gang`.

@@ -1,7 +1,7 @@
 """Write KAI PodGroups, and two annotations of their Pods.
 
 One annotation names the KAI PodGroup, and the other makes KAI's pod-grouper skip the Pod. If
-another writer keeps reverting writes, an event reports that, and the writer here backs off.
+another writer keeps reverting writes, the reconciler backs off and records an event.
 """
 
 import asyncio

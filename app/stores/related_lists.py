@@ -113,8 +113,8 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
     """Return the other namespaces with KAI's scaling pods, whose events must be read too.
 
-    Return none unless a pending pod of `namespace` shares a GPU, because an autoscaler's event
-    about a scaling pod concerns all pods that do.
+    Return none unless a pending pod of `namespace` shares a GPU: an autoscaler's event about a
+    scaling pod concerns all pending pods that share GPUs.
     """
     pods = reading.of("pods")
     if not namespace or not any(

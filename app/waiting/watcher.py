@@ -1,8 +1,8 @@
 """Watch the cluster on the leader, and report why gangs are pending.
 
 The cluster is read as in the console, and checked again after changes. A check runs in a thread, so
-that the server keeps answering reviews. Ten times the CPU time of a check must pass from its start
-to that of the next check, so checks use at most about a tenth of a core.
+that the server keeps answering reviews. The time between the starts of two checks is at least ten
+times the CPU time of the first one, so checks use at most about a tenth of a core.
 """
 
 import asyncio

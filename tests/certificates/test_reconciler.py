@@ -421,7 +421,13 @@ async def test_a_secret_of_somebody_else_is_not_written(
     replica = cluster.replica()
     assert await settle(replica) == RETRY_SECONDS
     assert cluster.secret()["data"] == data
+    # without --overwrite, the command fails if the label has another value
+    command = (
+        f"kubectl label --overwrite secret {WANTED.secret_name} -n {WANTED.namespace}"
+        " app.kubernetes.io/managed-by=grove-admission."
+    )
     assert "was not created by grove-admission, so it is not changed" in str(replica.last_error)
+    assert command in str(replica.last_error)
     assert cluster.client.writes() == []
 
 
