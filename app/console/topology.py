@@ -22,7 +22,6 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Toleration
-from app.facts.rows import CHANNELS, ROOM
 from app.objects.shape import integer_in
 from app.stores.related_lists import ASKED
 
@@ -146,10 +145,8 @@ def _usual_gpus(index: Index) -> str:
 
 def _unseen(examined: Survey, index: Index) -> list[str]:
     kinds = {need for unknown in examined.unknown for need in unknown.needs}
-    if not index.room_is_known:
-        kinds |= {"nodes", "slices", ROOM, CHANNELS}
-    causes = index.facts.unseen
-    return [f"{TITLES[kind]} ({causes[kind]})" for kind in sorted(kinds & causes.keys())]
+    kinds |= index.unread_for_room
+    return [f"{TITLES[kind]} ({index.facts.unseen[kind]})" for kind in sorted(kinds)]
 
 
 def _headline(examined: Survey, topology: Topology, at: Path) -> str:

@@ -69,8 +69,8 @@ class WhatIf:
 
         # a new index, because the edits change its facts, and the pages still need theirs
         index = Index(facts)
-        if not index.room_is_known:
-            kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
+        if index.unread_for_room:
+            kinds = [TITLES[kind] for kind in sorted(index.unread_for_room)]
             problem = f"Free capacity is not known. Could not be read: {', '.join(kinds)}."
             return {"headline": "The effects are not known", "problem": problem}
         found = effects(index, edits, tick=tick)

@@ -1,9 +1,7 @@
-"""Keep the facts of a cluster up to date: one list and watch per kind, as the user may read it.
+"""Keep the facts of a cluster up to date, for the console and for the leader's reports.
 
-The console shows these facts in all browser tabs, and the leader finds pending gangs in them.
-
-If the user may not list a kind in all namespaces, its objects are read in each namespace that the
-user may read. `Snapshot.unseen` names the kinds that could not be read in full.
+Each kind is listed and watched once. If the user may not list a kind in all namespaces, there is a
+list and watch for each namespace. `Snapshot.unseen` names the kinds that could not be read in full.
 """
 
 import asyncio
@@ -39,9 +37,8 @@ class KindProgress(Value):
     kind: str
     """The plural name of the resource, such as `pods`."""
     read: int
-    """The number of objects that have been read."""
     total: int | None
-    """The number of all objects, or None if the API server does not give it."""
+    """The number of objects to read, or None if the API server does not give it."""
 
 
 class Trouble(Value):
@@ -49,10 +46,7 @@ class Trouble(Value):
 
     message: str
     since: float
-    """When the first of the current problems was found, in seconds since 1970.
-
-    It stays the same until all problems are solved.
-    """
+    """When problems began, in seconds since 1970. It stays the same until all are solved."""
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
@@ -60,14 +54,14 @@ class Trouble(Value):
 
 
 Renewal = Callable[[Exception], str]
-"""Returns the command that renews the credentials after an error, or "" if none is known."""
+"""A function that returns the command to renew rejected credentials, or "" if it knows none."""
 
 
 class Live:
     """The current facts of the stores `watched`, and an index over them.
 
-    `revision` grows with every change that a page could show. `trouble` is None while the facts are
-    up to date. `clock` returns seconds since 1970.
+    `revision` grows with every change that a page could show. `trouble` is None unless a problem
+    keeps the facts from being up to date. `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -117,10 +111,9 @@ class Live:
         ]
 
     def snapshot(self) -> Snapshot:
-        """Return the current facts.
+        """Return the current facts, dated at most a minute ago, because pages show ages.
 
-        The last snapshot is returned again until something changes, but only for a minute, because
-        the pages show ages.
+        The last snapshot is returned again until something changes.
         """
         now = self._clock()
         if self._is_old or now - self._snapshot.now >= _STALE:
@@ -165,7 +158,7 @@ class Live:
         )
 
     def _unseen(self) -> dict[str, str]:
-        """Return the value of `Snapshot.unseen`: the kinds that the user may not read, and why."""
+        """Return the value of `Snapshot.unseen`: the kinds that could not be read in full."""
         places = by_key((row.name, namespace or "") for row, namespace in self._watched.denied)
         unseen = {
             name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
@@ -186,7 +179,7 @@ class Live:
         return self.revision
 
     def touch(self) -> None:
-        """Increase the revision, so that pages and other waiting callers of `changes` continue."""
+        """Increase the revision, for which callers of `changes` wait."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()

@@ -145,7 +145,7 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
         inside[:1]
         == [f"pcs/train-{equal - 2} research, position 2 of {equal} in queue research"] * folds
     )
-    left = "10 more: use the filter above" in parsed.texts("p", cls="foot")
+    left = "10 more. Use the filter to see them" in parsed.texts("p", cls="foot")
     assert left == (equal == 30)
 
     chosen = [link.attributes["href"] for link in first.all("a", aria_current="true")]
@@ -620,7 +620,8 @@ async def test_without_edits_there_is_a_form_and_without_rights_no_answer() -> N
     denied = await shown(supposed("cordon gpu-a-01"), Lists(objects(), denied=("pods",)))
     assert empty.heading == "What if the cluster changed?"
     assert denied.heading == "The effects are not known"
-    assert "Free capacity is not known. Could not be read: " in denied.texts("p", cls="sub")[0]
+    words = "Free capacity is not known. Could not be read: pods of all namespaces."
+    assert words in denied.texts("p", cls="sub")[0]
 
 
 async def test_an_answer_that_takes_too_long_is_not_known() -> None:

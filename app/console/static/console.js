@@ -1,4 +1,4 @@
-// Makes pages live and usable by keyboard. Everything works without it.
+// Updates pages, and makes them usable by keyboard. Links and forms work without it.
 const body = document.body, byId = (id) => document.getElementById(id);
 const all = (selector) => [...document.querySelectorAll(selector)];
 const main = byId("main"), text = byId("text");  // of the playground
@@ -89,9 +89,9 @@ async function refresh() {
       if (!pressed) released();
     }
     if (answer.ok || answer.status === 304) current();
-    else live("unknown", "? no answer");
+    else live("unknown", "? error " + answer.status);
   } catch {
-    live("unknown", "? console stopped");
+    live("unknown", "? no answer");
     answers(false);
   }
   fetching = false;

@@ -25,10 +25,10 @@ class Branch(Value, rename=AS_JSON):
     asked: str = ""
     """Its topology constraint, such as `rack required`."""
     where: str = ""
-    """The domain of its pods, or the number of their domains or nodes, such as `2 racks`.
+    """The domain of its placed pods, or the number of their domains or nodes, such as `2 racks`.
 
-    If none of its pods is placed, it says which domain has the most room for them. For a pod, it is
-    the node. For other objects, such as queues, it is a short description. It may be "".
+    Without placed pods, it may be the domain with the most room for them. For a pod, it is the
+    node. For other objects, such as queues, it is a short description. It may be "".
     """
     placed: int | None = None
     """How many of its pods have a node, or None if that is not known or does not apply."""
@@ -46,8 +46,8 @@ class Branch(Value, rename=AS_JSON):
     def label(self, parent: str) -> tuple[str, str]:
         """Return the kind and the name of the object, as people see them.
 
-        `parent` is the name of the branch above. The name of a PodClique or Pod is shortened if it
-        begins with `parent`.
+        `parent` is the name of the branch above. If the name of a PodClique or Pod begins with it,
+        the name is shortened.
         """
         kind = self.ref.kind
         name = self.ref.name
@@ -60,7 +60,7 @@ class Branch(Value, rename=AS_JSON):
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
     """Return (placed pods, all pods, state, state in words) of several branches together.
 
-    The numbers are sums. Branches whose numbers are not known are left out of the sums.
+    The sums leave out branches whose numbers are not known.
     """
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
@@ -94,8 +94,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstraint) -> str:
     """Return the domain of pods at the required level, or else at the narrowest shared level.
 
-    If the pods are in several domains, return the number of domains, such as `2 racks`. If a node
-    is in no domain, return the number of nodes. Return "" without pods, or if a node is not known.
+    If there are several, return their number, such as `2 racks`. If a node is in no domain, return
+    the number of nodes. Return "" without pods, or if a node is not known.
     """
     domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}

@@ -29,11 +29,10 @@ class NodeUser(Value):
     gpus: int
     """The GPUs in use, in thousandths."""
     pods: int
-    """The number of its pods on the node."""
 
 
 class GpuUser(Value, rename=AS_JSON):
-    """The use of GPUs by one workload in one queue, with the numbers of its pods and nodes."""
+    """The use of GPUs by one workload in one queue."""
 
     workload: Ref
     queue: str
@@ -70,10 +69,10 @@ def _by_node(index: Index) -> Mapping[str, _Requested]:
 
 
 def _requested(pods: Sequence[Pod]) -> _Requested:
-    """Return the usage of whole GPUs by the pods of a node, and the pods with other requests.
+    """Return the usage of whole GPUs on a node, and the pods with GPU fractions or claims.
 
-    The usage is (GPUs in thousandths, number of pods) by workload and PodGroup. The other pods have
-    GPU fractions or claims, so their GPUs depend on the node or on the claims.
+    The usage is (GPUs in thousandths, number of pods) by workload and PodGroup. It leaves out the
+    pods with GPU fractions or claims, whose GPUs depend on the node or on the claims.
     """
     others = [pod for pod in pods if pod.shape.part or pod.claims]
     gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}
@@ -87,7 +86,7 @@ def _requested(pods: Sequence[Pod]) -> _Requested:
 
 
 def _whole_gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod without GPU fractions and claims uses, in thousandths."""
+    """Return the GPUs of a pod without GPU fractions and claims, in thousandths."""
     return 0 if pod.background or pod.reserves else round(1000 * quantities_of_pod(pod.shape)[0])
 
 
@@ -103,7 +102,7 @@ def _group_of(pod: Pod) -> Key:
 def gpus_used(index: Index, pod: Pod, node: Node) -> int:
     """Return the GPUs of a pod on a node, in thousandths.
 
-    Background pods, and pods that reserve a GPU for others, use none.
+    Background pods and KAI's reservation pods use none.
     """
     if pod.background or pod.reserves:
         return 0

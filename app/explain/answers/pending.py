@@ -93,9 +93,9 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pods in rows other than those of PodCliqueSets and PodGroups, by their row.
+    """Return the pods that get rows of their own, by the object of the row.
 
-    The row is of the outermost workload that the pod was created for, or else of the pod itself.
+    The object is the outermost workload that the pods were created for, or else the pod itself.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))

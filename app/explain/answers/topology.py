@@ -1,7 +1,7 @@
 """Describe the topology of a cluster: coverage of levels, free capacity, inconsistent labels.
 
-This module also searches for room in one domain of a level, and of wider levels if there is none.
-It previews the effects of other levels on PodCliqueSets and on the tree of nodes.
+This module also searches for room for pods in one domain of a level, and of a wider level if no
+domain has enough. It previews the effects of an edit of the levels.
 """
 
 import itertools
@@ -34,7 +34,7 @@ from app.rules.mnnvl.held_channels import HeldChannels, held_channels
 
 
 class LevelReport(Value):
-    """The coverage of one topology level: its labelled nodes, its domains and its findings."""
+    """The coverage of one topology level."""
 
     level: Level
     nodes: int
@@ -64,7 +64,7 @@ class DomainReport(Value):
 
 
 class Survey(Value):
-    """A topology with its levels, its problems and its coverage."""
+    """A topology with the coverage of its levels, and its problems."""
 
     cluster: ClusterTopology | None
     kai: KaiTopology | None

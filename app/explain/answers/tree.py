@@ -318,5 +318,5 @@ def _sizes(member: Member) -> str:
 
 
 def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool) -> Branch:
-    """Return the tree of an object. If it is `folded`, gangs are shown without parts."""
+    """Return the tree of an object. With `folded`, gangs are shown without parts."""
     return _Grower(subject, reasons, folded).root(subject)

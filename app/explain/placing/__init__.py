@@ -1,1 +1,1 @@
-"""Find out where pods fit: demands, the nodes that may take them, and how KAI places them."""
+"""Find out where pods fit, as KAI places them."""

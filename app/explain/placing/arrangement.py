@@ -42,7 +42,7 @@ If more have room, the fullest are tried.
 """
 
 _ONE_SEARCH = 2_000_000
-"""The maximum number of nodes that one search examines. This takes about half a second."""
+"""The maximum number of nodes that one search examines, in about half a second."""
 
 Placing = tuple[Ground, Demand]
 """A demand that needs a place: (ground, demand)."""
@@ -241,10 +241,7 @@ _WITHOUT_REJECTIONS = Rules(sizes=False, shared=False)
 """KAI's rules, except for the rules by which it rejects possible placements."""
 
 MOST_TRIED = 40_000_000
-"""The maximum number of nodes that all searches of an arrangement examine.
-
-This takes about ten seconds.
-"""
+"""The maximum number of nodes that all searches of an arrangement examine, in about ten seconds."""
 
 
 class Wish(Value, dict=True):
@@ -260,7 +257,7 @@ class Wish(Value, dict=True):
 
 
 class Arrangement:
-    """Wishes that have places at the same time, and the remaining free resources.
+    """Wishes that have places at the same time.
 
     `names` are the resources that count, and `free` has their free amounts on each node.
     """
@@ -272,7 +269,7 @@ class Arrangement:
         shares: Mapping[int, Shares] = MappingProxyType({}),
     ) -> None:
         self.is_certain = True
-        """Is the result of the last `add` certain? If not, a placement may exist all the same."""
+        """Is the result of the last `add` certain? If not, a placement may exist nevertheless."""
         self._names = names
         self._start = list(free)
         self._free = list(free)
@@ -286,14 +283,14 @@ class Arrangement:
         self._failed: dict[Hashable, tuple[Wish, bool]] = {}
         """Wishes that got no place, and whether that was certain.
 
-        An equal wish is not tried again until a wish that frees resources has got a place: without
-        one, there is never more room than before.
+        An equal wish is not tried again until a wish that frees resources gets a place, because
+        only then can there be more room than before.
         """
 
     def add(self, wish: Wish) -> bool:
-        """Place a wish in addition to the earlier ones, which may be moved for that.
+        """Place a wish in addition to the earlier ones, which may be moved.
 
-        Return False if no placement of all was found. Then `is_certain` says whether there is none.
+        Return False if no placement of all was found, and set `is_certain`.
         """
         alike = wish.demand.profile, wish.freed, id(wish.domains), id(wish.fit)
         if alike in self._failed:

@@ -179,8 +179,7 @@ def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, 
 MOST_ONE_BY_ONE = 5000
 """The maximum number of equal pods with GPU fractions that are placed one by one.
 
-More of them count as having no place. KAI has no such maximum, but anybody can write any number as
-the minimum of a PodGroup.
+More pods count as having no place. KAI has no such maximum, but a PodGroup can have any minimum.
 """
 
 Vector = tuple[int, ...]

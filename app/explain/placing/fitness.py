@@ -100,7 +100,7 @@ class _ManyTerms:
 
 
 _compiled: dict[int, _ManyTerms] = {}
-"""Compiled terms by the id of their tuple: hashing it would take as long as evaluating it."""
+"""Compiled terms by the id of their tuple, whose hash takes as long as an evaluation."""
 
 
 def _many_terms(terms: tuple[Term, ...]) -> _ManyTerms:

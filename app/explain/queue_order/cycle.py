@@ -52,11 +52,11 @@ class Turn(Value):
     order: int
     """Its position among all gangs of its node pool that KAI considers, from 1."""
     after: int
-    """If it gets no place, only gangs before this position in the order may have taken its room.
+    """If the gang gets no place, only gangs before this position may have taken its room.
 
-    This is its own position, or the position of the first equal gang without a place. It is 0 if a
-    limit or quota already kept the gang out before the cycle, or may have done so: before a pod
-    that requests GPU memory has its GPUs, it is not known how much of them it counts as.
+    The position is the gang's own, or that of the first equal gang without a place. It is 0 if a
+    limit or quota kept the gang out before the cycle, or may have: a pod that requests GPU memory
+    counts by the GPUs that it gets, which are not known then.
     """
     used: frozenset[int]
     """The positions of the nodes that it gets.

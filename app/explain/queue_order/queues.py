@@ -58,8 +58,9 @@ class Waiter(Value, dict=True):
 def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     """Return a pending gang with its rank in its queue.
 
-    The rank is by priority, highest first, then by state, by age, oldest first, and by name. Gangs
-    with a part below its minimum come first, then gangs with all parts at their minimum.
+    The highest priority comes first. Of equal priority, gangs with a part below its minimum come
+    first, then gangs with all parts exactly at their minimum, then all others. Each group is sorted
+    by age, oldest first, and by name.
     """
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]

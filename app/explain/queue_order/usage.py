@@ -1,7 +1,7 @@
 """Compute the usage and requests of the queues of a node pool.
 
-As in KAI, usage and requests are sums over pods. The status of a queue counts only if pods are not
-known.
+As in KAI, usage and requests are sums over pods. If the pods are not known, usage is taken from the
+status of each queue.
 
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """

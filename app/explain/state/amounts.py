@@ -95,10 +95,7 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 NOT_OFFERED = ""
-"""Stands for all resources that no node has.
-
-Tenants can request any number of them, and amounts of each resource are listed for each node.
-"""
+"""Stands for all resources that no node has, of which tenants can request any number."""
 
 
 def resources_of(
@@ -108,9 +105,9 @@ def resources_of(
 ) -> tuple[str, ...]:
     """Return the names of the resources that `shapes` request, and `others`, devices first.
 
-    `offered` has the resources that nodes have. If it is given, NOT_OFFERED stands for all other
-    resources. Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI
-    orders nodes by whole GPUs.
+    Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI orders nodes
+    by whole GPUs. With `offered`, the names of the resources that nodes have, NOT_OFFERED replaces
+    all other names.
     """
     shapes = list(shapes)
     names = {name for shape in shapes for name, _ in shape.requests}.union(others)
@@ -133,8 +130,8 @@ def requests(pods: Iterable[Pod]) -> dict[str, int]:
 def taken(pods: Iterable[Pod]) -> dict[str, int]:
     """Return the resources that the pods of a node use, as KAI counts them.
 
-    A shared GPU counts once, however many pods share it, and the pod that reserves it uses no GPU.
-    Background pods use nothing, because KAI evicts them for any other pod.
+    A GPU that several pods share counts once, and the pod that reserves it uses no GPU. Background
+    pods use nothing, because KAI evicts them for any other pod.
     """
     pods = [pod for pod in pods if not pod.background]
     total: dict[str, int] = {}

@@ -14,10 +14,10 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts, in which pods on nodes of pools without background pods are normal pods.
+    """Return the facts, in which some node pools have no background pods.
 
-    The SchedulingShard of a pool can disable background pods, or select them by labels that this
-    module does not know.
+    They are the pools whose SchedulingShard disables background pods, or selects them by labels
+    that this module does not know.
     """
     without = {shard.pool for shard in facts.shards if not shard.has_background}
     if not without or not any(pod.background for pod in facts.pods):

@@ -44,8 +44,8 @@ class Index(Belongings):
     An index can follow a changing cluster. With 15,000 nodes, a page after a change of one pod then
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
     Almost all of the saving comes from two parts: the lookup tables are updated in place, and the
-    trees of domains are kept. Cached properties are simply recomputed. Tracking what these depend
-    on would save another 15 ms, but is error-prone: some depend on the time.
+    trees of domains are kept. Cached properties are recomputed. Tracking their dependencies would
+    save another 15 ms, but is error-prone, because some depend on the time.
     """
 
     def __init__(self, facts: Snapshot) -> None:
@@ -134,13 +134,15 @@ class Index(Belongings):
         """
         self.pools = {node.labels.get(NODE_POOL, "") for node in self.nodes}
         """The node pools that have nodes, "" for nodes without a pool."""
-        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        self.offered = {name for has in kinds.values() for name, amount in has.items() if amount}
+        self._kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        """The different `allocatable` maps of nodes, by id. Equal nodes share one map."""
+        kinds = self._kinds.values()
+        self.offered = {name for has in kinds for name, amount in has.items() if amount}
         """The names of the resources that at least one node has."""
 
     @cached_property
     def claimed(self) -> Mapping[str, str]:
-        """The resources that pods request by name and that DRA allocates, because no node has them.
+        """The resources that pods can request from DeviceClasses by name, because no node has them.
 
         The value is the resource that counts the GPUs of the DeviceClass, or "" for a class of
         other devices, whose number is not known.
@@ -152,16 +154,21 @@ class Index(Belongings):
             if resource and resource not in self.offered
         }
 
+    @cached_property
+    def unread_for_room(self) -> set[str]:
+        """The kinds of facts that free capacity depends on and that were not read in full.
+
+        Claims are needed only if ResourceSlices have GPUs. ResourceSlices that were not requested
+        are not included.
+        """
+        devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
+        unread = ({"nodes", ROOM} | devices) & self.facts.unread
+        return unread | ({"slices"} & self.facts.unseen.keys())
+
     @property
     def room_is_known(self) -> bool:
-        """Whether everything that free capacity depends on was read.
-
-        That is all nodes, the pods of all namespaces and, if DRA offers GPUs, the claims of all
-        namespaces. It is false too if reading the ResourceSlices failed.
-        """
-        unread = self.facts.unread
-        devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
-        return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
+        """Whether everything that free capacity depends on was read."""
+        return not self.unread_for_room
 
     @cached_property
     def has_constraints(self) -> bool:
@@ -207,9 +214,7 @@ class Index(Belongings):
     @cached_property
     def gpu_names(self) -> tuple[str, ...]:
         """The resource names of GPUs and MIG devices on nodes."""
-        # Equal nodes share one `allocatable`, so each is examined once.
-        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        names = {name for allocatable in kinds.values() for name in allocatable}
+        names = {name for allocatable in self._kinds.values() for name in allocatable}
         return tuple(sorted(filter(counts_as_gpu, names)))
 
     @cached_property
@@ -226,9 +231,8 @@ class Index(Belongings):
         """Return the allocatable amounts of the resources `names` for each node."""
 
         def vectors() -> list[tuple[int, ...]]:
-            # Equal nodes share one `allocatable`, so each is examined once.
-            kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-            made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds.items()}
+            kinds = self._kinds.items()
+            made = {kind: tuple(has.get(name, 0) for name in names) for kind, has in kinds}
             return [made[id(node.allocatable)] for node in self.nodes]
 
         return self.one_of_few("allocatable", names, vectors, _OF_NODES)
@@ -368,9 +372,7 @@ class Index(Belongings):
     @cached_property
     def has_mig(self) -> bool:
         """Whether any node has MIG devices or the label of a MIG strategy."""
-        # Equal nodes share one `allocatable`, so each is examined once.
-        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        names = {name for allocatable in kinds.values() for name in allocatable}
+        names = (name for allocatable in self._kinds.values() for name in allocatable)
         has_devices = any("/mig-" in name for name in names)
         return has_devices or any(MIG_STRATEGY in node.labels for node in self.nodes)
 

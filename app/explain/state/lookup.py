@@ -1,12 +1,11 @@
 """Find facts by key: lookup tables of an index, created at first use and then updated in place.
 
-The tables are updated because rebuilding them after each change of a pod would add about 100 ms to
-each page of the console at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an
-index that follows with a new one). What-if also moves its index back and forth between two states.
+Rebuilding the tables after each change of a pod would add about 100 ms to each page of the console
+at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an index that follows with a new
+one). What-if also moves its index back and forth between two states.
 
 An update relies on identity: stores and `replace` keep the object of every fact that did not
-change. A group that did not change stays the same object too, so that values that were computed
-from it stay valid.
+change. Values that are computed from a group are kept until the group changes.
 """
 
 import operator
@@ -20,9 +19,9 @@ V = TypeVar("V")
 M = TypeVar("M")
 
 _FEW = 1000
-"""The maximum number of positions of a list that are compared one by one.
+"""The maximum number of differing positions of a list that count as replaced facts.
 
-If more positions differ, the facts have probably moved instead of changed.
+If more positions differ, facts have probably moved.
 """
 
 
@@ -57,8 +56,8 @@ def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
 class _Declared(Generic[M]):
     """A lookup table that a class of indexes declares as an attribute.
 
-    On an index, the attribute is the mapping M. It cannot be read on the class: a caller that needs
-    the declaration itself keeps it in a constant too.
+    On an index, the attribute is the mapping M. On the class, it cannot be read, so a declaration
+    that callers need is a constant too.
     """
 
     field: str

@@ -16,9 +16,10 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS, without_hash
 from app.objects.names import MAX_SUBDOMAIN
 
 REPEATED_WITHIN = 1200.0
-"""The seconds within which a controller that still cannot create pods writes the next event.
+"""The seconds after which an event no longer shows that a controller cannot create pods.
 
-Controllers back off: a ReplicaSet up to 1,000 seconds, a Job up to 10 minutes.
+Controllers that still can't create pods write the next event earlier. They back off for at most
+1,000 seconds (ReplicaSet) or 10 minutes (Job).
 """
 _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
@@ -36,7 +37,8 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
 }
 """Functions by (kind of a workload, kind of an object that it creates).
 
-Each returns whether a text can follow the workload's name in the name of such an object.
+The name of such an object begins with the name of the workload. The function returns whether a text
+can be the rest of the name.
 """
 
 
@@ -64,8 +66,7 @@ def can_be_made_by(ref: Ref) -> Iterator[Ref]:
 class EventsByName:
     """Events, sorted by the namespace and name of their object.
 
-    The name of an object that a workload creates begins with the workload's name. Anybody can write
-    thousands of events, so searching all of them for each workload would take minutes.
+    Searching all events for each workload would take minutes, because anybody can write thousands.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -107,10 +108,10 @@ def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
 
 
 def refusals(index: Index) -> Sequence[Event]:
-    """Return warnings that a controller can't create objects: each object's newest, newest first.
+    """Return the newest warning about each object whose controller can't create objects for it.
 
-    Warnings without a time are left out, and so are warnings older than REPEATED_WITHIN if the time
-    of the facts is known.
+    The newest warning comes first. Warnings without a time are left out, and so are warnings older
+    than REPEATED_WITHIN if the time of the facts is known.
     """
 
     def look() -> list[Event]:
@@ -151,8 +152,8 @@ def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
 def without_pods(index: Index) -> Iterator[Ref]:
     """Yield the workloads without pods that Kueue holds, or whose controllers can't create pods.
 
-    Workloads of kinds other than WORKLOAD_KINDS are left out, and so are objects that a workload
-    with pods may have created.
+    Only workloads of WORKLOAD_KINDS are found. Objects that a workload with pods may have created
+    are left out.
     """
     have_pods = {ref for pod in index.facts.pods for ref in pod.made_for}
     named = [_workload_of(event.about) for event in refusals(index)]

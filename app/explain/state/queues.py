@@ -1,7 +1,6 @@
 """Look up KAI's queues and their parents, and the priority and preemptibility of PodGroups.
 
-A PodGroup, or else the value of its PriorityClass, says whether KAI may evict it. See
-`pkg/common/podgroup` of KAI.
+See `pkg/common/podgroup` of KAI.
 """
 
 from collections.abc import Iterator
@@ -25,8 +24,8 @@ INNER = "has child queues, and KAI places workloads only in queues without child
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
     """Yield a queue and its parents. In a cycle, yield each queue once.
 
-    End before the first queue that does not exist, or is outside the node pool `pool`, by default
-    the queue's own pool: the scheduler of a pool lists only the queues of its pool (`ListQueues` in
+    End before the first queue that does not exist or is outside the node pool `pool`, by default
+    the queue's own pool. The scheduler of a pool lists only queues of its pool (`ListQueues` in
     `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
     """
     seen = {""}

@@ -21,7 +21,7 @@ from app.stores.related_lists import read_everywhere, read_namespace
 async def read_list(
     client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
-    """Return the facts that explain the pending workloads of a namespace; "" means all namespaces.
+    """Return the facts that explain the pending workloads of a namespace, or of all for "".
 
     Without `room`, the nodes, the ResourceSlices, and the pods, claims and PodGroups of other
     namespaces are not read. `asked` is the object to explain. For a PodCliqueSet, the PodCliques of

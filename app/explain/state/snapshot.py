@@ -47,8 +47,8 @@ name_of = attrgetter("name")
 class Snapshot(Value):
     """Everything that was read: one tuple of facts per kind, in any order.
 
-    `unseen`, `skipped` and `absent` name kinds by their fields here, such as `pods`. `ROOM` stands
-    for the pods and `CHANNELS` for the ResourceClaims of all namespaces.
+    `unseen`, `skipped` and `absent` name kinds by their fields here, such as `pods`. They may also
+    name `ROOM` (the pods of all namespaces) and `CHANNELS` (the ResourceClaims of all namespaces).
     """
 
     topologies: tuple[ClusterTopology, ...] = ()
@@ -248,8 +248,8 @@ class Belongings:
         """Return the events about an object, newest first.
 
         Events of other namespaces are left out, even if they have its uid. Events about
-        cluster-scoped objects are in the namespace default. Events without a namespace, which files
-        may have, count only if there are no others.
+        cluster-scoped objects are in the namespace default. In files, neither such an event nor its
+        object may have a namespace. These events count only if there are no others.
         """
         return self.events.get((namespace or "default", uid)) or self.events.get(("", uid), ())
 

@@ -40,7 +40,7 @@ class EditedSnapshot(Value):
     lines: tuple[str, ...] = ()
     """One line for each edit, which says what it changed."""
     moved: frozenset[Key] = frozenset()
-    """The keys of the pods that had a node before the edits and have none now."""
+    """The keys of the pods that must leave drained nodes."""
     made: tuple[JsonMap, ...] = ()
     """The documents of applied PodCliqueSets, whose gangs would be created or recreated."""
 

@@ -58,8 +58,8 @@ class Labelling(Value):
 class Applying(Value):
     """An edit that applies the documents of the file `source`.
 
-    A document replaces the object of the same kind, namespace and name, or is added.
-    ResourceSlices are always added. The gangs and pods of an applied PodCliqueSet are replaced by
+    A document replaces the object of the same kind, namespace and name, or is added. ResourceSlices
+    and Events are always added. The gangs and pods of an applied PodCliqueSet are replaced by
     planned ones.
     """
 

@@ -82,9 +82,8 @@ _LACKS_ROOM = {
 }
 """The reasons that say why a gang has no place now, each with a rank.
 
-A gang that had no place before is not worse off if another of these reasons, with the same or a
-lower rank, replaces its reason. After a rack is drained, for example, NodesUnfit can replace
-NoDomainFits.
+A gang that already had one of these reasons before is not worse off if a reason of the same or a
+lower rank replaces it. After a rack is drained, for example, NodesUnfit can replace NoDomainFits.
 """
 
 
@@ -203,12 +202,12 @@ def _compared(
     *,
     only_adds: bool,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
-    """Compare with the state before the edits.
+    """Return the pending gangs that would have fit together before the edits, and what is worse.
 
-    Return the pending gangs of the workloads `seeking` that would have fit together before, and the
-    new ones among the `problems` of other workloads. No edit gives a pending pod a node, so
-    `seeking` has the workloads of all gangs that were pending. With `only_adds`, edits only add
-    nodes. Then no gang that was pending is worse, even if it waits for something else afterwards.
+    `seeking` are the workloads of the pending gangs. No edit gives a pending pod a node, so they
+    include all gangs that were pending before. `problems` has the problems of the other workloads
+    after the edits. With `only_adds`, edits only add nodes, so a gang that was pending before is
+    not worse, even if it has other problems.
     """
     after = index.facts
     index.follow(before)
