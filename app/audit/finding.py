@@ -19,7 +19,6 @@ from app.facts.kinds import (
     POD_GROUP,
     QUEUE,
 )
-from app.facts.labels import MNNVL_GROUP
 from app.objects.resource import POD
 
 Outcome = Literal["refused", "warning", "undecided"]
@@ -311,11 +310,7 @@ BY_WARNING = (
     ),
     ("minAvailable form their own PodGangs", _AS_TOLD),
     ("applies per clique", _AS_TOLD),
-    (
-        "CUDA may fail with",
-        f'Create the PodCliqueSet again with the scope "replica", or with one {MNNVL_GROUP} for'
-        " all cliques.",
-    ),
+    ("CUDA may fail with", "Create the PodCliqueSet again as the message says."),
     ("cannot check capacity", "Check the GPU driver, unless an autoscaler adds nodes later."),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
     (

@@ -4,13 +4,19 @@ NVIDIA's driver has one channel per node, so pods with such a claim never share 
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
-from app.facts.labels import KUEUE, MNNVL_GROUP, NVLINK_DOMAIN, POD_GROUP_NAME, SKIP_PODGROUPER
+from app.facts.labels import (
+    KUEUE,
+    MNNVL_GROUP,
+    MNNVL_SCOPE,
+    NVLINK_DOMAIN,
+    POD_GROUP_NAME,
+    SKIP_PODGROUPER,
+)
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
@@ -260,17 +266,21 @@ def _several(
         return
 
     most = nvlink.size(nodes)
-    members = itertools.chain.from_iterable(domains.values())
-    inside = all(_is_inside(required.get(clique.name), nodes) for clique, _ in members)
+    cliques = [clique for members in domains.values() for clique, _ in members]
+    inside = all(_is_inside(required.get(clique.name), nodes) for clique in cliques)
     # a group may have any number of replicas, and only the two smallest ComputeDomains count
     smallest = sorted(size for size, count in copies for _ in range(min(count, 2)))[:2]
     if inside and sum(smallest) > most:
         return
 
+    common = {
+        f"one {MNNVL_GROUP}" if clique.mnnvl_group else f"{MNNVL_SCOPE}: replica"
+        for clique in cliques
+    }
     yield (
         f"a replica of the PodCliqueSet gets {number} ComputeDomains: if two share an NVLink"
         " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)."
-        f' Use the scope "replica", or one {MNNVL_GROUP} for all cliques'
+        f" Use {' or '.join(sorted(common))} for all cliques"
     )
 
 

@@ -27,8 +27,8 @@ def loose(kind: str, name: str) -> str:
     )
 
 
-def several(domains: int) -> str:
-    return f'a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA\'s DRA driver, issue 892). Use the scope "replica", or one grove.io/mnnvl-group for all cliques'
+def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
+    return f"a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892). Use {common} for all cliques"
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,15 @@ def several(domains: int) -> str:
             pcs(clique("a", group="x"), clique("b", group="y")),
             RACK,
             [node(4, clique="a")],
-            [several(2)],
+            [several(2, "one grove.io/mnnvl-group")],
             id="several groups of Grove",
+        ),
+        pytest.param(
+            pcs(clique("a", group="x"), clique("b", enabled="true")),
+            RACK,
+            [node(4, clique="a")],
+            [several(2, "grove.io/mnnvl-scope: replica or one grove.io/mnnvl-group")],
+            id="a group of Grove next to a clique with our annotation",
         ),
         pytest.param(
             pcs(clique("a"), clique("b"), group="x"),
