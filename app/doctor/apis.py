@@ -1,7 +1,4 @@
-"""Check the APIs that the server uses, and the installed releases of Grove, KAI and others.
-
-The checks report whether the cluster serves the APIs in a known version. They also report CRDs
-whose names are not all accepted, or that are not established, so that their API is not served.
+"""Check the APIs that the server uses, their CRDs, and the releases of Grove, KAI and others.
 
 A release is recognised by its CRDs and their fields, because CRDs do not carry the version of their
 product. The checks report whether the release was tested with this version of grove-admission.
@@ -229,12 +226,8 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
     reasons = "; ".join(
         f"{item.get('type')}={item.get('status')}: {item.get('message')}" for item in conditions
     )
-    remedy = (
-        f"Run: kubectl describe crd {name}. If the CRD is being deleted, remove the finalizers of"
-        " its objects."
-    )
-
-    return problem(f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
+    message = f"CRD {name} is not established, and its API is not served: {reasons}"
+    return problem(message, f"Run: kubectl describe crd {name}")
 
 
 def _group(crd: Object) -> str:
@@ -386,5 +379,5 @@ def _fields(crd: JsonMap) -> set[str]:
 def _text(release: Release) -> str:
     name = f"{release.neighbour} {release.title}".rstrip()
     if release.tried:
-        return f"{name}: tested at {release.tried}"
+        return f"{name}: tested with {release.tried}"
     return f"{name}: not tested with this version"

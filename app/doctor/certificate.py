@@ -84,7 +84,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """Whether the Secret could be read, or does not exist."""
+    """False if reading the Secret failed, so that it may exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:

@@ -43,7 +43,7 @@ _MOST_CHECKS = 20
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check that the DeviceClasses exist that `mnnvl.claimMode`, claims and units need.
+    """Check that the DeviceClasses of `mnnvl.claimMode`, of claims and of units exist.
 
     Also report claims that are being deleted while Pods use them. Raise ClusterError if a request
     fails.
@@ -98,7 +98,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
     message = (
         f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
-        " claims without another DeviceClass can never be allocated"
+        " claims that name it can never be allocated"
     )
     remedy = (
         "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto"
@@ -129,7 +129,8 @@ def _check_cliques(
 ) -> Check:
     """Check that no PodClique lacks the MNNVL claim that it requests.
 
-    `reads_groups` is true if Grove reads its own MNNVL annotation: PodCliques with it don't count.
+    `reads_groups` says whether Grove reads its own MNNVL annotation. If so, PodCliques with this
+    annotation don't count.
     """
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"
@@ -250,8 +251,8 @@ def _unsafe(dialect: str) -> Check:
 def _owned_by_gangs(owned: list[str]) -> Check:
     """Return the problem of resources that PodGangs own although their PodCliqueSet should."""
     message = (
-        "PodGangs still own MNNVL resources. If Grove replaces the PodGangs, these resources are"
-        f" deleted while pods use them: {listed(sorted(owned), _SHOWN)}"
+        "MNNVL resources that PodGangs still own, and that are deleted if Grove replaces the"
+        f" PodGangs: {listed(sorted(owned), _SHOWN)}"
     )
     remedy = (
         "Do not upgrade Grove before the leader has given these resources to their PodCliqueSets."

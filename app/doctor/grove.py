@@ -242,10 +242,12 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     only if `authorizedUsers` has no account with the name that Grove's chart gives it.
     """
     users = configuration.authorization.authorized_users
+    where = ""
     if not operator:
         if any(user.endswith(f":{OPERATOR}") for user in users):
             return []
         account = f"system:serviceaccount:NAMESPACE:{OPERATOR}"
+        where = " For NAMESPACE, write the namespace of Grove's operator."
     else:
         account = operator.account
         if account in users:
@@ -257,7 +259,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     )
     remedy = (
         "Add this account to authorization.authorizedUsers in the configuration of grove-admission,"
-        " next to our own account, and restart the replicas."
+        f" next to our own account, and restart the replicas.{where}"
     )
 
     return [problem(message, remedy)]

@@ -75,7 +75,7 @@ _ALWAYS = (
         (*_READ, "create", "patch", "delete"),
         "the managed ClusterTopology",
     ),
-    Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),
+    Need("grove.io", "clustertopologies/status", ("patch",), "the condition Ready"),
     Need(
         "grove.io",
         "clustertopologybindings",

@@ -487,9 +487,10 @@ async def _writers(
         return []
     shown = listed([f"{namespace}/{name}" for namespace, name in asked], _MOST_SHOWN)
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
+    effect = "rejects" if mode == "refuse" else "warns about"
     message = (
-        f"the queue guard {'rejects' if mode == 'refuse' else 'warns about'} writes of KAI"
-        f" PodGroups by an account that may not use their queue, and no exemption covers {shown}"
+        "service accounts that may write PodGroups of KAI and are not exempt from the queue guard,"
+        f" which {effect} their writes to queues that they may not use: {shown}"
     )
     remedy = (
         "If an account only copies queue names, like that of KAI Resource Management, exempt its"

@@ -1,8 +1,8 @@
 """Record all answers that an examination depends on, so that it can be repeated anywhere.
 
 Fields that no check reads are removed from the answers before the checks see them. So a record has
-everything that the checks read, and nothing else. Of a Secret, it has only the certificate, which
-the server shows to every client anyway.
+everything that the checks read, and little else. Of a Secret, it has only the certificate, which
+the server shows to every client.
 """
 
 import re
@@ -90,8 +90,8 @@ class Heard(Value):
     def keeping(self, call: Call) -> Call:
         """Return a function like `call` that sends each request once and records its answer.
 
-        It answers a recorded request from the record. Failed requests are recorded too, except
-        those that raise TooLong, and raise the same error again.
+        A recorded request is answered from the record. A failed request is recorded too, unless it
+        raises TooLong, and raises the same error again.
         """
 
         async def kept(request: ApiRequest) -> Object:

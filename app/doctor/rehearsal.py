@@ -37,9 +37,9 @@ _LIMIT_SECONDS = 60
 """The default time after which an API server gives up on a request."""
 
 _SLOW_SECONDS = 45
-"""The sum of the timeouts of a resource's webhooks above which there is a warning.
+"""The time that a request may take, with all webhooks slow, before there is a warning.
 
-The sum of the default timeouts of our webhooks and those of Grove, KAI and Kueue is smaller.
+With the default timeouts of our webhooks and those of Grove, KAI and Kueue, requests take less.
 """
 
 _COMPARED = 2
@@ -50,7 +50,7 @@ Each connection may take seconds.
 
 _PODS = ("", "pods")
 _VITAL = {
-    _PODS: "no system Pod of the cluster starts",
+    _PODS: "new system Pods of the cluster do not start",
     ("", "endpoints"): "Services do not follow their Pods",
     ("discovery.k8s.io", "endpointslices"): "Services do not follow their Pods",
     (
@@ -155,7 +155,7 @@ def _effect(webhook: StoredWebhook, installed: Installed) -> Check:
     text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
     refusing = installed.policies.refusing(webhook.content)
     if refusing:
-        text += f"; API servers still enforce the policies {', '.join(refusing)}"
+        text += f"; policies that API servers still enforce: {', '.join(refusing)}"
     return ok(text)
 
 
@@ -242,7 +242,8 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], namespace: str = 
     remedy = "Remove these resources from the webhook's rules, or set failurePolicy: Ignore."
     if namespace:
         remedy = (
-            f"Exclude {namespace} in the webhook's namespaceSelector, or set failurePolicy: Ignore."
+            f"Exclude {namespace} in the webhook's namespaceSelector ({NAMESPACE_LABEL} NotIn"
+            f" [{namespace}]), or set failurePolicy: Ignore."
         )
     return warning(message, remedy)
 
@@ -266,8 +267,8 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
 
     for (name, total, names), operations in slow.items():
         message = (
-            f"{', '.join(operations)} of {name} may take up to {total} s if all {len(names)}"
-            f" webhooks are slow, but API servers give up after {_LIMIT_SECONDS} s"
+            f"{', '.join(operations)} of {name} may take {total} s if all {len(names)} webhooks are"
+            f" slow. API servers give up after {_LIMIT_SECONDS} s by default"
         )
         remedy = f"Set a lower timeoutSeconds for {', '.join(dict.fromkeys(names))}."
         yield warning(message, remedy)

@@ -13,12 +13,13 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_a
 _PORT = 443
 SERVICE_LABEL = "kubernetes.io/service-name"
 _ABSENT = (
-    "Apply the manifests. If the Service has another name, set certificates.serviceName and"
-    " clientConfig of the webhooks to that name."
+    "Apply the manifests or the chart of this version again. If the Service has another name, set"
+    " certificates.serviceName and clientConfig of the webhooks to that name."
 )
 _UNREADY = (
-    "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444"
-    " of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
+    "Find out why its Pods are not ready: kubectl -n {namespace} logs deployment/grove-admission."
+    " If a Pod runs, run: kubectl -n {namespace} port-forward deployment/grove-admission 8444, and"
+    " then: curl -k 'https://localhost:8444/readyz?verbose'"
 )
 
 
@@ -96,15 +97,16 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=f"{SERVICE_LABEL}={name}")
     ready = ready_endpoints(await every(client, of_service), port)
 
-    return [_judge(title, len(ready))], ready
+    return [_judge(namespace, title, len(ready))], ready
 
 
-def _judge(title: str, ready: int) -> Check:
+def _judge(namespace: str, title: str, ready: int) -> Check:
     if ready == 0:
-        return problem(f"{title} has no ready endpoint", _UNREADY)
+        return problem(f"{title} has no ready endpoint", _UNREADY.format(namespace=namespace))
     if ready == 1:
         message = f"{title} has only 1 ready endpoint: no webhook answers while its Pod restarts"
-        return warning(message, "Run at least two replicas of the Deployment.")
+        command = f"kubectl -n {namespace} scale deployment grove-admission --replicas=2"
+        return warning(message, f"Run at least two replicas: {command}")
     return ok(f"{title} has {ready} ready endpoints")
 
 

@@ -24,7 +24,7 @@ NEVER = (
 )
 MODE = (
     "problem",
-    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims without another DeviceClass can never be allocated',
+    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name it can never be allocated',
 )
 
 

@@ -92,7 +92,7 @@ TAKEN = ("NamesAccepted", "False")
                 Check(
                     "problem",
                     "CRD tools.example.com is not established, and its API is not served: NamesAccepted=True: fine; NonStructuralSchema=True: spec.versions[0].schema: Required value",
-                    "Run: kubectl describe crd tools.example.com. If the CRD is being deleted, remove the finalizers of its objects.",
+                    "Run: kubectl describe crd tools.example.com",
                 )
             ],
             id="no reason that is known",

@@ -35,7 +35,7 @@ INSTALL = "Apply the manifests or the chart of this version again, or the output
 RULES = "Run: kubectl apply -f manifests/base/rbac.yaml. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
 KEEPER = "With self-managed certificates, the replicas write the caBundle: see the log of deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise, write the CA into caBundle of the webhook configurations."
 STORED_CERTIFICATE = f"Find out why the replicas do not create or renew the certificate: {LOGS}."
-UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
+UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs deployment/grove-admission. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'"
 PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."
 
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {

@@ -210,7 +210,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "Grove",
                 "problem",
                 "authorization.authorizedUsers lacks system:serviceaccount:NAMESPACE:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at start",
-                USERS,
+                f"{USERS} For NAMESPACE, write the namespace of Grove's operator.",
             )
         ],
     ),

@@ -19,7 +19,7 @@ UNSAFE = (
 )
 STILL = (
     "problem",
-    "PodGangs still own MNNVL resources. If Grove replaces the PodGangs, these resources are deleted while pods use them: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
+    "MNNVL resources that PodGangs still own, and that are deleted if Grove replaces the PodGangs: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
 )
 
 

@@ -148,7 +148,7 @@ class Rehearsed:
 
 NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
 HEARTBEATS_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-node-lease too: all nodes become NotReady"
-CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if all 3 webhooks are slow, but API servers give up after 60 s"
+CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take 60 s if all 3 webhooks are slow. API servers give up after 60 s by default"
 AS_INSTALLED = (HEARTBEATS_STOP, NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
 
@@ -261,7 +261,7 @@ WRITER = "Find out why this caBundle was not updated: read the log of its writer
 LEASES_OF_NODES = (
     "warning",
     f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-node-lease too: all nodes become NotReady",
-    "Exclude kube-node-lease in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
+    "Exclude kube-node-lease in the webhook's namespaceSelector (kubernetes.io/metadata.name NotIn [kube-node-lease]), or set failurePolicy: Ignore.",
 )
 REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SERVICE.partition('/')[0]} describe pods"
 
@@ -369,8 +369,8 @@ REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SER
             [
                 (
                     "warning",
-                    f"{KUEUE}, mpod.kb.io: while this webhook is down, writes of pods are rejected in kube-system too: no system Pod of the cluster starts",
-                    "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
+                    f"{KUEUE}, mpod.kb.io: while this webhook is down, writes of pods are rejected in kube-system too: new system Pods of the cluster do not start",
+                    "Exclude kube-system in the webhook's namespaceSelector (kubernetes.io/metadata.name NotIn [kube-system]), or set failurePolicy: Ignore.",
                 )
             ],
         ),
@@ -380,7 +380,7 @@ REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SER
                 (
                     "warning",
                     f"{DRIVER}, gpu.nvidia.com: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-system too: kube-scheduler and kube-controller-manager lose their leader Leases",
-                    "Exclude kube-system in the webhook's namespaceSelector, or set failurePolicy: Ignore.",
+                    "Exclude kube-system in the webhook's namespaceSelector (kubernetes.io/metadata.name NotIn [kube-system]), or set failurePolicy: Ignore.",
                 ),
                 LEASES_OF_NODES,
             ],
@@ -392,7 +392,7 @@ REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SER
             [
                 (
                     "warning",
-                    "CREATE of pods may take up to 52 s if all 8 webhooks are slow, but API servers give up after 60 s",
+                    "CREATE of pods may take 52 s if all 8 webhooks are slow. API servers give up after 60 s by default",
                     "Set a lower timeoutSeconds for pod.mutate.grove-admission.grove.io, pod-mnnvl.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, pod-mnnvl.validate.grove-admission.grove.io, vpod.kb.io, validate.kyverno.svc-fail.",
                 )
             ],

@@ -30,7 +30,7 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
     ("crds", "expected"),
     [
         ([], []),
-        ([crd(SETS)], ["Grove from about January 2026: tested at a5b8e0dc"]),
+        ([crd(SETS)], ["Grove from about January 2026: tested with a5b8e0dc"]),
         (
             [crd(SETS, "replicas", "updateStrategy")],
             [
@@ -40,22 +40,22 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
         (
             [crd(SETS, "updateStrategy"), crd(BINDINGS)],
             [
-                "Grove with ClusterTopologyBindings, from about August 2026: tested at fcc3b3bb",
+                "Grove with ClusterTopologyBindings, from about August 2026: tested with fcc3b3bb",
             ],
         ),
         (
             [crd(SETS), crd(BINDINGS), crd(MAPS)],
-            ["Grove with PodGangMaps, about 0.1.0-alpha.13: tested at 616762f7"],
+            ["Grove with PodGangMaps, about 0.1.0-alpha.13: tested with 616762f7"],
         ),
-        ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tested at d5bc503a"]),
+        ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tested with d5bc503a"]),
         ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tested with this version"]),
         (
             [crd("computedomains.resource.nvidia.com")],
-            ["NVIDIA's DRA driver without ComputeDomainCliques: tested at 0.4"],
+            ["NVIDIA's DRA driver without ComputeDomainCliques: tested with 0.4"],
         ),
         (
             [crd("dynamographdeployments.nvidia.com"), crd(GROUPS, "minSubGroup")],
-            ["KAI with minSubGroup: tested at d5bc503a", "Dynamo: not tested with this version"],
+            ["KAI with minSubGroup: tested with d5bc503a", "Dynamo: not tested with this version"],
         ),
     ],
 )

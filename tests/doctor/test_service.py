@@ -44,8 +44,8 @@ def endpoints(
     }
 
 
-ABSENT = "Apply the manifests. If the Service has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
-UNREADY = "Find out why its Pods are not ready: read their log. Or run kubectl port-forward for port 8444 of a Pod, and then curl -k 'https://localhost:8444/readyz?verbose'."
+ABSENT = "Apply the manifests or the chart of this version again. If the Service has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
+UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs deployment/grove-admission. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'"
 WHAT = "Service grove-system/grove-admission"
 NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
 
@@ -80,7 +80,7 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             Check(
                 "warning",
                 f"{WHAT} has only 1 ready endpoint: no webhook answers while its Pod restarts",
-                "Run at least two replicas of the Deployment.",
+                "Run at least two replicas: kubectl -n grove-system scale deployment grove-admission --replicas=2",
             ),
             [Endpoint("10.0.0.1", 8443)],
             id="one",

@@ -157,7 +157,7 @@ async def test_a_service_without_endpoints(clinic: Clinic) -> None:
     assert [(finding.status, finding.message) for finding in findings] == [
         ("problem", "Service grove-system/second has no ready endpoint")
     ]
-    assert "read their log" in findings[0].remedy
+    assert "logs deployment/grove-admission" in findings[0].remedy
 
 
 async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
