@@ -68,7 +68,7 @@ class ClaimAudit(Struct):
             return None
         lack = "Pod {} lacks" if len(pods) == 1 else "Pods {} lack"
         names = lack.format(", ".join(pods))
-        problem = f"{names} its claim, and so cannot use NVLink between nodes"
+        problem = f"{names} the PodClique's claim, and so cannot use NVLink between nodes"
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:
@@ -125,7 +125,7 @@ class ClaimAudit(Struct):
         names = {pod.node for pod in pods if pod.node}
         found = held_channels(claims, pods, domains, {name: self._gpus(name) for name in names})
         wait = "pod waits" if found.waiting == 1 else "pods wait"
-        waits = f"; {found.waiting} {wait} for one" if found.waiting else ""
+        waits = f"; {found.waiting} {wait} for a channel" if found.waiting else ""
         return [
             warning(held.claim.kind, held.claim.key, f"{held.text}{waits}", held.remedy)
             for held in found.held

@@ -78,7 +78,7 @@ class AuditCounts(Struct, rename="camel"):
     looked_at: int
     """The number of objects that were checked."""
     found: int
-    """The number of findings about objects that would be rejected or that have warnings.
+    """The number of findings, except about objects without a verdict.
 
     An object may have several findings, such as a ResourceClaim.
     """
@@ -142,7 +142,7 @@ class Tally(Struct):
             warnings = count.found - count.refused
             yield (
                 f"{kind}: {count.looked_at:,} checked, {count.refused:,} refused,"
-                f" {warnings:,} with warnings{undecided}"
+                f" {warnings:,} {'warning' if warnings == 1 else 'warnings'}{undecided}"
             )
 
         yield from self.notes
@@ -239,7 +239,10 @@ BY_PROBLEM = (
         "cycle detected",
         "Break the cycle of parents. Until then, every change to the PodGroup is rejected.",
     ),
-    ("no node has the label", "Correct the key of the level, or label the nodes."),
+    (
+        "no node has the label",
+        "Correct the key of the level, or label the nodes: kubectl label node NODE KEY=VALUE",
+    ),
     (
         "KAI ignores the other nodes",
         "Label the nodes that lack the label of the level. List them: grove-admission topology",
@@ -301,7 +304,7 @@ BY_WARNING = (
     ),
     (
         "is ignored by KAI, because no topology is set",
-        "Set the name of a KAI Topology next to the level, where the level was set.",
+        "Where the level is set, also set the name of a KAI Topology.",
     ),
     ("unknown annotation", "Correct the name of the annotation."),
     (

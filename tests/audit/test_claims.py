@@ -87,7 +87,7 @@ async def test_pods_that_run_without_the_claim_of_their_podclique_are_listed_wit
         pod("ending", "train-0-worker", **DELETED),
         pod("lost", "train-0-lost"),
     ]
-    problem = "Pods a, b lack its claim, and so cannot use NVLink between nodes"
+    problem = "Pods a, b lack the PodClique's claim, and so cannot use NVLink between nodes"
     stored = [admitted(clique("train-0-worker")), clique("train-0-lost"), *resources()]
     assert await findings(*stored, *pods) == [
         Finding("PodClique", "ml", "train-0-lost", 0, (LACKS,), PUT_BACK),
@@ -195,7 +195,7 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             "one-c",
             (
                 "pod one requests 1 GPU of the 8 GPUs of its node, but the claim holds the NVLink channel of"
-                " n0; 1 pod waits for one",
+                " n0; 1 pod waits for a channel",
             ),
         )
     ]

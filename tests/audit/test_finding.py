@@ -47,7 +47,7 @@ def test_a_finding_as_text() -> None:
             "ClusterTopology",
             0,
             ['level "rack": no node has the label r'],
-            "Correct the key of the level, or label the nodes.",
+            "Correct the key of the level, or label the nodes: kubectl label node NODE KEY=VALUE",
         ),
         (
             "PodGroup",
@@ -162,6 +162,6 @@ def test_the_exit_code_tells_refusals_from_warnings() -> None:
         codes.append((tally.exit_code, tally.summary()))
     assert codes == [
         (0, ""),
-        (3, "PodGang: 0 checked, 0 refused, 1 with warnings"),
-        (1, "PodGang: 0 checked, 1 refused, 1 with warnings"),
+        (3, "PodGang: 0 checked, 0 refused, 1 warning"),
+        (1, "PodGang: 0 checked, 1 refused, 1 warning"),
     ]

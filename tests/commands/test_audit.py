@@ -49,13 +49,13 @@ async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "refused   PodGroup default/bad"
     assert lines[3:] == [
-        "ClusterTopology: 1 checked, 0 refused, 0 with warnings",
-        "PodCliqueSet: 0 checked, 0 refused, 0 with warnings",
-        "PodGroup: 1 checked, 1 refused, 0 with warnings",
-        "PodClique: 0 checked, 0 refused, 0 with warnings",
-        "PodGang: 0 checked, 0 refused, 0 with warnings",
-        "Pod: 0 checked, 0 refused, 0 with warnings",
-        "Queue: 0 checked, 0 refused, 0 with warnings",
-        "ComputeDomain: 0 checked, 0 refused, 0 with warnings",
+        "ClusterTopology: 1 checked, 0 refused, 0 warnings",
+        "PodCliqueSet: 0 checked, 0 refused, 0 warnings",
+        "PodGroup: 1 checked, 1 refused, 0 warnings",
+        "PodClique: 0 checked, 0 refused, 0 warnings",
+        "PodGang: 0 checked, 0 refused, 0 warnings",
+        "Pod: 0 checked, 0 refused, 0 warnings",
+        "Queue: 0 checked, 0 refused, 0 warnings",
+        "ComputeDomain: 0 checked, 0 refused, 0 warnings",
         "not installed in this cluster: resourceclaims.resource.k8s.io",
     ]

@@ -30,7 +30,7 @@ from tests.integration.tried import tried
 pytestmark = pytest.mark.untraced
 
 NAMES = ["train-0-leader", "train-0-worker"]
-OUTSIDE = "Pod {} lacks its claim, and so cannot use NVLink between nodes"
+OUTSIDE = "Pod {} lacks the PodClique's claim, and so cannot use NVLink between nodes"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
