@@ -29,7 +29,12 @@ from app.objects.resource import NAMESPACE
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, LIKE_KUBECTL)
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="audit only this namespace")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="audit this namespace and cluster-scoped objects (default: all namespaces)",
+    )
     add_output(
         parser, "output format (default: text); json: one line per finding, then the summary"
     )
@@ -55,7 +60,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raise NotFound if the namespace doesn't exist: an audit of a misspelt one would find nothing.
+    """Raise NotFound if the namespace does not exist, because an audit of it would find nothing.
 
     Without permission to read namespaces, any name is accepted.
     """
@@ -93,7 +98,7 @@ COMMAND = Command(
     add_options=add_options,
     run=run,
     examples=(
-        "grove-admission audit                     # every namespace",
+        "grove-admission audit                     # all namespaces",
         "grove-admission audit -n team-a -o json   # one namespace, for scripts",
     ),
 )

@@ -22,10 +22,11 @@ DEFAULT_NAME = "grove-admission.grove-system.svc"
 def add_options(parser: argparse.ArgumentParser) -> None:
     within = parser.add_subparsers(required=True, metavar="COMMAND")
     make = within.add_parser(
-        "make", help="create a CA and a certificate in a directory; existing files are kept"
+        "make", help="create a CA and a certificate in a directory that has neither"
     )
-    make.add_argument("directory", type=Path, metavar="DIR")
-    text = f"DNS name or IP address; repeat it for more (default: {DEFAULT_NAME})"
+    text = f"directory to which {', '.join(FILES)} are written"
+    make.add_argument("directory", type=Path, metavar="DIR", help=text)
+    text = f"DNS name or IP address; repeat the option for more (default: {DEFAULT_NAME})"
     make.add_argument("--name", type=_name, action="append", metavar="NAME", help=text)
     text = "validity of the certificate in days (default: 90); the CA's is four times as long"
     make.add_argument("--days", type=_life, default=timedelta(days=90), metavar="N", help=text)
@@ -33,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     check = within.add_parser(
         "check", help="check the certificates in a directory; exit code 1 if one is wrong"
     )
-    text = "name that the certificate must cover; repeat it for more"
+    text = "name that the certificate must cover; repeat the option for more"
     check.add_argument("--name", action="append", default=[], metavar="NAME", help=text)
     check.set_defaults(action=_check)
     text = "directory with tls.crt, tls.key and ca.crt"
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    description=("Create a CA and a server certificate in a directory, or check existing ones."),
+    description="Create a CA and a server certificate in a directory, or check existing ones.",
     add_options=add_options,
     run=run,
     examples=(

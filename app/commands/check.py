@@ -50,15 +50,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="operation to judge (default: CREATE)",
     )
     parser.add_argument(
-        "--old", metavar="FILE", help="documents that an UPDATE replaces or a DELETE deletes"
+        "--old",
+        metavar="FILE",
+        help="file with the documents that an UPDATE replaces or a DELETE deletes",
     )
     parser.add_argument(
-        "--user", help="user who sends the request (default: the first of authorizedUsers)"
+        "--user",
+        help="user who sends the request (default: the first of authorization.authorizedUsers)",
     )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="also use the objects of a cluster, as if the documents were created there",
+        help="read a cluster, so that documents can refer to its objects",
     )
     add_offline(parser)
     add_cluster(parser, LIKE_KUBECTL)

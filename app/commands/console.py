@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         default="",
         metavar="A,B",
-        help="namespaces to show if you may not list them (default: the kubeconfig context's)",
+        help="namespaces to show if you may not list all (default: the kubeconfig context's)",
     )
 
     parser.add_argument(

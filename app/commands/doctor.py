@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-webhooks",
         action="store_true",
-        help="also rehearse an outage of every other webhook in the cluster",
+        help="rehearse an outage of every webhook in the cluster",
     )
     parser.add_argument("--all", action="store_true", help="also show the checks that passed")
     add_output(parser)

@@ -431,7 +431,7 @@ def not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
         why = [f"{ref} exists in namespace {ref.namespace} but can't be explained{words}"]
     elif exists:
         why = [
-            f"{ref} exists in namespace {ref.namespace} but has no pods yet. Its events say why:"
+            f"{ref} exists in namespace {ref.namespace} but has no pods yet. See its events:"
             f" kubectl describe {ref.kind.lower()} {ref.name} -n {ref.namespace}"
         ]
     else:

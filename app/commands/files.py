@@ -101,7 +101,7 @@ def _files(name: str) -> list[str]:
     every = sorted(str(file) for file in path.rglob("*") if file.is_file())
     files = [file for file in every if file.endswith(_SUFFIXES)]
     if not files:
-        raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
+        raise UnusableInput(f"{name}: no .yaml, .yml or .json file in this directory")
     return files
 
 

@@ -45,8 +45,8 @@ SECONDS = 60.0
 
 INSTRUCTIONS = (
     "These tools say which workloads are pending in a Kubernetes cluster with Grove or the KAI"
-    " Scheduler, why, and how to fix it. They compute what the scheduler decides, so don't guess"
-    " from other output. None of them changes anything. A remedy in an answer is for a person to"
+    " Scheduler, why, and how to fix it. They apply the scheduler's rules, so don't guess from"
+    " other output. None of them changes anything. A remedy in an answer is for a person to"
     " carry out: show it, and who can do it. If an answer has `unseen` or `unknown`, say what could"
     " not be read. The resources schema://NAME describe the fields of the answers."
 )

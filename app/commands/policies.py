@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE",
         action="append",
         help="with --queues: namespace of KAI, or of the component that assigns its queues, such as"
-        " KAI Resource Management; repeat it for more (default: kai-scheduler)",
+        " KAI Resource Management; repeat the option for more (default: kai-scheduler)",
     )
 
 

@@ -54,8 +54,8 @@ async def _read(arguments: argparse.Namespace) -> Snapshot:
 COMMAND = Command(
     description=(
         "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what KAI"
-        " should do next with the first of them. Nothing is written. Exit code: 0 KAI can use"
-        " every queue, 1 KAI can't use a queue, a queue lacks a quota or limit, or a PodGroup"
+        " should do next with the first of them. Nothing is written. Exit code: 0 no problems,"
+        " 1 KAI can't use a queue, a queue lacks a quota or limit, or a PodGroup"
         " names a missing queue, 2 not everything was readable."
     ),
     add_options=add_options,

@@ -1,6 +1,7 @@
 """Write and read records: files with the facts behind an answer, for bug reports."""
 
 import argparse
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
     words = (
         f"{asked.kind.lower()}/{asked.name}" if asked.name else "",
         f"-n {asked.namespace}" if asked.namespace else "",
-        f"--offline {arguments.record}",
+        f"--offline {shlex.quote(str(arguments.record))}",
     )
     complain(f"repeat this answer: grove-admission explain {' '.join(filter(None, words))}")
     complain(HAS_NAMES)

@@ -103,8 +103,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_config(
         parser,
-        "file with an OperatorConfiguration; --room also shows how many pods fit if its"
-        " mnnvl.spareNodes nodes stay free",
+        "file with an OperatorConfiguration; --room then also shows how many pods fit if"
+        " mnnvl.spareNodes nodes of a domain stay free",
     )
     parser.add_argument(
         "--levels",
@@ -118,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="EDIT",
         help="show the effects of an edit: 'drain rack=r7', 'cordon n1', 'add 4 like n12',"
-        " 'label n1 rack=r2', or a file to apply; repeat it for more edits, in order",
+        " 'label n1 rack=r2', or a file to apply; repeat the option for more edits, in order",
     )
     parser.add_argument(
         "--all", action="store_true", help="show all domains, and all gangs of --if"

@@ -111,7 +111,7 @@ class Report(Struct):
         if self.places:
             yield from ("", *self._table())
         if self.findings:
-            yield from ("", "rejected")
+            yield from ("", "rejected or would have been rejected")
         for finding, count in self.findings.most_common():
             yield f"  {count:>6,}  {finding.kind}: {finding.message}"
             yield f"          first: {self.examples[finding]}"

@@ -264,9 +264,8 @@ _KNOWN = {
 }
 """The (group, kind) of every known resource."""
 
-
 _OF_KUBERNETES = ("", "apps", "batch")
-"""API groups whose kinds with Pods are all known: the kind of another group is a mistake there."""
+"""API groups of Kubernetes, in which a known kind of another group is a mistake."""
 
 
 def may_be_misspelt(document: JsonMap) -> bool:

@@ -426,7 +426,7 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
             f"each {made} that this {maker.kind} creates is checked only if a Pod template has the"
             f' annotation {MNNVL_ENABLED}: "true"'
         )
-    return f"check the {made} that the controller of this {maker.kind} creates instead"
+    return f"instead, check the {made} that the controller of this {maker.kind} creates"
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:

@@ -157,7 +157,7 @@ def test_an_update_can_be_judged(tmp_path: Path, capsys: Any) -> None:
     [
         pytest.param(["no-such-file.yaml"], "no-such-file.yaml: can't be read", id="no file"),
         pytest.param(
-            ["{empty}"], "no .yaml, .yml, .json file in this directory", id="an empty directory"
+            ["{empty}"], "no .yaml, .yml or .json file in this directory", id="an empty directory"
         ),
         pytest.param(["{broken}"], "broken.yaml: not valid YAML or JSON", id="broken YAML"),
         pytest.param(

@@ -613,7 +613,7 @@ CASES: list[Any] = [
             "spec: {runtimeRef: {name: r}}\n"
         ],
         0,
-        ["check the JobSet that the controller of this TrainJob creates instead"],
+        ["instead, check the JobSet that the controller of this TrainJob creates"],
         ["check apiVersion"],
     ),
     (
@@ -638,7 +638,7 @@ CASES: list[Any] = [
         ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
         0,
         [
-            "check the PodCliqueSet that the controller of this DynamoGraphDeployment creates instead"
+            "instead, check the PodCliqueSet that the controller of this DynamoGraphDeployment creates"
         ],
         ["check apiVersion"],
     ),

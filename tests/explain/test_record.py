@@ -1,6 +1,7 @@
 """Records of what was read: the same answer from a file, without what nobody should see."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,13 @@ def test_the_command_that_reads_a_record_is_printed_with_what_the_record_contain
 ) -> None:
     cluster = tmp_path / "cluster.json"
     cluster.write_text(json.dumps({"kind": "List", "items": objects_of(facts())}))
-    record = tmp_path / "record"
+    record = tmp_path / "a record"
     code = main(["explain", "llm", "--offline", str(cluster), "--record", str(record)])
     printed, said = capsys.readouterr()
     command, contains = said.splitlines()
     assert contains == HAS_NAMES
 
-    assert main(command.removeprefix("repeat this answer: grove-admission ").split()) == code
+    assert main(shlex.split(command.removeprefix("repeat this answer: grove-admission "))) == code
     assert capsys.readouterr().out == printed
 
 
