@@ -18,10 +18,10 @@ from app.explain.answers.whatif.edits import (
     parse,
 )
 from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Shape
-from app.facts.kubernetes.selectors import Requirement, Taint
+from app.facts.kubernetes.selectors import Taint
 from tests.explain.fleet import HOST, RACK, ZONE, facts, node, occupant, placed
 
 WRITTEN: dict[str, Supposition] = {
@@ -117,13 +117,13 @@ def test_cordoned_nodes_keep_their_pods_and_take_no_others() -> None:
 
 def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() -> None:
     daemon = occupant(
-        "gpu-08",
-        gpus=0,
-        shape=Shape(affinity=((Requirement("metadata.name", "In", ("gpu-08",)),),)),
-        group="",
+        "gpu-08", gpus=0, group="", controller=Ref("DaemonSet", "research", "exporter")
     )
-    ending = occupant("gpu-08", 1, gpus=1, deleting=1.0)
-    snapshot = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), daemon, ending))
+    static = occupant("gpu-08", 1, gpus=0, group="", controller=Ref("Node", "research", "gpu-08"))
+    ending = occupant("gpu-08", 2, gpus=1, deleting=1.0)
+    reserving = occupant("gpu-08", 3, gpus=1, group="", reserves=True)
+    staying = (daemon, static, ending, reserving)
+    snapshot = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), *staying))
     edited = apply_edits(Index(snapshot), [Drain(("rack=rack-b1",))])
     assert [node.name for node in edited.facts.nodes if node.unschedulable] == [
         "gpu-08",
@@ -132,7 +132,7 @@ def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() 
         "gpu-11",
     ]
     left = [pod.name for pod in edited.facts.pods if pod.node]
-    assert left == [daemon.name, ending.name]
+    assert left == [pod.name for pod in staying]
     assert len(edited.moved) == 3
     assert edited.lines == ("drain rack=rack-b1: 4 nodes, 3 pods must leave",)
 

@@ -187,6 +187,22 @@ CASES: dict[str, Case] = {
         ],
         0,
     ),
+    "pods that KAI creates for other pods are not moved": (
+        {
+            "pods": (
+                *FULL["pods"],
+                occupant("gpu-00", 1, gpus=1, group="", reserves=True),
+                occupant("", gpus=1, group="", scales_for=("research", "a")),
+            )
+        },
+        ["add 1 like gpu-00"],
+        [
+            "if: add 1 like gpu-00: gpu-00-like-1",
+            "1 gang would stay pending for lack of room",
+            "no gang must move, none breaks, and no pending gang would fit",
+        ],
+        0,
+    ),
     "a pod without a gang that has a GPU moves": (
         {"pods": (occupant("gpu-00", gpus=4, group="", scheduler=OTHER),)},
         ["drain gpu-00"],

@@ -17,7 +17,6 @@ from app.explain.answers.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
-from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.reason import are, counted, listed
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, topology_of, value_of_level
@@ -31,6 +30,8 @@ from app.objects.shape import JsonMap
 
 _OF_NODE = "node.kubernetes.io/"
 """The prefix of taints that Kubernetes itself adds for the state of a node."""
+_KEPT_ON_NODES = {"DaemonSet", "Node"}
+"""The kinds of the controllers of pods that `kubectl drain` ignores. A static pod has a Node."""
 
 
 class EditedSnapshot(Value):
@@ -107,10 +108,7 @@ def _drained(edited: EditedSnapshot, edit: Drain, levels: Topology) -> EditedSna
     index = levels.index
     names = _names(levels, edit.targets)
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
-    leaving = frozenset(
-        pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
-    )
-
+    leaving = frozenset(pod.key for pod in pods if _must_leave(pod))
     facts = _closed(without_nodes(edited.facts, leaving), names)
     line = (
         f"drain {' '.join(edit.targets)}: {counted(names, 'node')},"
@@ -193,12 +191,14 @@ def _key_of(topology: Topology, level: str) -> str:
     raise UnusableEdit(f"{level!r} is neither a level nor a label of a node; {levels}")
 
 
-def _is_bound_to_node(pod: Pod) -> bool:
-    """Return whether a pod selects its node by name, as the pods of a DaemonSet do."""
-    terms = pod.shape.affinity
-    return bool(terms) and all(
-        any(requirement.key == NAME_FIELD for requirement in term) for term in terms
-    )
+def _must_leave(pod: Pod) -> bool:
+    """Return whether a pod must leave a drained node.
+
+    Pods that are being deleted already, pods of DaemonSets, and static pods need not. KAI's
+    reservation pods are not counted, because KAI deletes them after the pods that share the GPU.
+    """
+    of_node = pod.controller is not None and pod.controller.kind in _KEPT_ON_NODES
+    return pod.deleting is None and not of_node and not pod.is_helper
 
 
 # Adding nodes.

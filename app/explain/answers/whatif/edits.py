@@ -22,8 +22,7 @@ class UnusableEdit(ValueError):
 class Drain(Value):
     """An edit that drains nodes: they are cordoned, and their pods leave.
 
-    Pods that select their node by name, such as those of a DaemonSet, stay. A target is the name of
-    a node, or LEVEL=VALUE.
+    Static pods and the pods of DaemonSets stay. A target is the name of a node, or LEVEL=VALUE.
     """
 
     targets: tuple[str, ...]

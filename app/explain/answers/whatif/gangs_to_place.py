@@ -106,8 +106,11 @@ def _limited(candidates: Iterable[GangToPlace]) -> Line:
 
 
 def is_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod is alive, and belongs to no existing PodCliqueSet or PodGroup."""
-    if not pod.is_alive:
+    """Return whether a pod is alive, and belongs to no existing PodCliqueSet or PodGroup.
+
+    KAI's helper pods do not count, because KAI deletes them by itself.
+    """
+    if not pod.is_alive or pod.is_helper:
         return False
     namespace = pod.namespace
     is_of_set = (namespace, pod.place.pcs) in index.sets
