@@ -126,9 +126,9 @@ COMMAND = Command(
     description=(
         "Check the installed APIs, the webhook configurations, their CA bundles, the policies, the"
         " Service and its replicas, the server's permissions, the leader, the topology objects,"
-        " MNNVL claims, KAI's queues, Grove's settings and the webhooks of other products, and say"
-        " which requests are rejected while the server is down. Nothing is written. Exit code: 0"
-        " no problems, 1 problems, 2 not everything was readable."
+        " MNNVL claims, KAI's queues, Grove's settings and the webhooks of other products. With"
+        " --all, also say which requests are rejected while the server is down. Nothing is written."
+        " Exit code: 0 no problems, 1 problems, 2 not everything was readable."
     ),
     add_options=add_options,
     run=run,

@@ -38,7 +38,7 @@ class ReportedUser(GpuUser, rename=AS_JSON):
 
 
 class RoomInDomain(TypedDict):
-    """The room in a domain, as a number of pods of the first part that does not fit."""
+    """The number of pods for which a domain has room, of the first part that does not fit."""
 
     domain: list[str]
     pods: int

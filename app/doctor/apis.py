@@ -292,7 +292,7 @@ class Release(Value):
     title: str
     """How the range differs from others, such as "with minSubGroup", or "" for the only range."""
     tried: str
-    """The commit or version of the product that was tested with ours, or "" for none."""
+    """The commit or version that was tested with this version, or "" for none."""
     crd: str
     """The name of a CRD that these releases have."""
     field: str = ""

@@ -256,6 +256,7 @@ def _owned_by_gangs(owned: list[str]) -> Check:
     )
     remedy = (
         "Do not upgrade Grove before the leader has given these resources to their PodCliqueSets."
-        " If this takes long, check that a replica leads (/readyz?verbose), and read its log."
+        " If this takes long, read the log of the replica that leads: doctor --all names it under"
+        " leader."
     )
     return problem(message, remedy)

@@ -42,14 +42,17 @@ from app.kube.api import (
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
-_ASK = "Run doctor as a user with the missing permission, and check that the API server is healthy."
+_ASK = (
+    "If the message names a permission, run doctor as a user who has it. Otherwise, check that the"
+    " API server is healthy."
+)
 
 
 class Patient(Value):
     """The cluster and the installation to examine."""
 
     client: Client
-    """A client of the cluster whose discovery has been refreshed."""
+    """A client of the cluster, with refreshed discovery."""
     read: Read
     """A function that returns the JSON at a path of the API server, such as /version."""
     shake: Shake

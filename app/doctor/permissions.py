@@ -25,7 +25,8 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 _REMEDY = apply_again("manifests/base/rbac.yaml")
 _WHY = "reporting why gangs are pending"
 _REMEDY_OF_WAITING = (
-    "Add the component manifests/components/waiting to your overlay, and apply the overlay."
+    "Add the component manifests/components/waiting to your overlay."
+    f" {apply_again('manifests/components/waiting/rbac.yaml')}"
 )
 _NAMED = (
     'The stored rule must have resourceNames: ["{name}"], which a tool such as Kustomize may have'

@@ -54,10 +54,14 @@ def unknown(message: str, remedy: str) -> Check:
 
 
 def apply_again(path: str) -> str:
-    """Return the remedy that restores the objects in the file `path` of the manifests."""
+    """Return the remedy that restores the objects in the file `path` of the manifests.
+
+    It names no file to apply, because an overlay may change the namespace or remove permissions.
+    """
     return (
-        f"Run: kubectl apply -f {path}. If you installed the chart, run instead: helm upgrade"
-        " RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
+        f"Apply your overlay again, which includes {path}: kubectl apply -k OVERLAY. If you"
+        " installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE"
+        " --reset-then-reuse-values"
     )
 
 

@@ -15,8 +15,8 @@ _SHOWN = 10
 async def check_sizes(client: Client) -> Checks:
     """Check for events in which the leader reports objects that are too large for its caches.
 
-    The leader repeats such events every half hour, and API servers keep events for an hour. Raise
-    ClusterError if a request fails.
+    The leader repeats such events every half hour, and API servers keep events for an hour by
+    default. Raise ClusterError if a request fails.
     """
     events = each(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
     names = sorted(

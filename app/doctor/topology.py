@@ -22,7 +22,7 @@ from app.rules.topology.kai import READY, desired_kai_topology, foreign_remedy, 
 from app.rules.topology.levels import levels_below_host
 
 _SHOWN = 5
-_LEADER = "Check that a replica leads (/readyz?verbose), and read its log."
+_LEADER = "Read the log of the replica that leads: doctor --all names it under leader."
 
 
 async def check_topology(

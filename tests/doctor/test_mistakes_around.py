@@ -224,7 +224,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "topology",
                 "problem",
                 "ClusterTopology grove-topology: rack=k/rack, host=kubernetes.io/hostname; the configuration has rack=k/other",
-                "If the replicas use another configuration, pass that one with --config. Otherwise, restart the replicas, which read the configuration only at startup. Check that a replica leads (/readyz?verbose), and read its log.",
+                "If the replicas use another configuration, pass that one with --config. Otherwise, restart the replicas, which read the configuration only at startup. Read the log of the replica that leads: doctor --all names it under leader.",
             )
         ],
     ),

@@ -28,7 +28,7 @@ SELF_MANAGED = Configuration().model_copy(
         "certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})
     }
 )
-REMEDY = "Run: kubectl apply -f manifests/base/rbac.yaml. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
+REMEDY = "Apply your overlay again, which includes manifests/base/rbac.yaml: kubectl apply -k OVERLAY. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
 
 
 def needed(configuration: Configuration) -> set[Permission]:
@@ -184,7 +184,7 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
         Check(
             "problem",
             f"{who} (reporting why gangs are pending)",
-            "Add the component manifests/components/waiting to your overlay, and apply the overlay.",
+            f"Add the component manifests/components/waiting to your overlay. {REMEDY.replace('base', 'components/waiting')}",
         ),
     ]
 

@@ -194,7 +194,7 @@ async def test_a_rule_that_is_missing(clinic: Clinic) -> None:
     finally:
         await clinic.clients.answer("admin", "PATCH", ROLE, {"rules": rules})
     assert finding.message.endswith(" podgangs.scheduler.grove.io (constraints for the scheduler)")
-    assert finding.remedy.startswith("Run: kubectl apply -f manifests/base/rbac.yaml. ")
+    assert "which includes manifests/base/rbac.yaml: kubectl apply -k OVERLAY." in finding.remedy
 
 
 async def test_resource_names_of_a_rule_that_name_something_else(clinic: Clinic) -> None:
