@@ -130,6 +130,8 @@ PARTS = {
     "{domain: …, key: …}",
     "; domains of … can contain several NVLink domains",
     " (all labelled nodes are in one …)",
+    "enable dynamic resource allocation",
+    "install NVIDIA's DRA driver",
     " Did you mean …?",
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
