@@ -304,9 +304,9 @@ class CertificateReconciler(CertificateSource):
             secret_name = f"{self.settings.secret_name} -n {self.settings.namespace}"
             self._problems.append(
                 f"Secret {self._place} was not created by grove-admission, so it is not changed. To"
-                f" let grove-admission manage it, run kubectl label --overwrite secret {secret_name}"
-                f" {MANAGED_BY}={MANAGER}. Or, if nothing else uses it, run kubectl delete secret"
-                f" {secret_name}"
+                " let grove-admission manage it, run kubectl label --overwrite secret"
+                f" {secret_name} {MANAGED_BY}={MANAGER}. Or, if nothing else uses it, run kubectl"
+                f" delete secret {secret_name}"
             )
             return False
 

@@ -25,7 +25,7 @@ from app.stores.stores import Stores
 STALE_SECONDS = 120.0
 """The age, in seconds, beyond which a cache is stale. Watches get bookmarks about once a minute."""
 
-NOT_INSTALLED = "not served by this cluster; used as soon as it is"
+NOT_INSTALLED = "is not served by this cluster, and will be used once it is"
 
 
 def too_large(resource: str, number: int) -> Sample:

@@ -689,7 +689,7 @@ async def test_kai_is_picked_up_when_its_crd_appears(
     try:
         async with start(LEVELS):
             condition = await until_ready(clients, "Unknown")
-            assert "not installed" in condition["message"]
+            assert "does not serve KAI Topologies" in condition["message"]
             await api.apply([{**crd, "metadata": {"name": "topologies.kai.scheduler"}}])
             await until_ready(clients, "True")
             await until_kai(clients, ZONE, RACK, HOST)
@@ -726,7 +726,7 @@ async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
             async with httpx.AsyncClient(base_url=url, verify=bundle) as web:
                 verbose = (await web.get("/readyz?verbose")).text
                 metrics = (await web.get("/metrics")).text
-                assert "[.] api/computedomains.resource.nvidia.com is not installed" in verbose
+                assert "[.] api/computedomains.resource.nvidia.com is not served" in verbose
                 assert "[.] api/podgangs.scheduler.grove.io v1alpha1" in verbose
                 assert 'cache_served{resource="computedomains"} 0.0' in metrics
                 await api.apply(
