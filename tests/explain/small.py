@@ -55,8 +55,17 @@ def pod_group(name: str, minimum: int, pool: str = "", **spec: Any) -> Object:
     return made("scheduling.run.ai/v2alpha2", "PodGroup", name, own, labels=labels)
 
 
-def pod(name: str, group: str, gpus: int = 1, node_name: str = "", **metadata: Any) -> Object:
-    requests = {"cpu": "1", "nvidia.com/gpu": str(gpus)}
+def pod(
+    name: str,
+    group: str,
+    gpus: int = 1,
+    node_name: str = "",
+    *,
+    cpu: str = "1",
+    memory: str = "0",
+    **metadata: Any,
+) -> Object:
+    requests = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": str(gpus)}
     spec: Object = {
         "schedulerName": "kai-scheduler",
         "containers": [{"name": "c", "resources": {"requests": requests}}],

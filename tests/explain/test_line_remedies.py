@@ -90,7 +90,7 @@ LIMITS = [
             ),
             (
                 "Queue dep-b: limit 1 GPU, 33 used, 6 requested",
-                f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
+                f"Request at most 1 GPU and wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run10 and 6 more use, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             ),
         ],
         id="that of the queue above is lower",
@@ -101,7 +101,7 @@ LIMITS = [
         [
             (
                 "Queue dep-a: limit 2 GPUs, 8 used, 4 requested",
-                f"Request at most 2 GPUs, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
+                f"Request at most 2 GPUs and wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run3 and 1 more use, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
             )
         ],
         id="whatever KAI reclaims, the limit is less than is asked for",
@@ -112,7 +112,7 @@ LIMITS = [
         [
             (
                 "Queue dep-b: limit 1 GPU, 14 used, 2 requested",
-                f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
+                f"Request at most 1 GPU and wait until enough of the limit is free, which PodGroups default/run2, default/run3 and default/run7 use, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             )
         ],
         id="whatever KAI evicts, the limit is less than is asked for",

@@ -437,3 +437,103 @@ def test_only_nodes_of_the_pool_lack_labels(labels: dict[str, str], ids: list[st
     pods = [pod(f"w-{number}", "w", 4) for number in range(3)]
     gang = [*queues("gold"), topology(), pod_group("w", 3, "gold", **REQUIRES), *pods]
     assert [each.id for each in told([*nodes, *gang], "PodGroup", "w").reasons] == ids
+
+
+LARGER = "or ask the platform team for larger nodes"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "text", "remedy"),
+    [
+        pytest.param(
+            [node("n0", 4)],
+            [pod("w-0", "w", 8)],
+            "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
+            f"Request at most 4 GPUs per pod, {LARGER}",
+            id="the largest node is free",
+        ),
+        pytest.param(
+            [node("n0", 4), node("n1", 2)],
+            [pod(f"w-{number}", "w", 8) for number in range(3)],
+            "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
+            f"Request at most 2 GPUs per pod, {LARGER}",
+            id="not every pod finds a node of that size",
+        ),
+        pytest.param(
+            [node("n0", 4)],
+            [pod("w-0", "w", 8), pod("o-0", "o", 1, "n0")],
+            "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
+            f"Request at most 4 GPUs per pod (for which room still has to become free), {LARGER}",
+            id="another workload has a part of the largest node",
+        ),
+        pytest.param(
+            [node("n0", 4, unschedulable=True), node("n1", 1)],
+            [pod("w-0", "w", 8)],
+            "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
+            "Request at most 4 GPUs per pod, and open the closed nodes (cordoned, tainted or not"
+            f" ready), {LARGER}",
+            id="the largest node is closed",
+        ),
+        pytest.param(
+            [node("n0", 4)],
+            [pod("w-0", "w", 8, cpu="100")],
+            "No node has 100 CPUs or 8 GPUs, which a pod requests; the largest amounts are 64 CPUs"
+            " and 4 GPUs",
+            f"Request at most 64 CPUs and 4 GPUs per pod, {LARGER}",
+            id="two resources",
+        ),
+        pytest.param(
+            [node("n0", 4)],
+            [pod(f"w-{number}", "w", 8, cpu="100") for number in range(2)],
+            "No node has 100 CPUs or 8 GPUs, which a pod requests; the largest amounts are 64 CPUs"
+            " and 4 GPUs",
+            f"Use smaller or fewer pods, which request at most 64 CPUs and 4 GPUs each, {LARGER}",
+            id="two resources, and too many pods",
+        ),
+        pytest.param(
+            [node("n0", 1)],
+            [pod(f"w-{number}", "w", 8) for number in range(2)],
+            "No node has 8 GPUs, which a pod requests; the largest has 1 GPU",
+            f"Use smaller or fewer pods, which request at most 1 GPU each, {LARGER}",
+            id="more pods than GPUs",
+        ),
+    ],
+)
+def test_pods_that_request_no_more_than_it_says_have_a_place(
+    nodes: list[Object], pods: list[Object], text: str, remedy: str
+) -> None:
+    """The amount was once that of the largest node, whoever else needs or uses it."""
+    own = sum(each["metadata"]["name"].startswith("w-") for each in pods)
+    gang = [*queues(), pod_group("w", own), pod_group("o", 1), *pods]
+    [(reason, *words)] = said(told([*nodes, *gang], "PodGroup", "w"))
+    assert (reason, words) == ("NeverFits", [text, remedy])
+
+
+def test_nothing_runs_of_a_gang_whose_minimum_is_0() -> None:
+    """It was once told that its minimum runs, and to do nothing."""
+    gang = [*queues(), pod_group("w", 0), pod("w-0", "w", 8)]
+    [(reason, _, remedy)] = said(told([node("n0", 4), *gang], "PodGroup", "w"))
+    assert (reason, remedy) == ("NeverFits", f"Request at most 4 GPUs per pod, {LARGER}")
+
+
+def test_no_more_memory_is_named_than_a_limit_allows() -> None:
+    """A limit of 1,000 MB is 953.67 MiB, and 953.7 MiB were once named."""
+    bounds = queues()
+    bounds[1]["spec"]["resources"]["memory"] = {"quota": -1, "limit": 1000, "overQuotaWeight": 1}
+    gang = [*bounds, pod_group("w", 1), pod("w-0", "w", memory="1Gi")]
+    [(reason, _, remedy)] = said(told([node("n0"), *gang], "PodGroup", "w"))
+    ask = "or ask for a higher limit on queue team"
+    assert (reason, remedy) == ("QueueLimit", f"Request at most 953.6 MiB, {ask}")
+
+
+def test_a_smaller_request_waits_for_the_rest_of_a_limit() -> None:
+    """The limit was once to be requested, although others use a part of it."""
+    pods = [pod("w-0", "w", 6), pod("o-0", "o", 2, "n0")]
+    gang = [*queues(limit=4), pod_group("w", 1), pod_group("o", 1), *pods]
+    gang[-3]["spec"]["preemptibility"] = "non-preemptible"
+    [(reason, _, remedy)] = said(told([node("n0"), *gang], "PodGroup", "w"))
+    assert (reason, remedy) == (
+        "QueueLimit",
+        "Request at most 4 GPUs and wait until enough of the limit is free, which PodGroup"
+        " default/o uses, or ask for a higher limit on queue team",
+    )

@@ -20,10 +20,16 @@ def test_words() -> None:
         amount("memory", 512_000),
         amount("memory", 900 * 2**30 * 1000),
         amount("memory", 3000 * 2**40 * 1000),
+        amount("hugepages-2Mi", 2**30 * 1000),
+        amount("memory", 10**12),
+        amount("memory", 10**12, down=True),
     ] == [
         "512 B",
         "900 GiB",
         "3,000 TiB",
+        "1 GiB",
+        "953.7 MiB",
+        "953.6 MiB",
     ]
     assert [
         amount("nvidia.com/gpu", 1000),

@@ -50,6 +50,7 @@ from app.explain.reasons.reason import (
     ago,
     amount,
     counted,
+    is_in_bytes,
     listed,
     upper_first,
 )
@@ -347,7 +348,7 @@ def other_resource(gang: Gang) -> Reasons:
     only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
-    verb = "is" if name in ("memory", "ephemeral-storage") or most == 1000 else "are"
+    verb = "is" if is_in_bytes(name) or most == 1000 else "are"
     devices = _devices(short)
     if most < asks:
         limit = f"at most {amount(name, most)} {verb} free" if most else "none is free"

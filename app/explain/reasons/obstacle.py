@@ -187,9 +187,11 @@ def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -
     """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
-    if not (known or is_bound or prefers_broader or gang.whole.is_satisfied):
+    # a minimum of 0 is satisfied although nothing runs
+    minimum_runs = gang.whole.is_satisfied and bool(gang.placed)
+    if not (known or is_bound or prefers_broader or minimum_runs):
         yield Barrier.TOO_LARGE
-    if gang.whole.is_satisfied and not is_bound and Barrier.NO_NODE_MATCHES not in known:
+    if minimum_runs and not is_bound and Barrier.NO_NODE_MATCHES not in known:
         yield Barrier.REST
     if is_bound and short.key and Barrier.OTHER_POOL not in known:
         yield Barrier.BOUND

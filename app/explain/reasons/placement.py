@@ -6,6 +6,7 @@ placement.
 
 import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ from app.explain.reasons.reason import (
     ago,
     amount,
     counted,
+    is_in_bytes,
     listed,
     plain,
     pods_of,
@@ -60,7 +62,7 @@ from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth
 from app.explain.state.index import Index
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import NODE_POOL
 
 _PLACE = (("pods", 1000),)
@@ -230,22 +232,83 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
         that += f" that matches {selector_words(shape)}" if shape.selects else ""
         if shape.part and (too_large := part_too_large(shape.part, nodes, that)):
             return too_large
+        most = {}
         for name, ask in shape.requests:
-            most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
-            if ask <= most:
+            largest = max((node.allocatable.get(name, 0) for node in nodes), default=0)
+            if ask <= largest:
                 continue
-            if not most and is_device(name):
+            if not largest and is_device(name):
                 return _not_offered(obstacle.gang.index, name, that, nodes)
-            text = (
-                f"No node{that} has {amount(name, ask)}{_of(name)}, which a pod requests; the"
-                f" largest has {amount(name, most)}"
-            )
-            remedy = (
-                f"Request at most {amount(name, most)}{_of(name)} per pod{_also_needed(obstacle)},"
-                " or ask the platform team for larger nodes"
-            )
-            return text, remedy, "you"
+            most[name] = largest
+        if most:
+            asked = dict(shape.requests)
+            has = " or ".join(f"{amount(name, asked[name])}{_of(name)}" for name in most)
+            largest_has = "the largest has" if len(most) == 1 else "the largest amounts are"
+            amounts = listed(amount(name, size) for name, size in most.items())
+            text = f"No node{that} has {has}, which a pod requests; {largest_has} {amounts}"
+            return text, _smaller_pods(obstacle, most), "you"
     return None
+
+
+def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
+    """Return the remedy for pods that request more than `most` of resources, the most of a node.
+
+    The gang may need even smaller pods, because its pods do not have a node each.
+    """
+    placements_of = obstacle.gang.placements_of
+    larger = "or ask the platform team for larger nodes"
+    also = _also_needed(obstacle)
+    lowered = placements_of(_capped(obstacle.demand, most))
+    if not (also or lowered.under(EMPTY).fits):
+        most = _fitting(obstacle, most) or most
+        lowered = placements_of(_capped(obstacle.demand, most))
+    amounts = listed(f"{amount(name, size, down=True)}{_of(name)}" for name, size in most.items())
+    if also:
+        return f"Request at most {amounts} per pod{also}, {larger}"
+    if not lowered.under(EMPTY).fits:
+        return f"Use smaller or fewer pods, which request at most {amounts} each, {larger}"
+    if not lowered.under(EMPTIED).fits:
+        return f"Request at most {amounts} per pod, and {_OPEN}, {larger}"
+    later = "" if lowered.now.fits else " (for which room still has to become free)"
+    return f"Request at most {amounts} per pod{later}, {larger}"
+
+
+def _capped(demand: Demand, most: Mapping[str, int]) -> Demand:
+    """Return the demand with pods that request at most `most` of resources."""
+
+    def capped(shape: Shape) -> Shape:
+        requests = tuple((name, min(ask, most.get(name, ask))) for name, ask in shape.requests)
+        return replace(shape, requests=requests)
+
+    return demand.changed(
+        lambda part: replace(part, pods=tuple((capped(shape), n) for shape, n in part.pods))
+    )
+
+
+_MOST_ON_A_NODE = 32
+"""The maximum number of pods on a node for which a smaller request is looked for."""
+
+
+def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the largest request of pods, of one resource, with which the gang would ever fit.
+
+    It is below `most`. Return nothing if there is none, or if `most` has several resources.
+    """
+    if len(most) > 1:
+        return {}
+    [(name, limit)] = most.items()
+    step = 1000 if is_device(name) else 1
+    pods = range(1, min(obstacle.demand.count, _MOST_ON_A_NODE) + 1)
+    amounts = {node.allocatable.get(name, 0) for node in obstacle.nodes}
+    sizes = sorted({has // count // step * step for has in amounts for count in pods})
+    sizes = [size for size in sizes if 0 < size < limit]
+
+    def is_too_large(size: int) -> bool:
+        lowered = _capped(obstacle.demand, {name: size})
+        return not obstacle.gang.placements_of(lowered).under(EMPTY).fits
+
+    fitting = bisect_left(sizes, True, key=is_too_large)
+    return {name: sizes[fitting - 1]} if fitting else {}
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
@@ -294,9 +357,9 @@ def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node])
 
 
 def _of(resource: str) -> str:
-    """Return ` of memory` or ` of ephemeral storage` after an amount in bytes, or ""."""
-    of_bytes = resource in ("memory", "ephemeral-storage")
-    return f" of {resource.replace('-', ' ')}" if of_bytes else ""
+    """Return ` of memory`, ` of ephemeral storage` or such after an amount in bytes, or ""."""
+    words = "ephemeral storage" if resource == "ephemeral-storage" else resource
+    return f" of {words}" if is_in_bytes(resource) else ""
 
 
 def _sized(name: str, ask: int) -> str:

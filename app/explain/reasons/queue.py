@@ -314,19 +314,21 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     if over.is_exact:
         return f"{raised}: slightly more is enough, because KAI's arithmetic rounds"
     most = over.bound - own
-    if over.asked > most:
-        if most <= 0:
-            return raised
-        least = f"Request at most {amount(over.resource, most)}"
-        if _as_slices(gang, over):
-            least = f"Request MIG devices of at most {counted(most // 1000, 'slice')} in all"
-        return f"{least}, or {lower_first(raised)}"
-    holders = list(_holders(gang, over))
-    if not holders:
+    if most <= 0:
         return raised
-    one = len(holders) == 1
-    use = f"PodGroup {holders[0]} uses" if one else f"PodGroups {listed(holders, 3)} use"
-    return f"Wait until enough of the limit is free, which {use}, or {lower_first(raised)}"
+
+    steps = []
+    if over.asked > most:
+        least = f"request at most {amount(over.resource, most, down=True)}"
+        if _as_slices(gang, over):
+            least = f"request MIG devices of at most {counted(most // 1000, 'slice')} in all"
+        steps.append(least)
+    holders = list(_holders(gang, over))
+    if holders:
+        one = len(holders) == 1
+        use = f"PodGroup {holders[0]} uses" if one else f"PodGroups {listed(holders, 3)} use"
+        steps.append(f"wait until enough of the limit is free, which {use}")
+    return upper_first(", or ".join(filter(None, (" and ".join(steps), lower_first(raised)))))
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:

@@ -1,5 +1,6 @@
 """Define reasons, and put numbers, amounts, lists and times into words for their texts."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
 
@@ -172,12 +173,21 @@ def plain(thousandths: int) -> str:
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
 
 
-def amount(resource: str, thousandths: int) -> str:
-    """Return an amount in thousandths with its unit, such as `8 GPUs`, `900 GiB` or `2.5 CPUs`."""
-    if resource in ("memory", "ephemeral-storage"):
+def is_in_bytes(resource: str) -> bool:
+    """Return whether amounts of a resource are numbers of bytes."""
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
+def amount(resource: str, thousandths: int, *, down: bool = False) -> str:
+    """Return an amount in thousandths with its unit, such as `8 GPUs`, `900 GiB` or `2.5 CPUs`.
+
+    With `down`, numbers of bytes are rounded down, because no more than the amount may be used.
+    """
+    if is_in_bytes(resource):
         size = thousandths / 1000
         for unit in _BINARY:
             if abs(size) < 1024 or unit == _BINARY[-1]:
+                size = math.floor(size * 10) / 10 if down else size
                 return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
             size /= 1024
 
