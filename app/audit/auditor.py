@@ -1,8 +1,7 @@
 """Read the objects of a cluster, and judge them.
 
-Objects are read in pages, and each is judged in a dry run as if it were created now. Findings are
-yielded one by one, and only the facts that verdicts depend on are kept in memory. The owners of
-ComputeDomains and ResourceClaims are checked too.
+Objects are read in pages, and judged in a dry run as if they were created now. Findings are yielded
+one by one. The owners of ComputeDomains and ResourceClaims are checked too.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence

@@ -209,7 +209,7 @@ BY_PROBLEM = (
     ),
     (
         "KAI never places",
-        "Remove the preferred domain, or use a narrower one. Until then, the pods stay pending.",
+        "Remove the preferred level, or use a narrower one. Until then, the pods stay pending.",
     ),
     (
         "set the name of a ClusterTopologyBinding",
@@ -321,7 +321,10 @@ BY_WARNING = (
         "Create the PodCliqueSet again with shorter names before you upgrade Grove.",
     ),
     # Grove does not let stored constraints be changed
-    ("neither pack.required nor", "Set a domain when you next create the PodCliqueSet."),
+    (
+        "neither pack.required nor",
+        "Set pack.required or pack.preferred when you next create the PodCliqueSet.",
+    ),
     (
         "is broader than the preferred domain",
         "Require the preferred domain or a narrower one when you next create the PodCliqueSet.",

@@ -1,7 +1,7 @@
 """List the commands of the program. Each has a module with its options, exit codes and output.
 
-The module `app.commands.NAME` defines the command `NAME` as COMMAND. Only the module of the command
-that runs is imported, because most commands need only some of the libraries.
+The module `app.commands.NAME` defines the command `NAME` as COMMAND. It is imported only when it is
+needed, because most commands need only some of the libraries.
 """
 
 COMMANDS = {

@@ -67,7 +67,7 @@ _SHORT = {
     "StatefulSet": "sts",
     "Deployment": "deploy",
 }
-"""kubectl's short name of each kind that has one."""
+"""Short names of kinds, as in kubectl."""
 
 KINDS: Mapping[str, str] = {
     name: kind

@@ -236,10 +236,10 @@ def _listed(levels: Mapping[Any, Any]) -> str:
 
 
 def _users(operator: Operator | None, configuration: Configuration) -> Checks:
-    """Check whether Grove's operator may write the managed ClusterTopology.
+    """Check that Grove's operator may write the managed ClusterTopology.
 
-    The operator exits if its write is denied at startup. If `operator` is None, return a problem
-    only if `authorizedUsers` has no account with the name that Grove's chart gives it.
+    The operator exits if its write is denied at startup. If `operator` is None, any account with
+    the operator's default name is enough.
     """
     users = configuration.authorization.authorized_users
     where = ""

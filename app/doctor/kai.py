@@ -38,8 +38,8 @@ _SINCE = (1, 36)
 _NEED = Need("resource.k8s.io", "resourceclaims/binding", ("update", "patch"), "binding")
 _REMEDY = (
     "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (no release of 0.13 has this permission). Or"
-    f" add this rule to ClusterRole {_ROLE}: apiGroups [resource.k8s.io], resources"
-    " [resourceclaims/binding], verbs [update, patch]."
+    f" run kubectl edit clusterrole {_ROLE}, and add this rule: {{apiGroups: [resource.k8s.io],"
+    " resources: [resourceclaims/binding], verbs: [update, patch]}."
 )
 
 

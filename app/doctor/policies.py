@@ -244,7 +244,7 @@ def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> It
 
 
 def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[tuple[str, str]]:
-    """Yield (difference, name) of each policy that differs, or whose bindings differ."""
+    """Yield (difference, name) for each policy that is not as desired."""
     names = [obj["metadata"]["name"] for obj in desired[::2]]
     for policy, binding in zip(desired[::2], desired[1::2], strict=True):
         name = policy["metadata"]["name"]

@@ -366,7 +366,7 @@ resource that is not listed here, nothing else is kept.
 
 
 def _bare(answer: Object, resource: str) -> Object:
-    """Return an answer of the API server about `resource` with only the fields that checks read."""
+    """Return an answer about `resource` with only the fields that a record keeps."""
     if resource == str(SECRET):
         return {"data": only(map_at(answer, "data"), ("tls.crt",))}
 

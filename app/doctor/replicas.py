@@ -139,8 +139,7 @@ _LONGEST = 86_400
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. The"
-    " Role of the server must allow create, get and patch of leases, with resourceNames:"
-    ' ["{name}"].'
+    " Role of the server must allow it to create Leases, and to get and patch the Lease {name}."
 )
 
 

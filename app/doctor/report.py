@@ -1,6 +1,6 @@
 """Define the result of a check, and count and print results.
 
-Each result has a status and, for a problem, a remedy.
+Each result has a status and a message, and may have a remedy.
 """
 
 from collections import Counter

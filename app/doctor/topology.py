@@ -261,8 +261,8 @@ async def _stuck(client: Client) -> Checks:
 
     names = listed(sorted(stuck), _SHOWN)
     message = (
-        "Grove's finalizer keeps ComputeDomains that were deleted, and Grove does not create them"
-        f" again: {names}"
+        "deleted ComputeDomains that Grove's finalizer keeps, and that Grove does not create again:"
+        f" {names}"
     )
     remedy = (
         f"Remove the finalizer {GROVE_FINALIZER}: kubectl edit computedomain NAME -n NAMESPACE."

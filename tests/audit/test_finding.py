@@ -91,7 +91,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             ["a has neither pack.required nor pack.preferred, so it keeps no pods together"],
-            "Set a domain when you next create the PodCliqueSet.",
+            "Set pack.required or pack.preferred when you next create the PodCliqueSet.",
         ),
         (
             "PodGroup",

@@ -97,6 +97,6 @@ async def test_compute_domains_that_groves_finalizer_holds() -> None:
     assert (await said(client))[1:] == [
         (
             "problem",
-            "Grove's finalizer keeps ComputeDomains that were deleted, and Grove does not create them again: ml/theirs",
+            "deleted ComputeDomains that Grove's finalizer keeps, and that Grove does not create again: ml/theirs",
         )
     ]

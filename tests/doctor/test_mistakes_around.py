@@ -25,7 +25,7 @@ from tests.doctor.installation import (
 OURS = ("clustertopologies", "ClusterTopology")
 BINDINGS = ("clustertopologybindings", "ClusterTopologyBinding")
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
-LEADER = f'Find out why no replica leads: {LOGS}. The Role of the server must allow create, get and patch of leases, with resourceNames: ["grove-admission"].'
+LEADER = f"Find out why no replica leads: {LOGS}. The Role of the server must allow it to create Leases, and to get and patch the Lease grove-admission."
 SHORT_NAMES = 'Remove the short names of the other CRD: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
 DENIES = "it denies our leader's writes to PodGangs and PodCliques"
@@ -84,7 +84,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "claims",
                 "problem",
                 "service account kai-scheduler/binder may not update, patch resourceclaims/binding.resource.k8s.io: from Kubernetes 1.36 on, KAI can't bind a Pod whose ResourceClaim is not allocated yet",
-                "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (no release of 0.13 has this permission). Or add this rule to ClusterRole kai-binder: apiGroups [resource.k8s.io], resources [resourceclaims/binding], verbs [update, patch].",
+                "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (no release of 0.13 has this permission). Or run kubectl edit clusterrole kai-binder, and add this rule: {apiGroups: [resource.k8s.io], resources: [resourceclaims/binding], verbs: [update, patch]}.",
             )
         ],
     ),
