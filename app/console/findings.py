@@ -6,7 +6,7 @@ The audit and the doctor run on demand, never on a timer.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -28,6 +28,7 @@ from app.doctor.report import Check
 from app.explain.live import Live
 from app.explain.reasons.reason import Reason, counted
 from app.explain.state.index import Index
+from app.explain.state.snapshot import TITLES
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
 from app.rules.dialects.dialect import ORPHANED
@@ -226,6 +227,7 @@ class Examination:
             "more": max(0, len(kept) - MOST_ROWS),
             "headline": _headline(rows, self.result, running=self.running),
             "running": self.running,
+            "not_seen": [*self.result.not_seen, *_not_seen(index)],
         }
 
 
@@ -253,6 +255,13 @@ def _of_topology(reason: Reason) -> FindingRow:
     return FindingRow(
         group, "topology", reason.text, reason.id, reason.remedy, reason.commands, names
     )
+
+
+def _not_seen(index: Index) -> Iterator[str]:
+    """Yield the kinds that findings of the topology need and that could not be read."""
+    kinds = {need for unknown in surveyed(index).unknown for need in unknown.needs}
+    for kind in sorted(kinds):
+        yield f"topology: {TITLES[kind]} ({index.facts.unseen[kind]})"
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:

@@ -140,7 +140,7 @@ class _RoomOnMap:
     def worst_first(self, report: DomainReport) -> tuple[int, int, Path]:
         """Return a sort key: the domain with the most closed nodes first, then the least room.
 
-        If no room was asked for, the number of free GPUs counts as room.
+        If no room was asked for at the level of the domain, its free GPUs count as room.
         """
         room = self.room_in(report.path)
         return -report.closed, (report.free or 0) if room is None else room, report.path

@@ -48,9 +48,9 @@ _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 
 
 def surveyed(index: Index, name: str = "") -> Survey:
-    """Return the survey of the topology `name`, or of the default one if `name` is "".
+    """Return the survey of the topology `name`, cached until a node or a topology changes.
 
-    The survey is cached until a node or a topology changes.
+    Without a name, the topology is the default one, or KAI's first one if Grove has none.
     """
     name = name or shown_first(index.facts)
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)

@@ -50,7 +50,7 @@ LONGEST_NAME = 14
 _DETAILED = 60
 """The maximum number of rows of a tree with pods. A larger tree is shown without most pods."""
 _WORDS = {
-    "well": "fine",
+    "well": "nothing to report",
     "waits": "pending",
     "warning": "has remarks",
     "problem": "has problems",

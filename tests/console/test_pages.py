@@ -504,6 +504,11 @@ async def test_the_end_of_the_page_says_why_room_is_not_known() -> None:
     assert "ResourceSlices (no permission to list)" in parsed.texts("div", cls="note")[-1]
 
 
+async def test_findings_name_what_keeps_the_topology_from_being_checked() -> None:
+    parsed = await shown("findings", Lists(objects(), denied=("nodes",)))
+    assert "topology: nodes (no permission to list)" in parsed.texts("div", cls="note")[-1]
+
+
 async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
     async with console(Lists(objects())) as (client, _):
         rack = await page(client, "topology?at=zone-a/block-a1/rack-a1")
