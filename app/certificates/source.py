@@ -348,7 +348,7 @@ def file_source(directory: Path, client_cas: bytes) -> FileSource:
     source = FileSource(directory, ServingCertificate(client_cas))
     source.poll()
     if source.not_after is None:
-        raise OSError(source.last_error)
+        raise OSError(f"the certificate in {directory} can't be used: {source.last_error}")
     return source
 
 

@@ -102,7 +102,9 @@ def load_configuration(path: Path) -> Configuration:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
+    except OSError as problem:
+        raise ConfigurationError(str(path), [f"can't be read: {problem.strerror}"]) from None
+    except UnicodeDecodeError as problem:
         raise ConfigurationError(str(path), [f"can't be read: {problem}"]) from None
     return read_configuration(text, str(path))
 

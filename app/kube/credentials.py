@@ -93,7 +93,10 @@ class PodCredentials:
         bundle = read_mounted(self.ca_file).decode("ascii", "ignore")
         if not bundle.strip():  # otherwise, Python would trust the CAs of the system
             raise OSError(f"{self.ca_file} is empty")
-        return trusting(cadata=bundle)
+        try:
+            return trusting(cadata=bundle)
+        except ssl.SSLError as error:
+            raise OSError(f"{self.ca_file} has no usable certificate: {error}") from error
 
     def files(self) -> Sequence[str]:
         return [str(self.ca_file)]
@@ -138,7 +141,8 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
         await credentials.renew()
         credentials.ssl_context()
     except (Unavailable, OSError, ValueError) as error:
-        raise ClusterError(f"no credentials for the cluster: {error}") from error
+        reason = str(error).removeprefix("credentials: ")
+        raise ClusterError(f"no credentials for the cluster: {reason}") from error
 
     return credentials
 

@@ -21,7 +21,7 @@ class Readiness:
 
     def ready(self) -> dict[str, str | None]:
         """Return the problem of each check by its name, or None for a check that passes."""
-        checks: dict[str, str | None] = {"draining": "is shutting down" if self.draining else None}
+        checks: dict[str, str | None] = {"draining": "in progress" if self.draining else None}
         for part in self.parts:
             checks |= part.checks()
         self._log_change(checks)

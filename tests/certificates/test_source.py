@@ -179,6 +179,13 @@ def expiring() -> tuple[bytes, bytes]:
     return pair.cert_pem, pair.key_pem
 
 
+def test_a_pair_that_cannot_be_used_at_the_start_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tls.crt").write_bytes(expiring()[0])
+    (tmp_path / "tls.key").write_bytes(expiring()[1])
+    with pytest.raises(OSError, match=f"certificate in {tmp_path} can't be used: the private key"):
+        file_source(tmp_path, b"")
+
+
 def test_without_a_cluster_only_files_will_do(tmp_path: Path) -> None:
     configuration = Configuration(certificates=SETTINGS)
     with pytest.raises(OSError, match="self-managed needs a cluster"):

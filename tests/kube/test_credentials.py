@@ -125,7 +125,7 @@ async def test_a_service_account_that_cannot_be_used(
     (directory / name).unlink()
     if content is not None:
         (directory / name).write_text(content)
-    with pytest.raises(ClusterError, match="no credentials"):
+    with pytest.raises(ClusterError, match=f"no credentials for the cluster: .*{name}"):
         await in_cluster(directory)
 
 

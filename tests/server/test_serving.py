@@ -89,7 +89,7 @@ async def test_a_server_from_start_to_end(tmp_path: Path) -> None:
             ready = await tools.get("/readyz?verbose")
             while ready.status_code == 200:
                 ready = await tools.get("/readyz?verbose")
-        assert "[-] draining is shutting down" in ready.text
+        assert "[-] draining in progress" in ready.text
         again = await client.post("/validate/podgroup?timeout=5s", json=review)
         assert again.json()["response"]["uid"] == review["request"]["uid"]
         served.process.send_signal(signal.SIGTERM)
