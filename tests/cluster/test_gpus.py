@@ -95,7 +95,7 @@ def test_warnings_know_the_room_of_all_nodes(objects: list[Object]) -> None:
     assert warnings(objects, 11) == [
         'a replica of the PodCliqueSet must fit into one "rack", but clique "worker" has 11'
         ' pods with 8 GPUs each, and no "rack" has GPUs for more than 10 of them: all of its pods'
-        " will stay pending"
+        " will stay pending unless nodes are added"
     ]
 
 

@@ -175,16 +175,19 @@ def _too_small(
     room = nodes.room_at(tuple(level.key for level in levels[: position + 1]))
     if room is None:
         return
-    problem = _why_too_small(room, domain, cliques)
+    problem = _why_too_small(owner, room, domain, cliques)
     if problem:
-        yield f'{_subject(owner)} must fit into one "{domain}", but {problem}'
+        yield (
+            f'{_subject(owner)} must fit into one "{domain}", but {problem} will stay pending'
+            " unless nodes are added"
+        )
 
 
-def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) -> str:
-    """Return why the pods of `cliques` fit into no domain of `room`, or "" if they may fit.
+def _why_too_small(owner: Owner, room: Room, domain: str, cliques: Sequence[CountedClique]) -> str:
+    """Return why the pods of `cliques` fit into no domain of `room`, and which pods do not.
 
-    `domain` is the name of the level. If the pods that must be scheduled together fit, only other
-    pods will stay pending.
+    Return "" if all may fit. `cliques` are the cliques of `owner`, and `domain` is the name of the
+    level. If the pods that must be scheduled together fit, the result names only other pods.
     """
     first = _starting_together(cliques)
     together = {clique.name: pods for clique, pods in first}
@@ -193,9 +196,10 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
         if most is not None and pods > most:
             more = f"more than {most} of them" if most else "one of them"
             stay = "all of its pods" if together[clique.name] > most else "some of its pods"
+            subject = "it" if owner[0] == "clique" else f'clique "{clique.name}"'
             return (
-                f'clique "{clique.name}" has {pods_with(pods, clique.whole_gpus)}, and no'
-                f' "{domain}" has GPUs for {more}: {stay} will stay pending'
+                f"{subject} has {pods_with(pods, clique.whole_gpus)}, and no"
+                f' "{domain}" has GPUs for {more}: {stay}'
             )
 
     counted = _counted_by_kai(first)
@@ -203,16 +207,13 @@ def _why_too_small(room: Room, domain: str, cliques: Sequence[CountedClique]) ->
         return (
             "KAI counts the pods that must be scheduled together as"
             f' {pods_with(counted.pods, counted.sizes[0])}, and no "{domain}" has room for them:'
-            " all of its pods will stay pending"
+            " all of its pods"
         )
 
     needed = _needed(cliques)
     if needed > room.gpus:
         stay = "all of its pods" if _needed(first) > room.gpus else "some of its pods"
-        return (
-            f'it needs {needed} GPUs, and no "{domain}" has more than {room.gpus} GPUs: {stay} will'
-            " stay pending"
-        )
+        return f'it needs {needed} GPUs, and no "{domain}" has more than {room.gpus} GPUs: {stay}'
     return ""
 
 

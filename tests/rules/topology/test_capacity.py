@@ -68,7 +68,7 @@ ELASTIC = pcs(
             RACK,
             [node(3, count="8")],
             [
-                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: all of its pods will stay pending'
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: all of its pods will stay pending unless nodes are added'
             ],
             id="the minAvailable replicas of a group count",
         ),
@@ -76,7 +76,7 @@ ELASTIC = pcs(
             {("clique", "w"): "host"},
             [node(3, count="8")],
             [
-                'clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and no "host" has GPUs for more than 1 of them: all of its pods will stay pending'
+                'clique "w" must fit into one "host", but it has 2 pods with 8 GPUs each, and no "host" has GPUs for more than 1 of them: all of its pods will stay pending unless nodes are added'
             ],
             id="two pods on a node for one",
         ),
@@ -84,7 +84,7 @@ ELASTIC = pcs(
             {("group", "pool"): "rack"},
             [node(3, count="4")],
             [
-                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pod with 8 GPUs, and no "rack" has GPUs for one of them: all of its pods will stay pending'
+                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pod with 8 GPUs, and no "rack" has GPUs for one of them: all of its pods will stay pending unless nodes are added'
             ],
             id="larger pods than nodes",
         ),
@@ -92,7 +92,7 @@ ELASTIC = pcs(
             {("clique", "some"): "rack"},
             [node(3, count="8")],
             [
-                'clique "some" must fit into one "rack", but clique "some" has 5 pods with 8 GPUs each, and no "rack" has GPUs for more than 3 of them: some of its pods will stay pending'
+                'clique "some" must fit into one "rack", but it has 5 pods with 8 GPUs each, and no "rack" has GPUs for more than 3 of them: some of its pods will stay pending unless nodes are added'
             ],
             id="room for the pods that must be scheduled together",
         ),
@@ -100,7 +100,7 @@ ELASTIC = pcs(
             {("group", "both"): "rack"},
             [node(3, count="8")],
             [
-                'a replica of scaling group "both" must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: some of its pods will stay pending'
+                'a replica of scaling group "both" must fit into one "rack", but it needs 32 GPUs, and no "rack" has more than 24 GPUs: some of its pods will stay pending unless nodes are added'
             ],
             id="room for the pods of two cliques that must be scheduled together",
         ),
@@ -159,7 +159,7 @@ def test_kai_looks_for_room_for_the_pods_that_must_start_together() -> None:
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts the pods that must be scheduled together as 5 pods with 8 GPUs each, and no "rack" has room for them: all of its pods will stay pending'
+                f'{OF_POOL} must fit into one "rack", but KAI counts the pods that must be scheduled together as 5 pods with 8 GPUs each, and no "rack" has room for them: all of its pods will stay pending unless nodes are added'
             ],
             id="enough for all pods, but not for five of the largest",
         ),
@@ -182,7 +182,7 @@ def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> No
         pytest.param(
             [node(1, count="8")],
             [
-                'clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and no "rack" has GPUs for more than 1 of them: all of its pods will stay pending'
+                'clique "w" must fit into one "rack", but it has 2 pods with 8 GPUs each, and no "rack" has GPUs for more than 1 of them: all of its pods will stay pending unless nodes are added'
             ],
             id="too small for one of them",
         ),
