@@ -136,6 +136,7 @@ PARTS = {
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
     "…Annotate the … with …: …",
+    '…. Require "…" in the topologyConstraint of …',
     "Set …. Or: ",
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",

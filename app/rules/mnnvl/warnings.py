@@ -7,7 +7,13 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.base.value import Value
-from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
+from app.facts.grove.template import (
+    CliqueTemplate,
+    CountedClique,
+    Owner,
+    Template,
+    owner_text,
+)
 from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import (
     KUEUE,
@@ -62,20 +68,24 @@ def preflight_warnings(
     for clique in asking:
         if clique.pods > 1:
             level = narrowest.get(clique.name)
-            within = [] if level is None else [level]
-            pods = f"{clique.pods} pods"
             warnings += _sharing(
                 subject=f'clique "{clique.name}"',
-                pods=pods,
+                pods=f"{clique.pods} pods",
                 gpus=clique.gpus,
-                levels=within,
+                levels=[] if level is None else [level],
                 nodes=nodes,
             )
     domains = _domains(asking)
-    warnings += _several(domains, narrowest, nodes, nvlink)
+    kept_in = {
+        name: _narrowest(_keeping_together(members), required, levels)
+        for name, members in domains.items()
+    }
+    warnings += _several(domains, kept_in, nodes, nvlink)
     for name, members in domains.items():
-        warnings += _spread(name, members, narrowest, nodes)
         number = sum(pods for _, pods in members)
+        if number > 1 and not _is_inside(kept_in[name], nodes):
+            fits = number <= nvlink.size(nodes)
+            warnings.append(_spread(name, members, levels if fits else (), nodes))
         warnings += _too_many(
             name=name,
             pods=number,
@@ -94,15 +104,23 @@ def required_levels(
     It is required by the constraint of the clique, of its scaling group or of the set. Cliques that
     require no level are left out. `levels` are listed broadest first.
     """
-    order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}
     for clique in template.cliques:
-        domains = (required.get(part.owner) for part in clique.parts)
-        positions = [order.index(domain) for domain in domains if domain in order]
-        if positions:
-            narrowest[clique.name] = levels[max(positions)]
+        level = _narrowest([part.owner for part in clique.parts], required, levels)
+        if level is not None:
+            narrowest[clique.name] = level
 
     return narrowest
+
+
+def _narrowest(
+    owners: Iterable[Owner], required: Mapping[Owner, str], levels: Sequence[Level]
+) -> Level | None:
+    """Return the narrowest level that one of `owners` requires, or None."""
+    order = [level.domain for level in levels]
+    domains = (required.get(owner) for owner in owners)
+    positions = [order.index(domain) for domain in domains if domain in order]
+    return levels[max(positions)] if positions else None
 
 
 def unit_warnings(
@@ -249,9 +267,26 @@ def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[CountedClique]]
     return domains
 
 
+def _keeping_together(members: Sequence[CountedClique]) -> list[Owner]:
+    """Return the parts whose constraint applies to all pods of a ComputeDomain together.
+
+    The most specific part comes first. A constraint of a scaling group applies to each of its
+    replicas separately, and Kueue applies a constraint to each PodClique separately.
+    """
+    clique, pods = members[0]
+    is_one_clique = len(members) == 1 and pods == clique.pods
+    if not is_one_clique and any(each.scheduler == KUEUE for each, _ in members):
+        return []
+    if is_one_clique:
+        return [part.owner for part in clique.parts]
+    groups = {None if each.group is None else each.group.part.owner for each, _ in members}
+    are_of_one_replica = len(groups) == 1 and all(pods == each.pods for each, pods in members)
+    return [part.owner for part in clique.parts[1 if are_of_one_replica else -1 :]]
+
+
 def _several(
     domains: Mapping[str, Sequence[CountedClique]],
-    required: Mapping[str, Level],
+    kept_in: Mapping[str, Level | None],
     nodes: Nodes,
     nvlink: NvlinkDomains,
 ) -> Iterator[str]:
@@ -266,8 +301,7 @@ def _several(
         return
 
     most = nvlink.size(nodes)
-    cliques = [clique for members in domains.values() for clique, _ in members]
-    inside = all(_is_inside(required.get(clique.name), nodes) for clique in cliques)
+    inside = all(_is_inside(level, nodes) for level in kept_in.values())
     # a group may have any number of replicas, and only the two smallest ComputeDomains count
     smallest = sorted(size for size, count in copies for _ in range(min(count, 2)))[:2]
     if inside and sum(smallest) > most:
@@ -275,7 +309,8 @@ def _several(
 
     common = {
         f"one {MNNVL_GROUP}" if clique.mnnvl_group else f"{MNNVL_SCOPE}: replica"
-        for clique in cliques
+        for members in domains.values()
+        for clique, _ in members
     }
     yield (
         f"a replica of the PodCliqueSet gets {number} ComputeDomains: if two share an NVLink"
@@ -296,22 +331,24 @@ def _copies(members: Sequence[CountedClique]) -> tuple[int, int]:
 
 
 def _spread(
-    name: str, members: Sequence[CountedClique], required: Mapping[str, Level], nodes: Nodes
-) -> Iterator[str]:
-    if sum(pods for _, pods in members) < 2:
-        return
+    name: str, members: Sequence[CountedClique], levels: Sequence[Level], nodes: Nodes
+) -> str:
+    """Return the warning about pods of a ComputeDomain that may be in several NVLink domains.
 
-    loose = [
-        clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)
-    ]
-    if len(members) > 1 and any(clique.scheduler == KUEUE for clique, _ in members):
-        # Kueue applies a constraint to each PodClique separately
-        loose = [clique.name for clique, _ in members]
-    if loose:
-        named = ", ".join(f'"{clique}"' for clique in loose)
-        yield (
-            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} {_WITHIN}"
-        )
+    The remedy is the broadest of `levels` that is known to be within an NVLink domain.
+    """
+    named = ", ".join(f'"{clique.name}"' for clique, _ in members)
+    text = f"MNNVL of {name}: no required topology constraint keeps the pods of {named} {_WITHIN}"
+    owners = _keeping_together(members)
+    fitting = (
+        level.domain
+        for level in levels
+        if level.key == NVLINK_DOMAIN or nodes.is_within(level, NVLINK_DOMAIN)
+    )
+    domain = next(fitting, "")
+    if not domain or not owners:
+        return text
+    return f'{text}. Require "{domain}" in the topologyConstraint of {owner_text(owners[0])}'
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:

@@ -56,7 +56,7 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
             pcs(clique("w"), enabled="true"),
             {OF_SET: "zone"},
             [node(2, rack="r", clique="a"), node(2, rack="s", clique="b")],
-            [LOOSE],
+            [f'{LOOSE}. Require "rack" in the topologyConstraint of clique "w"'],
             id="a level above the NVLink domain",
         ),
         pytest.param(
@@ -158,7 +158,11 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
             pcs(clique("a"), clique("b"), enabled="true", scope="clique"),
             {},
             [node(3, clique="a")],
-            [several(2), loose("clique", "a"), loose("clique", "b")],
+            [
+                several(2),
+                f'{loose("clique", "a")}. Require "zone" in the topologyConstraint of clique "a"',
+                f'{loose("clique", "b")}. Require "zone" in the topologyConstraint of clique "b"',
+            ],
             id="no two fit into an NVLink domain, but they may be in several",
         ),
         pytest.param(
@@ -206,6 +210,50 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
 )
 def test_preflight(obj: Any, required: Any, nodes: Nodes, warnings: list[str]) -> None:
     assert warned(obj, required, nodes) == warnings
+
+
+TWO = [clique("a"), clique("b")]
+OF_TWO = LOOSE.replace('"w"', '"a", "b"')
+OF_EACH = {("clique", "a"): "rack", ("clique", "b"): "rack"}
+ONE_POOL = [{"name": "pool", "cliqueNames": ["a", "b"], "replicas": 1}]
+TWO_POOLS = [{"name": "pool", "cliqueNames": ["a", "b"], "replicas": 2}]
+OF_POOL = {("group", "pool"): "rack"}
+RACKS = [node(9, rack="r", clique="r"), node(9, rack="s", clique="s")]
+
+
+@pytest.mark.parametrize(
+    ("obj", "required", "owner"),
+    [
+        pytest.param(pcs(*TWO, enabled="true"), OF_EACH, "the PodCliqueSet", id="of each clique"),
+        pytest.param(pcs(*TWO, enabled="true"), RACK, "", id="of the set"),
+        pytest.param(pcs(*TWO, groups=ONE_POOL, enabled="true"), OF_POOL, "", id="of the group"),
+        pytest.param(
+            pcs(*TWO, groups=ONE_POOL, enabled="true"),
+            OF_EACH,
+            'scaling group "pool"',
+            id="of each clique of a group",
+        ),
+        pytest.param(
+            pcs(*TWO, groups=TWO_POOLS, enabled="true"),
+            OF_POOL,
+            "the PodCliqueSet",
+            id="of each replica of a group",
+        ),
+        pytest.param(
+            pcs(*TWO, groups=TWO_POOLS, enabled="true"), RACK, "", id="of the set, with a group"
+        ),
+    ],
+)
+def test_one_constraint_keeps_all_pods_of_a_compute_domain_together(
+    obj: Any, required: Any, owner: str
+) -> None:
+    remedy = f'Require "rack" in the topologyConstraint of {owner}'
+    assert warned(obj, required, RACKS) == ([f"{OF_TWO}. {remedy}"] if owner else [])
+
+
+def test_no_level_is_suggested_for_more_pods_than_an_nvlink_domain_has_nodes() -> None:
+    obj = pcs(clique("a", replicas=5), clique("b", replicas=5), enabled="true")
+    assert warned(obj, {}, RACKS)[0] == OF_TWO
 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:
