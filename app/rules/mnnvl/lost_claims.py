@@ -11,8 +11,9 @@ from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_a
 from app.rules.mnnvl.missing_claims import is_ending
 
 PUT_BACK = (
-    "Make sure that the webhooks are registered: the leader then restores the claim within a"
-    " minute. If it does not, see the events of the PodCliqueSet."
+    "Make sure that the webhooks are registered (kubectl get mutatingwebhookconfigurations"
+    " grove-admission). The leader then restores the claim within a minute. If it does not, see the"
+    " events of the PodCliqueSet."
 )
 """The remedy for a PodClique without its claim."""
 
