@@ -303,7 +303,7 @@ BY_WARNING = (
         "Create the queue, or name an existing one.",
     ),
     (
-        "is ignored by KAI, because no topology is set",
+        "is ignored by KAI, because its constraint names no topology",
         "Where the level is set, also set the name of a KAI Topology.",
     ),
     ("unknown annotation", "Correct the name of the annotation."),

@@ -3,7 +3,7 @@
 A missing queue is not a reason to reject an object, because the queue may be created later.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from app.facts.grove.template import Template
 from app.facts.kai.queue import Queue
@@ -55,12 +55,17 @@ def unset_warnings(queue: Queue) -> list[str]:
     unset = unset_limits(queue)
     if not unset:
         return []
-    *others, last = unset
-    named = f"{', '.join(others)} and {last}" if others else last
     return [
-        f"the limit of {named} is not set, which KAI reads as 0: pods of this queue that request"
-        f' {" or ".join(unset)} are never placed. Set limit: -1 for "unlimited"'
+        f"the limit of {_enumerated(unset, 'and')} is not set, which KAI reads as 0: pods of this"
+        f" queue that request {_enumerated(unset, 'or')} are never placed. Set"
+        f" {_enumerated([f'spec.resources.{name}.limit' for name in unset], 'and')} to -1 for"
+        " unlimited"
     ]
+
+
+def _enumerated(names: Sequence[str], word: str) -> str:
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def unset_limits(queue: Queue) -> tuple[str, ...]:

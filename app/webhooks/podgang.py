@@ -160,8 +160,7 @@ class PodGangDeletionWebhook(Value):
     `grove.io/mnnvl-resources-adopted`.
 
     If the resources cannot be given to the PodCliqueSet, the deletion is denied with a server error
-    (5xx), and Grove tries again. It is never denied if the PodCliqueSet is gone or being deleted,
-    which soon happens in a namespace that is being deleted.
+    (5xx), and Grove tries again. It is allowed if the PodCliqueSet is gone or being deleted.
 
     If PodGangs should own MNNVL resources (`mnnvl.owner`), the resources are deleted with the
     PodGang, as the design document requires. With `mnnvl.owner: auto`, the deletion is denied if
@@ -193,8 +192,8 @@ class PodGangDeletionWebhook(Value):
             raise
         except ClusterError as problem:
             return unavailable(
-                f'PodGang "{gang.name}" may still own MNNVL resources that pods use, and they could'
-                f" not be given to the PodCliqueSet first ({problem.message}): try again"
+                f'PodGang "{gang.name}" may still own MNNVL resources, which could not be given to'
+                f" the PodCliqueSet first ({problem.message}): try again"
             )
         return ALLOWED
 
@@ -209,13 +208,13 @@ class PodGangDeletionWebhook(Value):
             return ALLOWED
         except ClusterError as problem:
             return unavailable(
-                f'PodGang "{gang.name}" owns MNNVL resources, and the release of Grove could not be'
-                f" read ({problem.message}): try again"
+                f'PodGang "{gang.name}" may own MNNVL resources, and the release of Grove could not'
+                f" be read ({problem.message}): try again"
             )
         if not later:
             return ALLOWED
         return unavailable(
-            f'PodGang "{gang.name}" owns MNNVL resources, which must be given to the PodCliqueSet'
-            f' first, because Grove has just been upgraded to the dialect "{later}": try again in a'
-            " few seconds"
+            f'PodGang "{gang.name}" may own MNNVL resources, which must be given to the'
+            f' PodCliqueSet first, because Grove has just been upgraded (dialect "{later}"): try'
+            " again in a few seconds"
         )

@@ -194,8 +194,8 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             "ResourceClaim",
             "one-c",
             (
-                "pod one requests 1 GPU of the 8 GPUs of its node, but the claim holds the NVLink channel of"
-                " n0; 1 pod waits for a channel",
+                "holds the NVLink channel of n0, although pod one requests 1 of the 8 GPUs of its node;"
+                " 1 pod waits for a channel",
             ),
         )
     ]

@@ -61,7 +61,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             [
-                'spec: Invalid value: "zone": must not be broader than the required domain "rack", because KAI never places such pods. Remove it, or use one of: rack'
+                'spec: Invalid value: "zone": must not be broader than the required domain "rack", because KAI never places such pods. Remove pack.preferred, or use one of: rack'
             ],
             "Delete the PodCliqueSet, and create it again without the preferred domain or with a narrower one: Grove does not allow a change of it.",
         ),

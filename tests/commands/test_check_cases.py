@@ -712,7 +712,7 @@ CASES: list[Any] = [
         [
             "each LeaderWorkerSet that this DisaggregatedSet creates is checked",
             'MNNVL of unit "disagg-d-0": nothing keeps its pods',
-            "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}. Or: Annotate the DisaggregatedSet with kai.scheduler/topology-required-placement",
+            "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}, or annotate the DisaggregatedSet with kai.scheduler/topology-required-placement",
         ],
         ["Unsupported"],
     ),

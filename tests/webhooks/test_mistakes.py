@@ -183,7 +183,7 @@ async def test_a_group_on_a_clique_without_gpus() -> None:
         ({"auto_mnnvl": "enabled"}, "has no effect in this cluster"),
         (
             {"mnnvl_scope": "clique"},
-            "has no effect without grove.io/mnnvl-enabled in the same place",
+            'has no effect: it applies to no clique for which grove.io/mnnvl-enabled is "true"',
         ),
         ({"mnnvl_enabled": "yes"}, 'is "yes", which counts as "false"'),
     ],

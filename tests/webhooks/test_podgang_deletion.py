@@ -189,17 +189,17 @@ def failing(problem: ClusterError) -> Callable[[str], Awaitable[Object]]:
     [
         pytest.param(
             grove_api("podgangs", "podgangmaps"),
-            'PodGang "train-0" owns MNNVL resources, which must be given to the PodCliqueSet first, because Grove has just been upgraded to the dialect "epochs": try again in a few seconds',
+            'PodGang "train-0" may own MNNVL resources, which must be given to the PodCliqueSet first, because Grove has just been upgraded (dialect "epochs"): try again in a few seconds',
             id="PodGangMaps",
         ),
         pytest.param(
             grove_api("podgangs", "clustertopologybindings"),
-            'PodGang "train-0" owns MNNVL resources, which must be given to the PodCliqueSet first, because Grove has just been upgraded to the dialect "bindings": try again in a few seconds',
+            'PodGang "train-0" may own MNNVL resources, which must be given to the PodCliqueSet first, because Grove has just been upgraded (dialect "bindings"): try again in a few seconds',
             id="bindings",
         ),
         pytest.param(
             failing(DOWN),
-            'PodGang "train-0" owns MNNVL resources, and the release of Grove could not be read (down): try again',
+            'PodGang "train-0" may own MNNVL resources, and the release of Grove could not be read (down): try again',
             id="not known",
         ),
     ],
@@ -262,7 +262,7 @@ async def test_it_is_denied_until_everything_is_given_back() -> None:
     assert (response["allowed"], response["status"]["code"]) == (False, 503)
     assert (
         response["status"]["message"]
-        == 'PodGang "train-0" may still own MNNVL resources that pods use, and they could not be given to the PodCliqueSet first (down): try again'
+        == 'PodGang "train-0" may still own MNNVL resources, which could not be given to the PodCliqueSet first (down): try again'
     )
     assert (await asking.ask(PATH, deletion()))["allowed"]
     assert owners(asking) == BY_SET

@@ -54,7 +54,10 @@ class OwnershipProblem(Value):
 
 
 class OwnerRule(ABC):
-    """The rule that says who owns MNNVL resources. New resources belong to the PodCliqueSet."""
+    """The rule that says who owns MNNVL resources of PodCliques.
+
+    New resources belong to the PodCliqueSet.
+    """
 
     kind: str
     """The kind of the owner, PodCliqueSet or PodGang."""
@@ -87,9 +90,9 @@ class OwnerRule(ABC):
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource, or None.
 
-        A resource that we did not create has no problem. `gang` is the PodGang that should own it.
-        It is None if no PodGang should own it, or if that PodGang does not exist. `set_exists` is
-        true if its PodCliqueSet exists.
+        A resource that we did not create has no problem. `gang` is the PodGang that should own the
+        resource, or None if there is no such PodGang. `set_exists` says whether its PodCliqueSet
+        exists.
         """
 
 
@@ -100,8 +103,8 @@ ORPHANED = "orphaned: "
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet no longer exists.
 
-    `owner` names its owner, which no longer exists either. It is "" if the PodCliqueSet owned the
-    resource.
+    `owner` names its owner, which does not exist either, or is "" if the PodCliqueSet was the
+    owner.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
     message = f"{ORPHANED}{pcs} does not exist"

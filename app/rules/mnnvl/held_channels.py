@@ -32,7 +32,7 @@ class HeldChannel(Value):
     @property
     def text(self) -> str:
         """The reason and the node, for people."""
-        return f"{self.reason}, but the claim holds the NVLink channel of {self.node or 'a node'}"
+        return f"holds the NVLink channel of {self.node or 'a node'}, although {self.reason}"
 
 
 class HeldChannels(Value):
@@ -135,7 +135,7 @@ def _of_claim(
     if domain is not None and domain.held_by:
         pod, uses = ("pod", "uses") if len(pods) == 1 else ("pods", "use")
         yield held(
-            f"its ComputeDomain {domain.name} is being deleted, but {pod} {names} still {uses} it",
+            f"its ComputeDomain {domain.name}, which {pod} {names} still {uses}, is being deleted",
             f"Delete the {pod}: kubectl delete pod"
             f" {' '.join(pod.name for pod in pods)} -n {claim.namespace}",
         )
@@ -144,7 +144,7 @@ def _of_claim(
     asked = sum(ask for pod in pods for name, ask in pod.shape.requests if is_gpu(name))
     has = gpus_of_nodes.get(node, 0)
     if asked <= 1000 < has:
-        amount = "no GPU" if not asked else "1 GPU"
+        amount = "1" if asked else "none"
         one = len(pods) == 1
         yield held(
             f"{'pod' if one else 'pods'} {names} {'requests' if one else 'request'} {amount} of the"

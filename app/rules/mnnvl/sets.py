@@ -356,7 +356,8 @@ def _without_enabled(template: Template) -> Iterator[str]:
                 and (id(part), key) not in counting
             ):
                 yield (
-                    f"{part.path_of(key)} has no effect without {MNNVL_ENABLED} in the same place"
+                    f"{part.path_of(key)} has no effect: it applies to no clique for which"
+                    f' {MNNVL_ENABLED} is "true"'
                 )
 
 

@@ -169,10 +169,12 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
             f'Set topologyConstraint.requiredTopologyLevel of the PodGroup "{bounds.group}", or of'
             f" the subgroup of these pods, to {NVLINK_DOMAIN}"
         )
-    remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
-    sets_field = f"Set {named.kind.together_field}. Or: " if named.kind.together_field else ""
-    keys = " or ".join(remedies)
-    return f"{sets_field}Annotate the {named.kind.title} with {keys}: {NVLINK_DOMAIN}"
+    keys = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
+    annotations = " or ".join(f"{key}: {NVLINK_DOMAIN}" for key in keys)
+    field = named.kind.together_field
+    if field:
+        return f"Set {field}, or annotate the {named.kind.title} with {annotations}"
+    return f"Annotate the {named.kind.title} with {annotations}"
 
 
 def _of_size(
@@ -292,7 +294,8 @@ def _several(
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
-    They cannot if each stays within an NVLink domain and no two fit into the same one. Source:
+    They cannot if each stays within an NVLink domain and no two fit into the same one. One
+    ComputeDomain for all pods is the remedy if an NVLink domain has enough nodes. Source:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
     """
     copies = [_copies(members) for members in domains.values()]
@@ -307,15 +310,19 @@ def _several(
     if inside and sum(smallest) > most:
         return
 
-    common = {
-        f"one {MNNVL_GROUP}" if clique.mnnvl_group else f"{MNNVL_SCOPE}: replica"
-        for members in domains.values()
-        for clique, _ in members
-    }
+    if sum(size * count for size, count in copies) <= most:
+        common = {
+            f"one {MNNVL_GROUP}" if clique.mnnvl_group else f"{MNNVL_SCOPE}: replica"
+            for members in domains.values()
+            for clique, _ in members
+        }
+        remedy = f"Use {' or '.join(sorted(common))} for all cliques"
+    else:
+        remedy = "Make them so large that no two fit into one NVLink domain"
     yield (
         f"a replica of the PodCliqueSet gets {number} ComputeDomains: if two share an NVLink"
         " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)."
-        f" Use {' or '.join(sorted(common))} for all cliques"
+        f" {remedy}"
     )
 
 

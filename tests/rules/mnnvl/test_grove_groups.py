@@ -296,8 +296,8 @@ def test_both_vocabularies_on_one_pod_clique(
             pcs(clique("worker", scope="clique", device_class="x")),
             True,
             [
-                f"spec.template.cliques[0].annotations[{SCOPE}] has no effect without {ENABLED} in the same place",
-                f"spec.template.cliques[0].annotations[grove.io/mnnvl-device-class] has no effect without {ENABLED} in the same place",
+                f'spec.template.cliques[0].annotations[{SCOPE}] has no effect: it applies to no clique for which {ENABLED} is "true"',
+                f'spec.template.cliques[0].annotations[grove.io/mnnvl-device-class] has no effect: it applies to no clique for which {ENABLED} is "true"',
             ],
             id="a scope alone",
         ),
@@ -316,7 +316,9 @@ def test_both_vocabularies_on_one_pod_clique(
         pytest.param(
             pcs(clique("w", enabled="true", scope="clique"), scope="clique"),
             True,
-            [f"metadata.annotations[{SCOPE}] has no effect without {ENABLED} in the same place"],
+            [
+                f'metadata.annotations[{SCOPE}] has no effect: it applies to no clique for which {ENABLED} is "true"'
+            ],
             id="a scope that each clique overrides",
         ),
         pytest.param(

@@ -58,21 +58,21 @@ CASES: list[Any] = [
         [pod("a", gpus=1), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,
-        ["ml/a-c n0: pod a requests 1 GPU of the 8 GPUs of its node"],
+        ["ml/a-c n0: pod a requests 1 of the 8 GPUs of its node"],
         id="one GPU of eight",
     ),
     pytest.param(
         [pod("a", gpus=0), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,
-        ["ml/a-c n0: pod a requests no GPU of the 8 GPUs of its node"],
+        ["ml/a-c n0: pod a requests none of the 8 GPUs of its node"],
         id="no GPU at all",
     ),
     pytest.param(
         [named("a", gpus=0), named("b", gpus=0)],
         [claim("a", "shared", consumers=(Consumer("a"), Consumer("b")))],
         DOMAIN,
-        ["ml/shared n0: pods a, b request no GPU of the 8 GPUs of their node"],
+        ["ml/shared n0: pods a, b request none of the 8 GPUs of their node"],
         id="no GPU in two pods",
     ),
     pytest.param(
@@ -130,8 +130,8 @@ CASES: list[Any] = [
         [claim("a"), claim("b")],
         ENDING,
         [
-            "ml/a-c n0: its ComputeDomain d is being deleted, but pod a still uses it",
-            "ml/b-c n1: its ComputeDomain d is being deleted, but pod b still uses it",
+            "ml/a-c n0: its ComputeDomain d, which pod a still uses, is being deleted",
+            "ml/b-c n1: its ComputeDomain d, which pod b still uses, is being deleted",
         ],
         id="a ComputeDomain that is being deleted",
     ),
@@ -189,7 +189,7 @@ def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
 @pytest.mark.parametrize(("node", "of"), [("n0", "n0"), ("", "a node")])
 def test_a_held_channel_in_words(node: str, of: str) -> None:
     held = HeldChannel(Ref("ResourceClaim", "ml", "c"), node, "no pod uses it", "Delete it")
-    assert held.text == f"no pod uses it, but the claim holds the NVLink channel of {of}"
+    assert held.text == f"holds the NVLink channel of {of}, although no pod uses it"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
 STORED = {obj["metadata"]["uid"]: obj for obj in pods.owners()}
 
-LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them. Annotate the LeaderWorkerSet with leaderworkerset.sigs.k8s.io/exclusive-topology or kai.scheduler/topology-required-placement: nvidia.com/gpu.clique'
+LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them. Annotate the LeaderWorkerSet with leaderworkerset.sigs.k8s.io/exclusive-topology: nvidia.com/gpu.clique or kai.scheduler/topology-required-placement: nvidia.com/gpu.clique'
 SEVERAL = LOOSE.replace(
     "them. Annotate", "them; domains of k/rack can contain several NVLink domains. Annotate"
 )

@@ -27,8 +27,15 @@ def loose(kind: str, name: str) -> str:
     )
 
 
-def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
-    return f"a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892). Use {common} for all cliques"
+def several(
+    domains: int, common: str = "grove.io/mnnvl-scope: replica", *, fits: bool = True
+) -> str:
+    remedy = (
+        f"Use {common} for all cliques"
+        if fits
+        else "Make them so large that no two fit into one NVLink domain"
+    )
+    return f"a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892). {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
             ),
             RACK,
             [node(4, clique="a")],
-            [several(3)],
+            [several(3, fits=False)],
             id="each replica of a scaling group has its own",
         ),
         pytest.param(
@@ -159,7 +166,7 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
             {},
             [node(3, clique="a")],
             [
-                several(2),
+                several(2, fits=False),
                 f'{loose("clique", "a")}. Require "zone" in the topologyConstraint of clique "a"',
                 f'{loose("clique", "b")}. Require "zone" in the topologyConstraint of clique "b"',
             ],
@@ -182,7 +189,7 @@ def several(domains: int, common: str = "grove.io/mnnvl-scope: replica") -> str:
             ),
             RACK,
             [node(2, clique="a")],
-            [several(3)],
+            [several(3, fits=False)],
             id="only the two smallest fit into an NVLink domain",
         ),
         pytest.param(
@@ -274,7 +281,9 @@ def warn(number: int) -> int:
     template = read_template(obj)
 
     def ask() -> None:
-        assert preflight_warnings(template, required, LEVELS, Nodes()) == [several(number)]
+        assert preflight_warnings(template, required, LEVELS, Nodes()) == [
+            several(number, fits=False)
+        ]
         assert capacity_warnings(template, required, [], LEVELS, Nodes()) == []
 
     return steps(ask)
@@ -412,4 +421,4 @@ def test_the_replicas_of_a_group_are_counted_and_not_listed(
     template = {"cliques": cliques, "podCliqueScalingGroups": [group]}
     obj = {"metadata": {"name": "s"}, "spec": {"template": template}}
     told = [text for text in warned(obj, {}, []) if "gets" in text]
-    assert told == ([] if number is None else [several(number)])
+    assert told == ([] if number is None else [several(number, fits=False)])

@@ -173,10 +173,10 @@ _ONLY_AGAIN = "to correct it, delete the PodCliqueSet and create it again"
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-    `old` is the set that an UPDATE replaces, None at CREATE. Grove allows almost no change to a
-    constraint. If an update changes none, their problems are only warnings, so that workloads can
-    still be scaled after their binding has changed. As in Grove, a stored set that lacks a
-    topologyName must get one with its next update.
+    `old` is the set that an UPDATE replaces, None at CREATE. If an update changes no constraint,
+    problems of constraints are only warnings, so that workloads can still be scaled after their
+    binding has changed. As in Grove, a stored set that lacks a topologyName must get one with its
+    next update.
     """
     packings, of_values = read_packings(template)
     if template.findings or of_values:
@@ -322,7 +322,7 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
         allowed = ", ".join(domains[domains.index(packing.required) :])
         text = (
             f'must not be broader than the required domain "{packing.required}", because KAI never'
-            f" places such pods. Remove it, or use one of: {allowed}"
+            f" places such pods. Remove pack.preferred, or use one of: {allowed}"
         )
         yield invalid(packing.preferred_path, packing.preferred, text)
 

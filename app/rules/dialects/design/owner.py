@@ -27,8 +27,8 @@ from app.rules.dialects.dialect import (
 MOST_GROUP_REPLICAS = 10_000
 """The maximum number of names of scaling group replicas that are looked up for a PodGang.
 
-Anybody can send a PodGang with very many podgroups, whose names contain very many numbers. The
-resources of other group replicas are still found by their label or their owner.
+Anybody can send a PodGang with very many podgroups, whose names contain very many numbers. Beyond
+the limit, a resource is found only if an owner or a label of the resource names the PodGang.
 """
 
 

@@ -388,7 +388,7 @@ def test_a_required_domain_while_all_nodes_share_a_narrower_one(
 
 
 AGAIN = "stored topology constraint, still allowed (to correct it, delete the PodCliqueSet and create it again)"
-NEVER = 'must not be broader than the required domain "rack", because KAI never places such pods. Remove it, or use one of: rack, host'
+NEVER = 'must not be broader than the required domain "rack", because KAI never places such pods. Remove pack.preferred, or use one of: rack, host'
 
 
 @pytest.mark.parametrize(
