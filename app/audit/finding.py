@@ -78,7 +78,7 @@ class AuditCounts(Struct, rename="camel"):
     looked_at: int
     """The number of objects that were checked."""
     found: int
-    """The number of findings, except about objects without a verdict.
+    """The number of findings, except those about objects without a verdict.
 
     An object may have several findings, such as a ResourceClaim.
     """
@@ -266,6 +266,10 @@ BY_PROBLEM = (
 
 _AS_TOLD = "Create the PodCliqueSet again as the message says, if its pods must stay together."
 
+_IN_ONE_DOMAIN = (
+    "Create the workload again with a required level that is the NVLink domain or narrower."
+)
+
 _LARGER_PODS = "Use fewer, larger pods, one per node."
 
 BY_WARNING = (
@@ -285,11 +289,11 @@ BY_WARNING = (
     ),
     (
         "GPUs under one topology constraint",
-        "Give each scaling group or clique its own constraint, or give all pods the same number of"
-        " GPUs.",
+        "Create the PodCliqueSet again with a constraint for each scaling group or clique, or with the"
+        " same number of GPUs in all pods.",
     ),
-    ("no required topology constraint keeps", "Require a level at or below the NVLink domain."),
-    ("nothing keeps its pods", "Require a level at or below the NVLink domain."),
+    ("no required topology constraint keeps", _IN_ONE_DOMAIN),
+    ("nothing keeps its pods", _IN_ONE_DOMAIN),
     ("must run on one node", _LARGER_PODS),
     ("of a node's", _LARGER_PODS),
     ("requests one GPU", _LARGER_PODS),

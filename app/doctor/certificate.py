@@ -84,7 +84,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """False if reading the Secret failed, so that it may exist."""
+    """False if the Secret may exist, but could not be read."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:

@@ -89,8 +89,8 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         # kubectl apply would add the port next to a changed port of the same name.
         remedy = (
-            f"Run: kubectl -n {namespace} delete service {name}. Then apply the manifests, which"
-            " create it again."
+            f"Run: kubectl -n {namespace} delete service {name}. Then apply the manifests or"
+            " the chart again, which create it."
         )
         return [problem(message, remedy)], []
 

@@ -107,7 +107,7 @@ def test_a_finding_as_text() -> None:
             [
                 'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one NVLink domain (node label d): pods in different domains have no NVLink between them'
             ],
-            "Require a level at or below the NVLink domain.",
+            "Create the workload again with a required level that is the NVLink domain or narrower.",
         ),
         (
             "PodClique",

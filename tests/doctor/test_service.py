@@ -59,7 +59,7 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             Check(
                 "problem",
                 f"{WHAT} has no port 443, which the webhook configurations name",
-                "Run: kubectl -n grove-system delete service grove-admission. Then apply the manifests, which create it again.",
+                "Run: kubectl -n grove-system delete service grove-admission. Then apply the manifests or the chart again, which create it.",
             ),
             [],
             id="another port",
