@@ -289,8 +289,8 @@ BY_WARNING = (
     ),
     (
         "GPUs under one topology constraint",
-        "Create the PodCliqueSet again with a constraint for each scaling group or clique, or with the"
-        " same number of GPUs in all pods.",
+        "Create the PodCliqueSet again with a constraint for each scaling group or clique, or with"
+        " the same number of GPUs in all pods.",
     ),
     ("no required topology constraint keeps", _IN_ONE_DOMAIN),
     ("nothing keeps its pods", _IN_ONE_DOMAIN),

@@ -169,7 +169,7 @@ async def check_account(client: Client) -> Checks:
     names = [f"account-{name}{SUFFIX}" for name in _BOUNDS]
     missing = [name for name in names if name not in in_force]
     if not missing:
-        return [ok("policies limit the writes of the server's account to what the server needs")]
+        return [ok("all policies that limit the writes of the server's account are in force")]
     these = "these ValidatingAdmissionPolicies are"
     if len(missing) == 1:
         these = "this ValidatingAdmissionPolicy is"
