@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.doctor.report import Check, Checks, Status, ok, problem, warning
 from app.facts import kinds
@@ -94,7 +95,26 @@ async def check_apis(client: Client, read: Read) -> Checks:
         topologies = replace(topologies, remedy=_BINDINGS)
     apis = (topologies, *others)
     checks = [await _check(client, read, api, broken) for api in apis]
-    return [*await _check_version(read), *filter(None, checks), *broken.values()]
+    return [*await _check_version(read), *_together(filter(None, checks)), *broken.values()]
+
+
+def _together(checks: Iterable[Check]) -> Checks:
+    """Join findings with the same status and remedy, and return them before the other checks.
+
+    For example, a cluster without Grove lacks four APIs.
+    """
+    passed = []
+    findings = []
+    for check in checks:
+        if check.status == "ok":
+            passed.append(check)
+        else:
+            findings.append(((check.status, check.remedy), check.message))
+    joined = by_key(findings).items()
+    return [
+        *(Check(status, "; ".join(messages), remedy) for (status, remedy), messages in joined),
+        *passed,
+    ]
 
 
 async def _check_version(read: Read) -> Checks:

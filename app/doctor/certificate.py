@@ -147,7 +147,7 @@ async def check_bundle(
     """
     cas = _readable(bundle)
     if isinstance(cas, str):
-        refusing = f"{bundle.title} {cas}: API servers cannot call the server"
+        refusing = f"{bundle.title} {cas}: API servers cannot verify the server"
         return [problem(refusing, _KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":

@@ -168,8 +168,8 @@ def _check_pods(pods: Mapping[Key, list[str]], claimed: Collection[Key]) -> Chec
         return []
 
     message = (
-        "Pods without the MNNVL claim that their PodClique has, which cannot use NVLink between"
-        f" nodes: {listed(without, _SHOWN)}"
+        "Pods that lack the MNNVL claim of their PodClique, and so cannot use NVLink between nodes:"
+        f" {listed(without, _SHOWN)}"
     )
     return [problem(message, f"{REPLACE} List all of them: grove-admission audit")]
 

@@ -38,7 +38,10 @@ async def test_all_there() -> None:
 async def test_the_topology_api_that_grove_has_is_enough() -> None:
     client = MemoryClient(served={CRD: "v1", CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     message = "clustertopologybindings.grove.io: v1alpha1, instead of clustertopologies.grove.io"
-    assert (await check_apis(client, read))[0] == Check("ok", message)
+    checks = await check_apis(client, read)
+    assert Check("ok", message) in checks
+    grove = [check for check in checks if "Install Grove" in check.remedy]
+    assert [check.message.count(" is not installed: ") for check in grove] == [4]
 
 
 async def test_a_grove_that_lacks_its_crd_of_topologies_gets_that_one() -> None:
@@ -91,7 +94,10 @@ async def test_an_api_in_a_version_that_is_not_known_is_judged_and_said(api: Api
 
 async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
     checks = await check_apis(MemoryClient(served={CRD: "v1"}), read)
-    assert len(checks) == len(APIS)
+    said = "; ".join(check.message for check in checks).split("; ")
+    assert len(said) == len(APIS)
+    assert all(any(text.endswith(f": {api.means}") for text in said) for api in APIS)
+    assert len({(check.status, check.remedy) for check in checks}) == len(checks)
     assert all(check.remedy for check in checks if check.status != "ok")
 
 

@@ -77,17 +77,17 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
     [
         pytest.param(
             Bundle("", CALLED, ("a", "b")),
-            "is empty: API servers cannot call the server",
+            "is empty: API servers cannot verify the server",
             id="none",
         ),
         pytest.param(
             Bundle("UEVN", CALLED, ("a", "b")),
-            "is not a base64-encoded PEM bundle: API servers cannot call the server",
+            "is not a base64-encoded PEM bundle: API servers cannot verify the server",
             id="no PEM",
         ),
         pytest.param(
             Bundle("?", CALLED, ("a", "b")),
-            "is not a base64-encoded PEM bundle: API servers cannot call the server",
+            "is not a base64-encoded PEM bundle: API servers cannot verify the server",
             id="no base64",
         ),
         pytest.param(bundle(OLD.cert_pem), "has no currently valid CA", id="all expired"),

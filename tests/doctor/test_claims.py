@@ -124,7 +124,7 @@ LACKING = (
 )
 WITHOUT = (
     "problem",
-    "Pods without the MNNVL claim that their PodClique has, which cannot use NVLink between nodes: ml/a",
+    "Pods that lack the MNNVL claim of their PodClique, and so cannot use NVLink between nodes: ml/a",
     "Delete each Pod without the claim when its workload can spare it: Grove's operator replaces the Pod, and the new one gets the claim. List all of them: grove-admission audit",
 )
 

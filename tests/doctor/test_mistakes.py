@@ -113,7 +113,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "certificate",
                 "problem",
-                f"the caBundle of {len(Installation().webhooks())} webhooks is empty: API servers cannot call the server",
+                f"the caBundle of {len(Installation().webhooks())} webhooks is empty: API servers cannot verify the server",
                 KEEPER,
             )
         ],

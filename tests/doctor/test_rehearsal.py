@@ -412,7 +412,7 @@ REPLICAS = f"Find out why no Pod of the Service is ready: kubectl -n {DRIVER_SER
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers cannot call the server",
+                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers cannot verify the server",
                     WRITER,
                 )
             ],

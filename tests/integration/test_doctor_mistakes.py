@@ -107,7 +107,7 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
         findings = await clinic.findings("certificate", certificates=SECOND_SETTINGS)
     problems = [finding for finding in findings if finding.status == "problem"]
     assert [finding.message.partition(" webhooks ")[2] for finding in problems] == [
-        "is empty: API servers cannot call the server"
+        "is empty: API servers cannot verify the server"
     ]
     assert problems[0].remedy.startswith(
         "With self-managed certificates, the replicas write the caBundle"

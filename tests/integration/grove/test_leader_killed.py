@@ -39,7 +39,7 @@ SAYS = {
     },
     "outside": {
         "audit": "without its claim, outside of",
-        "doctor": "Pods without the MNNVL claim that their PodClique has",
+        "doctor": "Pods that lack the MNNVL claim of their PodClique",
         "explain": "without its claim, outside the NVLink domain",
     },
 }
