@@ -42,9 +42,8 @@ The facts about large gangs list thousands of pods.
 MOST_OF_MANY = 16 * 2**20
 """The maximum JSON size, in bytes, of the facts about Pods, PodGangs or PodGroups of a namespace.
 
-It applies only to the leader. The first KiB of each object does not count. If a
-namespace has more, reports about it lack the other objects. For a Pod, the resources that it uses
-on its node are kept nevertheless.
+It applies only to the leader. The first KiB of each object does not count. Reports about a larger
+namespace lack the objects beyond the limit, except the resources that a Pod uses on its node.
 """
 
 

@@ -64,8 +64,8 @@ def _minimum(at: FieldPath, minimum: int, replicas: int, remedy: str) -> FieldEr
     return invalid(
         at.child("minAvailable"),
         minimum,
-        f"must not be greater than replicas ({replicas}), because none is scheduled before there"
-        f" are minAvailable of them. {remedy}",
+        f"must not be greater than replicas ({replicas}), because fewer than minAvailable replicas"
+        f" are never scheduled. {remedy}",
     )
 
 

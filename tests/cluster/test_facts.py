@@ -396,7 +396,7 @@ def test_the_levels_of_a_first_topology_are_compared_with_the_labels_of_nodes() 
     binding = {**BOUND, "spec": {"levels": [RACK_LEVEL, {"domain": "zone", "key": "k/zone"}]}}
     verdict = DIALECT.validate_levels(binding, None, "CREATE", cluster.facts, managed=False)
     (warning,) = verdict.warnings
-    assert "list the broadest level first" in warning
+    assert 'list "zone" above "rack"' in warning
 
 
 def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> None:

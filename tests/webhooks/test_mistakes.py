@@ -106,7 +106,7 @@ async def test_a_binding_with_levels_that_are_not_broadest_first() -> None:
     code, text = await answer("clustertopologybinding.rack-before-zone")
     assert (code, text) == (
         200,
-        'level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list the broadest level first: [{domain: zone, key: topology.kubernetes.io/zone}, {domain: rack, key: topology.kubernetes.io/rack}]',
+        'level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list "zone" above "rack": [{domain: zone, key: topology.kubernetes.io/zone}, {domain: rack, key: topology.kubernetes.io/rack}]',
     )
 
 

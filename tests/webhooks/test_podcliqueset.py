@@ -125,7 +125,7 @@ async def test_a_minimum_that_was_stored_is_only_warned_of(operation: str) -> No
     remedy = "Raise replicas" if operation == "UPDATE" else "Lower minAvailable or raise replicas"
     told = [
         f"spec.template.cliques[{number}].spec.minAvailable: Invalid value: 3: must not be greater"
-        f" than replicas (1), because none is scheduled before there are minAvailable of them. {remedy}"
+        f" than replicas (1), because fewer than minAvailable replicas are never scheduled. {remedy}"
         for number in (0, 1)
     ]
     assert response["allowed"] is (operation == "UPDATE")

@@ -91,8 +91,8 @@ class ClusterTopology(Value):
     def key_of(self, domain: str) -> str | None:
         """Return the node label by which KAI places pods that require `domain`.
 
-        If KAI can't have the level, this is the label of the strictest level that it has. Return
-        None if no level has the domain.
+        If KAI cannot use the level, this is the label of the strictest level that KAI can use.
+        Return None if no level has the domain.
         """
         key = next((level.key for level in self.levels if level.domain == domain), None)
         usable = {level.key for level in self.levels_for_kai}

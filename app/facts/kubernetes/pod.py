@@ -271,9 +271,9 @@ class Pod(Namespaced):
     phase: str = "Pending"
     """The phase: Pending, Running, Succeeded, Failed or Unknown."""
     unscheduled: str = ""
-    """The scheduler's message or else reason in the condition PodScheduled if it is False.
+    """The message, or else the reason, of the condition PodScheduled if its status is False.
 
-    It is "" otherwise, and while the pod has scheduling gates.
+    It is "" in other cases, and while the pod has scheduling gates.
     """
     waiting: tuple[str, ...] = ()
     """The reasons why containers, except init containers, are waiting."""

@@ -33,7 +33,7 @@ class Toleration(Value):
     """A toleration of a pod."""
 
     key: str
-    """The key of the taint. With the operator Exists, "" tolerates every taint."""
+    """The key of the taint, or "" for every key."""
     operator: str
     """The operator, such as Equal or Exists."""
     value: str

@@ -255,8 +255,8 @@ def _against_documentation(levels: Sequence[Level]) -> Iterator[LevelProblem]:
         if is_documented(narrower.key, broader.key):
             text = (
                 f'level "{broader.domain}" is listed above "{narrower.domain}", but the label'
-                f" {narrower.key} is documented as broader than {broader.key}: list the broadest"
-                " level first"
+                f" {narrower.key} is documented as broader than {broader.key}: list"
+                f' "{narrower.domain}" above "{broader.domain}"'
             )
             yield LevelProblem("LevelsNotBroadestFirst", text)
 
@@ -279,8 +279,8 @@ def _order_problems(
     if len(children) > len(parents) and {*map(len, children.values())} == {1}:
         text = (
             f'level "{broader.domain}" is listed above "{narrower.domain}", but according to the'
-            f" node labels each {broader.domain} is in one {narrower.domain}: list the broadest"
-            f" level first{right}"
+            f" node labels each {broader.domain} is in one {narrower.domain}: list"
+            f' "{narrower.domain}" above "{broader.domain}"{right}'
         )
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return

@@ -115,7 +115,7 @@ async def test_what_keeps_the_operator_from_starting_is_rejected(
     [
         (
             "rack before zone",
-            "according to the node labels each rack is in one zone: list the broadest level first",
+            'according to the node labels each rack is in one zone: list "zone" above "rack"',
         ),
         ("a key on no node", "no node has the label example.com/zone"),
     ],

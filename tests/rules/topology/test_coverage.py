@@ -78,7 +78,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (RACK, ZONE),
             TREE,
             [
-                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list the broadest level first: [{domain: zone, key: k/zone}, {domain: rack, key: k/rack}]'
+                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list "zone" above "rack": [{domain: zone, key: k/zone}, {domain: rack, key: k/rack}]'
             ],
             id="the narrowest first",
         ),
@@ -94,7 +94,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (AWS_3, AWS_1),
             [],
             [
-                'LevelsNotBroadestFirst: level "block" is listed above "rack", but the label topology.k8s.aws/network-node-layer-1 is documented as broader than topology.k8s.aws/network-node-layer-3: list the broadest level first'
+                'LevelsNotBroadestFirst: level "block" is listed above "rack", but the label topology.k8s.aws/network-node-layer-1 is documented as broader than topology.k8s.aws/network-node-layer-3: list "rack" above "block"'
             ],
             id="no nodes, and not the documented order",
         ),
