@@ -126,6 +126,10 @@ CASES: dict[str, tuple[Changes, str]] = {
         {"pods": asking("vendor.example/fpga"), "nodes": offering(nic=1000)},
         "No node offers vendor.example/fpga, which a pod requests",
     ),
+    "no node has reserved huge pages": (
+        {"pods": asking("hugepages-1Gi")},
+        "No node offers hugepages-1Gi, which a pod requests",
+    ),
     "GPUs are divided in two ways": (
         {"nodes": offering(mig_1g=7000, mig_3g=2000)},
         "No node offers nvidia.com/gpu, which a pod requests; 16 nodes offer nvidia.com/mig-1g.10gb and nvidia.com/mig-3g.40gb",

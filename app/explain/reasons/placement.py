@@ -237,7 +237,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             largest = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= largest:
                 continue
-            if not largest and is_device(name):
+            if not largest and (is_device(name) or name.startswith(_HUGE_PAGES)):
                 return _not_offered(obstacle.gang.index, name, that, nodes)
             most[name] = largest
         if most:
@@ -284,6 +284,9 @@ def _capped(demand: Demand, most: Mapping[str, int]) -> Demand:
         lambda part: replace(part, pods=tuple((capped(shape), n) for shape, n in part.pods))
     )
 
+
+_HUGE_PAGES = "hugepages-"
+"""The prefix of the names of huge pages, which a node offers only if they are reserved on it."""
 
 _MOST_ON_A_NODE = 32
 """The maximum number of pods on a node for which a smaller request is looked for."""
@@ -433,6 +436,12 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
     matches pool=h100`, or is "" for all nodes.
     """
     text = f"No node{that} offers {name}, which a pod requests"
+    if name.startswith(_HUGE_PAGES):
+        remedy = (
+            f"Request memory instead of {name}, or ask the platform team to reserve huge pages of"
+            " this size on nodes"
+        )
+        return text, remedy, "you"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     if divided := _divided_otherwise(text, name, nodes):
         return divided
@@ -464,14 +473,15 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         )
         return text, remedy, "you"
 
+    installed_by = " (GPU Operator)" if counts_as_gpu(name) else ""
     if not labelled and not any(map(is_device, offered)):
         remedy = (
             f"Ask the platform team for nodes that offer {name}. If such nodes should exist, check"
-            " their device plugin (GPU Operator): kubectl get pods -A -o wide | grep device-plugin"
+            f" their device plugin{installed_by}: kubectl get pods -A -o wide | grep device-plugin"
         )
         return text, remedy, "platform"
     remedy = (
-        "Ask the platform team to check the device plugin (GPU Operator), which makes nodes offer"
+        f"Ask the platform team to check the device plugin{installed_by}, which makes nodes offer"
         f" {name}: kubectl get pods -A -o wide | grep device-plugin"
     )
     return text, remedy, "platform"
