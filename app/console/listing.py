@@ -27,6 +27,7 @@ from app.explain.state.index import Index
 from app.explain.state.makers import said_about
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
 
 SECONDS = 0.05
 """The CPU seconds for which one request for a page explains workloads of the list."""
@@ -197,11 +198,19 @@ def _order(index: Index, ref: Ref) -> float:
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:
-    """Return the row of a workload that is not explained yet, with its number of placed pods."""
-    key = ref.key
-    pods = index.pods_of_set.get(key, ()) or index.pods_of_group.get(key, ())
+    """Return the row of a workload that is not explained yet.
+
+    The pods of PodCliqueSets and PodGroups are counted. Other workloads are listed only if they are
+    pending.
+    """
+    pods: Sequence[Pod] = ()
+    replicas = 0
+    if ref.kind == "PodCliqueSet":
+        pods = index.pods_of_set.get(ref.key, ())
+        replicas = sum(clique.replicas for clique in index.cliques_of_set.get(ref.key, ()))
+    elif ref.kind == "PodGroup":
+        pods = index.pods_of_group.get(ref.key, ())
     placed = sum(bool(pod.node) for pod in pods)
-    replicas = sum(clique.replicas for clique in index.cliques_of_set.get(key, ()))
     total = max(replicas, len(pods))
     state: State = "well" if placed == total > 0 else "waits"
     return WorkloadRow(ref, state, None, placed, total, reason=NOT_EXAMINED)

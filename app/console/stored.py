@@ -31,7 +31,8 @@ async def read_stored(client: Reader, query: Query) -> Values:
     """
     ref = reference(query.get("object", ""), KINDS)
     if not ref:
-        return {"problem": "The address does not name an object of a kind that the console reads."}
+        words = "The address does not name an object of a kind that the console reads"
+        return {"problem": f"{words} (?object=KIND/NAMESPACE/NAME)."}
 
     resource = KINDS[ref.kind]
     try:

@@ -10,7 +10,7 @@ from app.console.listing import NOT_EXAMINED, WaitingList
 from app.explain.answers.pending import WorkloadRow
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot, projected
-from app.facts.identity import Ref
+from app.facts.identity import Place, Ref
 from app.kube.api import Object
 from scripts.fleet import Workload, fleet
 from tests.console.fake import NOW
@@ -81,6 +81,19 @@ def test_workloads_are_shown_as_not_examined_until_they_are() -> None:
     assert not listing.examine(index)
     index.follow(replace(facts, queues=()))
     assert not listing.examine(index)
+
+
+def test_a_workload_does_not_have_the_pods_of_a_set_of_the_same_name() -> None:
+    """The PodCliqueSet chat-70b is placed. A Job with its name has a pending pod."""
+    facts = snapshot()
+    of_set = next(pod for pod in facts.pods if pod.place.pcs == "chat-70b")
+    job = Ref("Job", of_set.namespace, of_set.place.pcs)
+    alone = replace(of_set, name="alone", place=Place(), group="", node="", made_for=(job,))
+    listing = WaitingList(lambda: float(next(seconds)))
+    seconds = count()
+    listing.examine(Index(replace(facts, pods=(*facts.pods, alone))))
+    [row] = [row for row in listing.rows if row.ref == job]
+    assert (row.reason, row.state, row.placed) == (NOT_EXAMINED, "waits", 0)
 
 
 def test_workloads_stand_in_the_order_of_the_line_before_they_are_examined() -> None:

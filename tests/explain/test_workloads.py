@@ -272,6 +272,13 @@ def test_what_waits_with_gpus_is_in_the_list(objects: list[Object], expected: li
     assert [row.ref for row in listed(index, "other")] == []
 
 
+def test_a_workload_is_not_as_old_as_a_podgroup_of_the_same_name() -> None:
+    older = group("w")
+    older["metadata"]["creationTimestamp"] = "2027-01-01T07:00:00Z"
+    [row] = listed(index_of(pod("a", LWS), older))
+    assert row.since == NOW - 3600
+
+
 def test_pods_that_do_not_start_on_their_node_are_in_the_list() -> None:
     index = index_of(pod("a", LWS, node="n0"), pod("b", LWS, node="n0"))
     [row] = found = listed(index)

@@ -29,6 +29,7 @@ from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.index import Index
 from app.explain.state.makers import without_pods
 from app.explain.state.snapshot import Snapshot, key_of
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
@@ -223,7 +224,11 @@ def _since(index: Index, ref: Ref) -> float | None:
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
     times = [gang.created for gang in gangs if gang.created is not None]
-    workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)
+    workload: SetWithStatus | KaiPodGroup | None = None
+    if ref.kind == "PodCliqueSet":
+        workload = index.sets.get(key)
+    elif ref.kind == "PodGroup":
+        workload = index.pod_groups.get(key)
     if workload is None:
         itself = index.pods.get(key) if ref.kind == Pod.kind else None
         of_it = [*index.pods_made_for.get(ref, ()), *filter(None, (itself,))]

@@ -224,7 +224,7 @@ class _Cycle:
         """Add the resources of a placed gang to the usage of its queues.
 
         A pod that requests GPU memory counts by the memory of the GPUs that it gets. If the gang
-        then exceeds a limit or quota, add nothing and return this outcome.
+        then exceeds a limit or quota, add nothing and return the outcome. Otherwise, return None.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
