@@ -1,8 +1,8 @@
 """The FastAPI application for any ASGI server: `uvicorn app.asgi:app`.
 
 GROVE_ADMISSION_CONFIG names the configuration file. Without it, all settings have their defaults,
-but topology support is enabled. Facts come from the cluster of this Pod, or from the YAML files in
-the directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
+but topology support is enabled. Facts come from the cluster of this Pod, or from the file or
+directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
 `grove-admission serve`. The ASGI server handles TLS and limits connections.
 
 The application never leads. Its only writes give the MNNVL resources of a PodGang that is deleted
