@@ -1,6 +1,6 @@
 """What is said of installed webhook configurations.
 
-Tests `app/doctor/webhooks.py`.
+Tests `app/doctor/webhook_configurations.py` and `app/doctor/webhooks.py`.
 """
 
 import copy
