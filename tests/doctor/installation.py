@@ -317,6 +317,12 @@ def in_namespace(namespace: str) -> Change:
     return change
 
 
+def without_tokens(installation: Installation) -> None:
+    for kind in ("mutating", "validating"):
+        configuration = installation.objects[kind]
+        configuration["webhooks"] = with_token(configuration, "")
+
+
 def renamed(installation: Installation) -> None:
     installation.objects["mutating"]["metadata"]["name"] = "prod-grove-admission"
 

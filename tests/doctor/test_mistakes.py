@@ -28,6 +28,7 @@ from tests.doctor.installation import (
     with_field,
     with_grove,
     without,
+    without_tokens,
 )
 
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
@@ -293,6 +294,10 @@ async def test_an_installation_that_is_well_has_no_finding() -> None:
             id="no leader election",
         ),
         pytest.param(without("Deployment"), id="no Deployment of this name"),
+        pytest.param(
+            both(configured("server", clientCaFile="ca.crt"), without_tokens),
+            id="client certificates instead of tokens",
+        ),
         pytest.param(with_authorizer(ACCOUNT), id="an exemption from Grove's authorizer"),
         pytest.param(
             with_grove(topologyAwareScheduling={"enabled": True}),
