@@ -42,7 +42,7 @@ class Command(Value):
     run: Callable[[argparse.Namespace], int]
     """A function that runs the command, and returns the exit code."""
     examples: tuple[str, ...] = ()
-    """Command lines, most with comments, with which the help text begins."""
+    """Command lines, some with comments, with which the help text begins."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -92,7 +92,7 @@ def _lines(subject: str, checks: Sequence[Check]) -> Iterator[str]:
 
 
 _VERDICTS = {
-    0: "the installation is healthy",
+    0: "the installation has no problems",
     1: "the installation has problems",
     2: "not everything could be checked",
 }

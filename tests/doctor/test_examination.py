@@ -143,7 +143,7 @@ def test_the_verdict_is_first_and_what_is_ok_is_not_listed() -> None:
     problem = ["  problem  broken", "           remedy: Mend it.", "b", "  unknown  dark"]
     assert list(lines(checks)) == [verdict, "a", *problem]
     assert list(lines(checks, everything=True)) == [verdict, "a", "  ok       fine", *problem]
-    assert list(lines({"a": [fine]})) == ["the installation is healthy: 1 ok"]
+    assert list(lines({"a": [fine]})) == ["the installation has no problems: 1 ok"]
     assert next(lines({"a": [broken] * 2})) == "the installation has problems: 2 problems"
     assert summary(checks) == {"ok": 1, "warning": 0, "problem": 1, "unknown": 1}
 

@@ -106,7 +106,7 @@ async def test_every_command_does_what_its_page_says(cluster: Cluster, kind: str
         assert failed == [], title
         if title == "Certificates":
             doctor, secret = results.values()
-            assert doctor[1].startswith("the installation is healthy")
+            assert doctor[1].startswith("the installation has no problems")
             assert "grove-admission-certificates" in secret[1]
         if title == "Rights of its account":
             ((_, rights),) = results.values()
