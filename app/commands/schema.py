@@ -117,8 +117,8 @@ class ReportedLevel(TypedDict):
 class TopologyDomain(TypedDict):
     """A domain with numbers of nodes and GPUs.
 
-    `closed` is the number of nodes that accept no pods with GPUs. `free` and `soon`, the GPUs of
-    terminating pods, are null if they are not known.
+    `closed` is the number of nodes that accept no pods with GPUs. `free` and `soon` (the GPUs of
+    terminating pods) are null if they are not known.
     """
 
     path: list[str]

@@ -194,8 +194,8 @@ def _topology(
 ) -> Checks:
     """Check that Grove's topology feature is on, and that its levels equal ours.
 
-    Newer releases of Grove have no levels in the operator's configuration, so theirs are not
-    compared. Return [] if the operator is not known, or if our topology support is disabled.
+    Levels are not compared with newer releases of Grove, whose operator has none in its
+    configuration. Return [] if the operator is not known, or if our topology support is disabled.
     """
     if not operator or not configuration.cluster_topology.enabled:
         return []
