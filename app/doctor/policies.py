@@ -279,13 +279,15 @@ def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
     """Return the effect of a policy while every webhook is down, as a message."""
     name = policy["metadata"]["name"]
     requests = " and ".join(
-        f"{', '.join(texts_at(rule, 'operations'))} of {', '.join(_resources(rule))}"
+        f"{', '.join(texts_at(rule, 'operations'))} {', '.join(_resources(rule))}"
         for rule in _rules(policy)
     )
     fate = "only cause warnings"
     if any(denies(binding) for binding in bindings):
         fate = "are still rejected"
-    return f"while every webhook is down, {requests} that break the rules of {name} {fate}"
+    return (
+        f"while every webhook is down, requests to {requests} that break the rules of {name} {fate}"
+    )
 
 
 def _rules(policy: JsonMap) -> list[dict[str, Any]]:

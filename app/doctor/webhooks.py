@@ -21,8 +21,8 @@ from app.webhooks.paths import PATHS, PATHS_ARE_OURS, are_ours, path_of
 from app.webhooks.registry import warning_paths
 
 _UNTOLD = (
-    "the path has no token, so the server cannot tell API servers from other callers: their reviews"
-    " may get a 503 under load, and the leader makes most writes later"
+    "no token in the path, so the server cannot tell API servers from other callers: reviews may"
+    " get a 503 under load, and the leader makes most writes later"
 )
 _NO_TOKEN = (
     f"Give the webhook configuration the annotation {PATHS_ARE_OURS}: managed, as in the manifests,"
@@ -165,20 +165,20 @@ def _findings(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator
 def while_down(webhook: JsonMap) -> str:
     """Return what happens to requests for which `webhook` is called while the server is down."""
     rules = " and ".join(map(_rule, maps_at(webhook, "rules")))
-    requests = f"while the server is down, {rules or 'no requests'}"
+    requests = f"while the server is down, {f'requests to {rules}' if rules else 'no requests'}"
     if webhook.get("failurePolicy") == "Ignore":
         return f"{requests} continue without this webhook"
     return f"{requests} are rejected{_limits(webhook)}"
 
 
 def _rule(rule: JsonMap) -> str:
-    """Return a webhook's rule in words, such as `CREATE, UPDATE of podcliques.grove.io`."""
+    """Return a webhook's rule in words, such as `CREATE, UPDATE podcliques.grove.io`."""
     resources = ", ".join(
         _full_name(group, plural)
         for group in texts_at(rule, "apiGroups")
         for plural in texts_at(rule, "resources")
     )
-    return f"{', '.join(texts_at(rule, 'operations'))} of {resources}"
+    return f"{', '.join(texts_at(rule, 'operations'))} {resources}"
 
 
 def _full_name(group: str, plural: str) -> str:

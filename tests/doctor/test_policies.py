@@ -55,7 +55,7 @@ async def test_what_is_still_refused_is_said_of_each() -> None:
     assert {check.status for check in results} == {"ok"}
     assert (
         results[0].message
-        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break the rules of {GUARD} are still rejected"
+        == f"while every webhook is down, requests to CREATE, UPDATE, DELETE clustertopologies.grove.io that break the rules of {GUARD} are still rejected"
     )
     assert len(results) == len(admission_policies(CONFIGURATION)) / 2
 

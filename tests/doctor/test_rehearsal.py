@@ -161,9 +161,9 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     described = [check.message for check in checks if check.status == "ok"]
     titles = (CERT_MANAGER, KAI, f"{KUEUE}, mpod")
     assert sorted(message for message in described if message.startswith(titles)) == [
-        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are rejected, except in kube-system, kueue-system",
-        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are rejected, except in kube-system, kai-scheduler, if all matchConditions hold (scheduler-name-match)",
-        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected if namespaceSelector {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} matches',
+        f"{KUEUE}, mpod.kb.io: while the server is down, requests to CREATE pods are rejected, except in kube-system, kueue-system",
+        f"{KAI}, admission.kai-scheduler.svc: while the server is down, requests to CREATE pods are rejected, except in kube-system, kai-scheduler, if all matchConditions hold (scheduler-name-match)",
+        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, requests to CREATE, UPDATE *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected if namespaceSelector {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} matches',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
 
@@ -171,11 +171,11 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
 NEW_IN_GROVE = {
     "pcs.scale.validating.webhooks.grove.io": (
         rule("grove.io", "podcliquesets/scale podcliquescalinggroups/scale", "UPDATE"),
-        "UPDATE of podcliquesets.grove.io/scale, podcliquescalinggroups.grove.io/scale are rejected",
+        "requests to UPDATE podcliquesets.grove.io/scale, podcliquescalinggroups.grove.io/scale are rejected",
     ),
     "pclq.validating.webhooks.grove.io": (
         rule("grove.io", "podcliques podcliques/status"),
-        "CREATE, UPDATE of podcliques.grove.io, podcliques.grove.io/status are rejected",
+        "requests to CREATE, UPDATE podcliques.grove.io, podcliques.grove.io/status are rejected",
     ),
 }
 """Webhooks for what Grove had none for when it was recorded. Their names are made up."""
@@ -452,7 +452,7 @@ async def test_a_url_has_no_service_and_may_be_verified_by_the_api_servers_own_c
     assert [(check.status, check.message) for check in checks] == [
         (
             "ok",
-            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected",
+            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected",
         )
     ]
 

@@ -46,16 +46,16 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     ]
     assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, if all matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
-        f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
-        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding continue without this webhook",
-        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods continue without this webhook",
-        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
-        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[1:-1]}-or-spec-changes)",
-        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
-        f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
-        "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io continue without this webhook",
-        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in grove-system, kube-system, if all matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        f"podgang.mutate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
+        "pod-binding.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods/binding continue without this webhook",
+        "pod.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods continue without this webhook",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        f"clustertopology.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE, DELETE clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[1:-1]}-or-spec-changes)",
+        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
+        f"podgroup.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
+        "podgang.validate.grove-admission.grove.io: while the server is down, requests to DELETE podgangs.scheduler.grove.io continue without this webhook",
+        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     )
     assert [check.message for check in compared(without, MUTATING) if check.status != "ok"] == [
-        f"the path has no token, so the server cannot tell API servers from other callers: their reviews may get a 503 under load, and the leader makes most writes later (5 webhooks: {names})"
+        f"no token in the path, so the server cannot tell API servers from other callers: reviews may get a 503 under load, and the leader makes most writes later (5 webhooks: {names})"
     ]
     with_certificates = check_webhooks([Comparison(MUTATING, without)], needs_token=False)
     assert {check.status for check in with_certificates} == {"ok"}
