@@ -212,6 +212,9 @@ def reasons_of_rows() -> dict[str, list[Reason]]:
     return found
 
 
+OF_INSTALLATION = "kubectl get mutatingwebhookconfigurations grove-admission"
+"""A command about the installation, of which the API servers of the tests have no objects."""
+
 COMMANDED = frozenset({rule.id for rule in RULES} - WORDS.keys())
 
 
@@ -220,7 +223,8 @@ def test_every_reason_has_a_command_or_words_that_nobody_could_write_as_one() ->
     unlisted = {
         id
         for id, found in reasons_of_rows().items()
-        if id in WORDS and any(map(kubectl_commands, found))
+        for each in found
+        if id in WORDS and [text for text in kubectl_commands(each) if text != OF_INSTALLATION]
     }
     assert COMMANDED - has == set()
     assert unlisted == set()
