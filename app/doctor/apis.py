@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 
 from msgspec.structs import replace
 
-from app.base.groups import by_key
 from app.base.value import Value
-from app.doctor.report import Check, Checks, Status, ok, problem, warning
+from app.doctor.report import Check, Checks, Status, join_findings, ok, problem, warning
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection, every
 from app.kube.discovery import unknown_version
@@ -95,26 +94,7 @@ async def check_apis(client: Client, read: Read) -> Checks:
         topologies = replace(topologies, remedy=_BINDINGS)
     apis = (topologies, *others)
     checks = [await _check(client, read, api, broken) for api in apis]
-    return [*await _check_version(read), *_together(filter(None, checks)), *broken.values()]
-
-
-def _together(checks: Iterable[Check]) -> Checks:
-    """Join findings with the same status and remedy, and return them before the other checks.
-
-    For example, a cluster without Grove lacks four APIs.
-    """
-    passed = []
-    findings = []
-    for check in checks:
-        if check.status == "ok":
-            passed.append(check)
-        else:
-            findings.append(((check.status, check.remedy), check.message))
-    joined = by_key(findings).items()
-    return [
-        *(Check(status, "; ".join(messages), remedy) for (status, remedy), messages in joined),
-        *passed,
-    ]
+    return [*await _check_version(read), *join_findings(filter(None, checks)), *broken.values()]
 
 
 async def _check_version(read: Read) -> Checks:

@@ -265,6 +265,7 @@ async def check_permissions(client: Client, needs: Sequence[Need], namespace: st
             lacked = f"{', '.join(refused)} {need} ({need.purpose})"
             missing.append(((status, _remedy(need)), lacked))
 
+    missing.sort(key=lambda item: item[0][0] != "problem")
     if missing:
         return [
             Check(status, f"{subject} may not {listed(lacked, _MOST_SHOWN, '; ')}", remedy)

@@ -4,11 +4,12 @@ Each result has a status and a message, and may have a remedy.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from app.base.groups import by_key
 from app.base.safe_text import visible
 from app.base.value import Value
 
@@ -63,6 +64,25 @@ def apply_again(path: str) -> str:
         " installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE"
         " --reset-then-reuse-values"
     )
+
+
+def join_findings(checks: Iterable[Check]) -> Checks:
+    """Join findings with the same status and remedy, and return them before the other checks.
+
+    For example, a cluster without Grove lacks four APIs.
+    """
+    passed = []
+    findings = []
+    for check in checks:
+        if check.status == "ok":
+            passed.append(check)
+        else:
+            findings.append(((check.status, check.remedy), check.message))
+    joined = by_key(findings).items()
+    return [
+        *(Check(status, "; ".join(messages), remedy) for (status, remedy), messages in joined),
+        *passed,
+    ]
 
 
 def exit_code(examined: Examined) -> int:

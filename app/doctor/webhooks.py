@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.base.groups import by_key
 from app.base.value import Value
 from app.config.schema import Enforcement
-from app.doctor.report import Check, Checks, ok, problem, warning
+from app.doctor.report import Check, Checks, join_findings, ok, problem, warning
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
 from app.webhooks.configurations import NAMESPACE_LABEL
@@ -86,7 +86,8 @@ def check_webhooks(comparisons: Iterable[Comparison], *, needs_token: bool = Tru
             findings += [(check, name) for check in found]
 
     findings.sort(key=lambda found: found[0].status != "problem")
-    return [*checks, *(_about(names, check) for check, names in by_key(findings).items())]
+    by_cause = by_key(findings).items()
+    return [*join_findings(checks), *(_about(names, check) for check, names in by_cause)]
 
 
 def _about(names: Sequence[str], check: Check) -> Check:
@@ -126,12 +127,12 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
         return problem(f"{title} is not installed, so its webhooks are not called", _INSTALL)
 
     message = (
-        f"{title} is not installed; its webhooks are in {', '.join(names)}, to which the server"
+        f"{title} is not installed: its webhooks are in {', '.join(names)}, to which the server"
         " writes no caBundle"
     )
     remedy = (
-        f"Set certificates.webhookConfigurations: {names[0]} in the configuration, or rename that"
-        " webhook configuration."
+        f"Set certificates.webhookConfigurations: {names[0]} in the configuration of the server, or"
+        f" install the webhooks under the name {desired['metadata']['name']}."
     )
 
     return problem(message, remedy)

@@ -68,8 +68,19 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "webhooks",
                 "problem",
-                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, to which the server writes no caBundle",
-                "Set certificates.webhookConfigurations: prod-grove-admission in the configuration, or rename that webhook configuration.",
+                "MutatingWebhookConfiguration grove-admission is not installed: its webhooks are in prod-grove-admission, to which the server writes no caBundle",
+                "Set certificates.webhookConfigurations: prod-grove-admission in the configuration of the server, or install the webhooks under the name grove-admission.",
+            )
+        ],
+    ),
+    "no webhook configuration is installed": (
+        both(without("mutating"), without("validating")),
+        [
+            Finding(
+                "webhooks",
+                "problem",
+                "MutatingWebhookConfiguration grove-admission is not installed, so its webhooks are not called; ValidatingWebhookConfiguration grove-admission is not installed, so its webhooks are not called",
+                INSTALL,
             )
         ],
     ),

@@ -177,14 +177,14 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
     who = "service account grove-system/grove-admission may not list, watch resourceslices.resource.k8s.io"
     assert checks == [
         Check(
-            "warning",
-            f"{who} (warnings about the room of nodes whose GPUs are allocated by DRA)",
-            REMEDY,
-        ),
-        Check(
             "problem",
             f"{who} (reporting why gangs are pending)",
             f"Add the component manifests/components/waiting to your overlay. {REMEDY.replace('base', 'components/waiting')}",
+        ),
+        Check(
+            "warning",
+            f"{who} (warnings about the room of nodes whose GPUs are allocated by DRA)",
+            REMEDY,
         ),
     ]
 

@@ -176,8 +176,10 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
 async def test_webhook_configurations_that_are_called_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("webhooks", certificates={"webhookConfigurations": "third"})
     assert [finding.message for finding in findings] == [
-        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, to which the server writes no caBundle"
-        for kind in ("Mutating", "Validating")
+        "; ".join(
+            f"{kind}WebhookConfiguration third is not installed: its webhooks are in grove-admission, to which the server writes no caBundle"
+            for kind in ("Mutating", "Validating")
+        )
     ]
     assert findings[0].remedy.startswith("Set certificates.webhookConfigurations: grove-admission")
 
