@@ -101,7 +101,7 @@ def in_namespace(namespace: str, *names: str) -> list[Key]:
 
 
 OF_NAMESPACE = "namespace"
-"""Index of PodCliqueSets with MNNVL groups by namespace, to find sets with equal ComputeDomains."""
+"""Index of PodCliqueSets with MNNVL groups by namespace, to find equal names of ComputeDomains."""
 
 OF_BINDING = "binding"
 """Index of PodCliqueSets by the ClusterTopologyBinding that their constraints refer to."""

@@ -1,7 +1,8 @@
 """Find PodCliques and Pods that lack an MNNVL claim.
 
-While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
-template, without the claim. The operator sees no difference afterwards, so it does not write again.
+While our webhooks are not registered, the next write of Grove's operator resets the spec of a
+PodClique to its template, without the claim. The operator sees no difference afterwards, so it does
+not write again.
 """
 
 from app.facts.grove.podcliqueset import PodCliqueSet

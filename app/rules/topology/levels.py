@@ -261,7 +261,7 @@ def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
 
     If nodes have the labels of several sources, the source with the most labels is used. Only its
     broadest labels become levels, at most as many as _LEVEL_NAMES, and the host is added. The
-    result is empty if nodes have no known label.
+    result is empty if nodes have no label of a source.
     """
     found = [[key for key in family.keys if key in present] for family in (*CLOUDS, *_TOPOGRAPH)]
     keys = max(found, key=len)[: len(_LEVEL_NAMES)]

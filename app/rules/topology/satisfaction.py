@@ -12,7 +12,7 @@ from app.objects.conditions import Condition
 from app.objects.fields import listed
 
 SHOWN = 5
-"""The maximum number of names in a warning. kubectl truncates long warnings."""
+"""The maximum number of names in a warning."""
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) -> Condition | None:

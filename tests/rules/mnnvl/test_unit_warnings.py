@@ -278,6 +278,16 @@ def test_the_remedy_for_an_own_group_is_in_the_group(said: Said) -> None:
     said([found, alone])
 
 
+def test_the_remedy_for_a_disaggregated_set_begins_with_its_field() -> None:
+    obj = pod("disagg-slice", scope="slice")
+    (found,) = [text for text in warned(obj, above(obj)) if "nothing keeps" in text]
+    assert found.endswith(
+        "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}, or"
+        " annotate the DisaggregatedSet with kai.scheduler/topology-required-placement:"
+        " nvidia.com/gpu.clique"
+    )
+
+
 @pytest.mark.parametrize("key", ["k" * 2_000_000, "not a key", "k/rack\n"])
 def test_what_no_node_label_can_be_called_keeps_no_pods_together(key: str) -> None:
     """An annotation in a review may have megabytes, which would stay in the results about nodes."""
