@@ -60,23 +60,18 @@ class Request(msgspec.Struct):
     """An AdmissionRequest. A text that the request doesn't have is ""."""
 
     uid: str
-    """The uid of the request."""
     group: str
     """The API group of the object."""
     kind: str
-    """The kind of the object."""
     resource: str
     """The plural of the kind."""
     subresource: str
-    """The subresource."""
     operation: str
     """The operation, such as CREATE."""
     name: str
     """The name in the request, or else in the object."""
     namespace: str
-    """The namespace of the object."""
     username: str
-    """The name of the user."""
     object: Object
     """The object that is judged. For a DELETE, this is the old object."""
     old: Object | None

@@ -53,17 +53,14 @@ class Serving:
     """The state that all connections of a listener share."""
 
     exchange: Exchange
-    """The exchange that answers reviews."""
     report: Report = no_report
     """The function that answers probes."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    """The limits of all connections."""
     draining: bool = False
     """Whether the server is stopping, so that each connection is closed after its next answer."""
     queue: ReviewQueue = field(default_factory=ReviewQueue)
     """The queues of reviews that wait for their verdicts."""
     connections: Connections = field(init=False)
-    """The open connections."""
 
     def __post_init__(self) -> None:
         self.connections = Connections(self.limits.connections, self.limits.held_bytes)

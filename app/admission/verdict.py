@@ -32,7 +32,6 @@ class Verdict(Value):
     """The verdict on a request."""
 
     allowed: bool
-    """Whether the request is allowed."""
     code: int = 200
     """The code of the Kubernetes Status."""
     reason: str = ""

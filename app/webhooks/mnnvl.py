@@ -108,7 +108,6 @@ class PodCliqueWebhook(Value):
     """The handler that injects the MNNVL claim into PodCliques."""
 
     facts: ClusterView
-    """The facts about the cluster."""
     resources: MnnvlResources
     """The writer of ComputeDomains and claims."""
     configured_mode: ConfiguredMode
@@ -163,7 +162,6 @@ class PodMnnvlWebhook(Value):
     """The handler that injects the MNNVL claim into Pods outside of PodCliques."""
 
     facts: ClusterView
-    """The facts about the cluster."""
     resources: MnnvlResources
     """The writer of ComputeDomains and claims."""
     units: UnitOwners
@@ -204,7 +202,6 @@ class PodMnnvlCheck(Value):
     """The final check of a Pod that requests MNNVL, after all mutating webhooks."""
 
     facts: ClusterView
-    """The facts about the cluster."""
 
     def __call__(self, request: Request) -> Verdict:
         _, injection = _injected(request, self.facts)

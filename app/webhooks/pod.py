@@ -34,7 +34,6 @@ class PodBindingWebhook(Value):
     """The handler that copies labels of the node to a Binding, and so to its Pod."""
 
     facts: ClusterView
-    """The facts about the cluster."""
     allowed: Sequence[str]
     """The configured labels, in addition to the standard labels and the labels of levels."""
     enabled: bool = True

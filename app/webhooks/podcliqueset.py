@@ -30,7 +30,6 @@ class PodCliqueSetWebhook(Value):
     """The handler that validates PodCliqueSets."""
 
     facts: ClusterView
-    """The facts about the cluster."""
     units: UnitOwners | None = None
     """The reader of the claims of cliques. Without it, claims are not checked."""
 

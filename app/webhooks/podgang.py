@@ -36,7 +36,6 @@ class PodGangWebhook(Value):
     """The handler that completes a PodGang: constraints, annotation and MNNVL resources."""
 
     facts: ClusterView
-    """The facts about the cluster."""
     owners: MnnvlOwners
     """The writer of the owner references of MNNVL resources."""
 

@@ -24,7 +24,6 @@ class PodGroupWebhook(Value):
     """
 
     facts: ClusterView
-    """The facts about the cluster."""
 
     def __call__(self, request: Request) -> Verdict:
         findings = validate_pod_group(request.object)

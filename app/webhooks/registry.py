@@ -89,7 +89,7 @@ class Webhook(Value, eq=False, kw_only=True):
     guards_spec: bool = False
     """Whether the webhook also judges changes to the spec of an object that is being deleted."""
     parse: Parse = parse
-    """A function that reads a request."""
+    """The function that decodes reviews for this webhook."""
 
     @property
     def mutating(self) -> bool:

@@ -289,7 +289,6 @@ class MapEntry(Value):
     """An entry of a PodGangMap: the PodGangs of one epoch."""
 
     epoch: str
-    """The epoch of the PodGangs."""
     depends_on: tuple[str, ...] = ()
     """The epochs whose PodGangs must be scheduled before the PodGangs of this epoch."""
     pods: tuple[tuple[str, int], ...] = ()
@@ -301,7 +300,6 @@ class PodGangMap(Namespaced):
 
     kind = "PodGangMap"
     entries: tuple[MapEntry, ...] = ()
-    """The entries, one for each epoch."""
 
     def by_epoch(self) -> dict[str, MapEntry]:
         """Return the first entry of each epoch."""

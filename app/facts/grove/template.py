@@ -58,7 +58,6 @@ class SetPart(Value):
     all_annotations: JsonMap
     """All annotations of the part."""
     labels: JsonMap
-    """All labels of the part."""
 
     @property
     def metadata_path(self) -> FieldPath:

@@ -12,7 +12,6 @@ class KaiTopology(ClusterScoped):
     keys: tuple[str, ...] = ()
     """The node labels of the levels, broadest first."""
     owners: tuple[OwnerRef, ...] = ()
-    """The owner references of the Topology."""
     aliases: tuple[tuple[str, str], ...] = ()
     """The aliases of levels, each with the node label of its level."""
     deleting: bool = False

@@ -54,7 +54,6 @@ class ResourceClaim(Namespaced):
     classes: tuple[str, ...] = ()
     """The DeviceClass of each requested device, at most MOST_DEVICES for each request."""
     allocated: bool = False
-    """Whether the claim has an allocation."""
     devices: tuple[Device, ...] = ()
     """The allocated devices, except devices for `adminAccess`, which are not reserved."""
     nodes: tuple[Term, ...] = ()
@@ -259,7 +258,6 @@ class SliceGpus(Value):
     """The number of GPUs in one slice of NVIDIA's driver, on one node."""
 
     node: str
-    """The name of the node."""
     pool: str
     """The name of the pool of devices."""
     generation: int

@@ -75,7 +75,6 @@ class KueueWorkload(Namespaced):
     owners: tuple[str, ...] = ()
     """The uids of the objects that own the Workload."""
     conditions: tuple[KueueCondition, ...] = ()
-    """The conditions in the status."""
     active: bool = True
     """Whether Kueue may admit the Workload. A user can forbid that with `spec.active`."""
     requeues: int = 0

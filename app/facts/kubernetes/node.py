@@ -110,7 +110,6 @@ class Node(ClusterScoped):
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
-    """The labels of the node."""
     allocatable: Amounts = field(default_factory=dict)
     """The allocatable amounts of resources by name, in thousandths."""
     taints: tuple[Taint, ...] = ()

@@ -102,7 +102,6 @@ class Shape(Value):
     affinity: tuple[Term, ...] = ()
     """The terms of the required node affinity, one of which a node must meet."""
     tolerations: tuple[Toleration, ...] = ()
-    """The tolerations."""
     part: GpuPart | None = None
     """The request for GPU fractions, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
@@ -123,7 +122,6 @@ class PodClaim(Value):
     """An entry of `spec.resourceClaims` of a pod."""
 
     name: str
-    """The name of the entry."""
     claim: str
     """The name of the ResourceClaim, or "" while it has not been created from `template` yet."""
     template: str = ""
@@ -263,7 +261,6 @@ class Pod(Namespaced):
     node: str = ""
     """The node that the pod is bound to, or ""."""
     scheduler: str = "default-scheduler"
-    """The name of the scheduler."""
     gates: tuple[str, ...] = ()
     """The names of the scheduling gates."""
     shape: Shape = ONLY_A_POD
@@ -297,7 +294,6 @@ class Pod(Namespaced):
     By this time, the pod should end: it is the time of the deletion request plus the grace period.
     """
     finalizers: tuple[str, ...] = ()
-    """The finalizers of the pod."""
     created: float | None = None
     """When the pod was created, in seconds since 1970, or None if that is not known."""
     volumes: tuple[str, ...] = ()

@@ -41,7 +41,6 @@ class WorkloadStatus(Value):
     """Whether a workload, such as a Job, has ended or is suspended, and why."""
 
     ref: Ref
-    """The reference to the workload."""
     ended: str = ""
     """The type of the condition with which the workload ended, or "" if it has not ended."""
     reason: str = ""

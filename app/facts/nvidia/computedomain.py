@@ -27,7 +27,6 @@ class DomainNode(Value):
     """A node in the status of a ComputeDomain, or in a ComputeDomainClique."""
 
     name: str
-    """The name of the node."""
     ready: bool
     """Whether the daemon on the node is ready."""
 
@@ -83,7 +82,6 @@ class DomainClique(Namespaced):
     """A ComputeDomainClique, which lists the daemons of one NVLink clique."""
 
     nodes: tuple[DomainNode, ...] = ()
-    """The nodes of the clique."""
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:
@@ -142,7 +140,6 @@ class MnnvlResource(Value):
     PodGang, which Grove may have replaced since.
     """
     owners: tuple[OwnerRef, ...]
-    """The owner references of the object."""
     created: str = ""
     """The creation time of the object (RFC 3339), or ""."""
     awaited: tuple[str, ...] = ()

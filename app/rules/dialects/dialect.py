@@ -46,9 +46,7 @@ class OwnershipProblem(Value):
     """A problem with the owner of an MNNVL resource, and its remedy."""
 
     message: str
-    """The problem, for people."""
     remedy: str
-    """The solution, for people."""
     settling: bool = False
     """Whether the problem may resolve within moments, so that it is reported only if it lasts."""
 
@@ -182,7 +180,6 @@ class LevelsVerdict(Value):
     findings: Sequence[FieldError] = field(default_factory=list)
     """The reasons to reject the write."""
     warnings: Sequence[str] = field(default_factory=list)
-    """The warnings for the user."""
 
 
 class SetVerdict(Value):
@@ -194,7 +191,6 @@ class SetVerdict(Value):
     findings: Sequence[FieldError] = ()
     """The reasons to reject the set."""
     warnings: Sequence[str] = ()
-    """The warnings for the user."""
     levels: Sequence[Level] = ()
     """The levels of the topology that the constraints refer to, broadest first."""
     required: Mapping[Owner, str] = field(default_factory=dict)

@@ -76,7 +76,6 @@ class Injection(Value):
     findings: Findings = field(default_factory=list)
     """The reasons to reject the object."""
     warnings: list[str] = field(default_factory=list)
-    """The warnings for the user."""
     new_mode: ClaimMode = "shared"
     """The form that a new claim would have, if there is a plan."""
 

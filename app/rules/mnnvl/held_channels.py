@@ -21,7 +21,6 @@ class HeldChannel(Value):
     """A claim that holds the channel of a node and does not need it."""
 
     claim: Ref
-    """The claim that holds the channel."""
     node: str
     """The node of the channel, or "" if that is not known."""
     reason: str

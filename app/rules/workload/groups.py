@@ -75,9 +75,7 @@ class MetadataLayer(Value):
     """The metadata of a Workload, a top owner or a Pod."""
 
     labels: Mapping[str, str]
-    """The labels."""
     annotations: Mapping[str, str]
-    """The annotations."""
     priority_class: str = ""
     """The priority class in the spec of a Pod, or ""."""
 

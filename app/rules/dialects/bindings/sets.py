@@ -64,7 +64,6 @@ class Packings(Value):
     """All topologyConstraints of the PodCliqueSet `template`."""
 
     template: Template
-    """The PodCliqueSet."""
     constraints: tuple[Packing, ...]
     """The constraints of the set, its groups and its cliques, in this order."""
     by_owner: Mapping[Owner, Packing]
@@ -164,7 +163,6 @@ class Problems(Value):
     unplaceable: Findings
     """Findings about constraints that Grove allows but KAI never satisfies."""
     warnings: list[str]
-    """The warnings for the user."""
 
 
 _ONLY_AGAIN = "to correct it, delete the PodCliqueSet and create it again"

@@ -38,7 +38,6 @@ class Constraints(Value):
     """All packDomains of the PodCliqueSet `template`, in the order of its lists."""
 
     template: Template
-    """The PodCliqueSet."""
     all: tuple[Constraint, ...]
     """All packDomains that are not empty."""
 
