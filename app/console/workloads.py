@@ -259,7 +259,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
         "position": position,
         # the reason says why KAI doesn't place it next
         "turn": position if row.id else turn,
-        # `turn` then already says so, and where
+        # `turn` then already says that KAI should place it next, and where
         "is_next": _is_next(row),
     }
 

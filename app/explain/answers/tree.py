@@ -218,7 +218,7 @@ class _Grower:
     def _queue(self, queue: Queue, gang: Gang) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "unlimited quota" if queue.quota is None else f"quota {plain(queue.quota)}"
-        gpus = round(1000 * quantities_of(gang.demand.shapes)[0])  # MIG devices as their slices
+        gpus = round(1000 * quantities_of(gang.demand.shapes)[0])  # MIG devices count as slices
         trouble = self._trouble_of_queue(queue, gang)
         return self._branch(
             queue.ref,

@@ -107,7 +107,7 @@ class Index(Belongings):
         if _OF_NODES & changes.keys():
             self._take_nodes()
 
-        # Drop the values of all cached properties: Python keeps each under its name.
+        # Drop the values of all cached properties, which Python keeps under their names.
         for name in _CACHED:
             vars(self).pop(name, None)
 
@@ -362,8 +362,7 @@ class Index(Belongings):
         if pool is not None and pool not in self.pools:
             pool = _NO_POOL
         key = (tuple(keys), pool)
-        # A tree does not depend on pods, so most changes leave it as it is. Without this, a page of
-        # the console takes 94 ms more at 15,000 nodes.
+        # A tree does not depend on pods, so most changes leave it as it is.
         known = self._domains.get(key)
         if not known or not known.follow(self.nodes):
             known = self._domains[key] = Domains(self.nodes, keys, pool)

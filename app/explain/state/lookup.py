@@ -1,8 +1,8 @@
 """Find facts by key: lookup tables of an index, created at first use and then updated in place.
 
-Rebuilding the tables after each change of a pod would add about 100 ms to each page of the console
-at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an index that follows with a new
-one). What-if also moves its index back and forth between two states.
+Rebuilding the tables after each change of a pod would slow down each page of the console
+(`./scripts/bench console` compares an index that follows with a new one). What-if also moves its
+index back and forth between two states.
 
 An update relies on identity: stores and `replace` keep the object of every fact that did not
 change. Values that are computed from a group are kept until the group changes.

@@ -172,7 +172,7 @@ def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
         tick()
-        # few workloads have any, so only these are compared with the state before the edits
+        # few workloads have problems, so only these are compared with the state before the edits
         if found := examine(gangs, quoting=False).problems:
             problems[workload] = found
 
