@@ -164,12 +164,13 @@ def _findings(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator
 
 
 def while_down(webhook: JsonMap) -> str:
-    """Return what happens to requests for which `webhook` is called while the server is down."""
+    """Return what happens to requests for which `webhook` is called while it is down."""
     rules = " and ".join(map(_rule, maps_at(webhook, "rules")))
-    requests = f"while the server is down, {f'requests to {rules}' if rules else 'no requests'}"
+    requests = f"requests to {rules}" if rules else "no requests"
+    fate = f"are rejected{_limits(webhook)}"
     if webhook.get("failurePolicy") == "Ignore":
-        return f"{requests} continue without this webhook"
-    return f"{requests} are rejected{_limits(webhook)}"
+        fate = "continue without it"
+    return f"while this webhook is down, {requests} {fate}"
 
 
 def _rule(rule: JsonMap) -> str:

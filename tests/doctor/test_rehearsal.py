@@ -161,9 +161,9 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     described = [check.message for check in checks if check.status == "ok"]
     titles = (CERT_MANAGER, KAI, f"{KUEUE}, mpod")
     assert sorted(message for message in described if message.startswith(titles)) == [
-        f"{KUEUE}, mpod.kb.io: while the server is down, requests to CREATE pods are rejected, except in kube-system, kueue-system",
-        f"{KAI}, admission.kai-scheduler.svc: while the server is down, requests to CREATE pods are rejected, except in kube-system, kai-scheduler, if all matchConditions hold (scheduler-name-match)",
-        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, requests to CREATE, UPDATE *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected if namespaceSelector {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} matches',
+        f"{KUEUE}, mpod.kb.io: while this webhook is down, requests to CREATE pods are rejected, except in kube-system, kueue-system",
+        f"{KAI}, admission.kai-scheduler.svc: while this webhook is down, requests to CREATE pods are rejected, except in kube-system, kai-scheduler, if all matchConditions hold (scheduler-name-match)",
+        f'{CERT_MANAGER}, webhook.cert-manager.io: while this webhook is down, requests to CREATE, UPDATE *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected if namespaceSelector {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} matches',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
 
@@ -189,7 +189,7 @@ async def test_webhooks_that_a_neighbour_gets_later_are_listed_too(name: str) ->
     webhooks.append({**webhooks[0], "name": name, "rules": [added]})
     described = [check for check in await cluster.checks() if name in check.message]
     assert [check.status for check in described] == ["ok"]
-    expected = f"{GROVE}, {name}: while the server is down, {fate}"
+    expected = f"{GROVE}, {name}: while this webhook is down, {fate}"
     assert described[0].message.startswith(expected)
 
 
@@ -452,7 +452,7 @@ async def test_a_url_has_no_service_and_may_be_verified_by_the_api_servers_own_c
     assert [(check.status, check.message) for check in checks] == [
         (
             "ok",
-            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected",
+            f"{GROVE}, pcs.validating.webhooks.grove.io: while this webhook is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected",
         )
     ]
 

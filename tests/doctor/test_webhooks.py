@@ -46,16 +46,16 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     ]
     assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in grove-system, kube-system, if all matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
-        f"podgang.mutate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
-        "pod-binding.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods/binding continue without this webhook",
-        "pod.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods continue without this webhook",
-        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
-        f"clustertopology.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE, DELETE clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[1:-1]}-or-spec-changes)",
-        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
-        f"podgroup.validate.grove-admission.grove.io: while the server is down, requests to CREATE, UPDATE podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
-        "podgang.validate.grove-admission.grove.io: while the server is down, requests to DELETE podgangs.scheduler.grove.io continue without this webhook",
-        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "podclique.mutate.grove-admission.grove.io: while this webhook is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in grove-system, kube-system, if all matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        f"podgang.mutate.grove-admission.grove.io: while this webhook is down, requests to CREATE, UPDATE podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
+        "pod-binding.mutate.grove-admission.grove.io: while this webhook is down, requests to CREATE pods/binding continue without it",
+        "pod.mutate.grove-admission.grove.io: while this webhook is down, requests to CREATE pods continue without it",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while this webhook is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        f"clustertopology.validate.grove-admission.grove.io: while this webhook is down, requests to CREATE, UPDATE, DELETE clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[1:-1]}-or-spec-changes)",
+        f"podcliqueset.validate.grove-admission.grove.io: while this webhook is down, requests to CREATE, UPDATE podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
+        f"podgroup.validate.grove-admission.grove.io: while this webhook is down, requests to CREATE, UPDATE podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
+        "podgang.validate.grove-admission.grove.io: while this webhook is down, requests to DELETE podgangs.scheduler.grove.io continue without it",
+        "pod-mnnvl.validate.grove-admission.grove.io: while this webhook is down, requests to CREATE pods are rejected, except in grove-system, kube-system, if all matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
@@ -227,7 +227,7 @@ def test_differences_are_told_one_by_one(
     [
         pytest.param(
             field("failurePolicy", "Ignore"),
-            "podgangs.scheduler.grove.io continue without this webhook",
+            "podgangs.scheduler.grove.io continue without it",
             id="open",
         ),
         pytest.param(
@@ -246,7 +246,7 @@ def test_differences_are_told_one_by_one(
             id="for some objects",
         ),
         pytest.param(
-            field("rules", []), "while the server is down, no requests are rejected", id="nothing"
+            field("rules", []), "while this webhook is down, no requests are rejected", id="nothing"
         ),
     ],
 )

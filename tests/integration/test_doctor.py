@@ -96,7 +96,7 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
     assert await doctor.findings() == (0, [])
     _, out = await doctor.run("--context", "admin", "--all")
     assert (
-        "while the server is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in"
+        "while this webhook is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in"
         in out
     )
     assert " verifies the certificate at " in out
