@@ -162,8 +162,8 @@ async def test_each_other_tool_answers(tmp_path: Path) -> None:
         table = json.loads(resource.contents[0].text)  # type: ignore[union-attr]
         assert {row.id for row in ROWS} <= table.keys()
         assert table["LevelUnknown"] == (
-            "The set, PodGang or PodGroup names an unknown level or topology. Or: The PodGroup"
-            " names a topology but no level of it, so KAI never places the gang."
+            "The PodCliqueSet, PodGang or PodGroup names an unknown level or topology. Or: The"
+            " PodGroup names a topology but no level of it, so KAI never places the gang."
         )
 
 

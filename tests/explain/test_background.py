@@ -78,7 +78,7 @@ def test_the_gang_is_placed_next_and_the_pods_that_leave_for_it_are_named() -> N
     note = reasons()["BackgroundPods"]
     assert note.text == (
         "3 background pods run where the gang would be placed (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02"
-        " and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict them to make room"
+        " and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict background pods to make room"
     )
     assert note.severity == "note"
     assert note.remedy == "If KAI is older, ask the platform team to stop these pods"

@@ -178,7 +178,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one of the nodes that the gang needs has no channel": (
         {**ALL_WANT, "slices": with_channels(but=("gpu-12", "gpu-13"))},
-        "gpu-13 has no ResourceSlice of driver compute-domain.nvidia.com, so no NVLink channel can be allocated there, and the gang does not fit on the nodes that have one",
+        "gpu-13 has no ResourceSlice of driver compute-domain.nvidia.com, so no NVLink channel can be allocated there, and the gang does not fit on the other nodes",
     ),
     "others have the channels of the nodes that have one": (
         {**TAKEN, "pods": ALL_WANT["pods"], "slices": with_channels(but=("gpu-00",))},
@@ -399,7 +399,7 @@ ELSEWHERE = {
 @pytest.mark.parametrize(
     ("changes", "start", "who"),
     [
-        (REPLACED, "Wait a minute: Kubernetes creates it again", "platform"),
+        (REPLACED, "Wait a minute: Kubernetes creates the claim again", "platform"),
         (ELSEWHERE, f"Create the ComputeDomain in namespace {NAMESPACE} too", "you"),
     ],
 )

@@ -173,7 +173,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "Grove's finalizer and another one keep what somebody has deleted": (
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/a", GROVE_FINALIZER)),
-        "ComputeDomain llm-0-cd is being deleted, but Grove's finalizer keeps it, and Grove does not create another one",
+        "ComputeDomain llm-0-cd is being deleted, but Grove's finalizer keeps it, so Grove does not create another one",
     ),
     "two finalizers keep what somebody has deleted": (
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/a", "example.com/b")),

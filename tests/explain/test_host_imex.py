@@ -14,7 +14,7 @@ from tests.explain.table.row import domain
 
 KUBELET = "Read the kubelet's messages in the events of the pod"
 ON_HOSTS = f"{KUBELET}. The hosts run IMEX here: nvidia-imex-ctl -q must print READY on gpu-00, gpu-01, gpu-02 and gpu-03"
-DAEMONS = "Ask the platform team why the DRA driver or GPU Operator does not set the label nvidia.com/gpu.clique on gpu-00, gpu-01, gpu-02 and gpu-03."
+DAEMONS = "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets the label nvidia.com/gpu.clique on gpu-00, gpu-01, gpu-02 and gpu-03"
 
 
 def hanging(classes: tuple[str, ...], **of_domain: Any) -> Snapshot:

@@ -126,8 +126,8 @@ CASES = [
     ("ClusterQueue team-a doesn't exist", "create ClusterQueue team-a, or name", "platform"),
     ("ClusterQueue team-a not found", "create ClusterQueue team-a, or name", "platform"),
     ("ClusterQueue gone is terminating or missing", "create ClusterQueue gone", "platform"),
-    ("ClusterQueue team-a is inactive", "start ClusterQueue team-a again", "platform"),
-    ("ClusterQueue team-a is stopped", "start ClusterQueue team-a again", "platform"),
+    ("ClusterQueue team-a is inactive", "make ClusterQueue team-a active again", "platform"),
+    ("ClusterQueue team-a is stopped", "make ClusterQueue team-a active again", "platform"),
     (
         "workload namespace doesn't match ClusterQueue selector",
         f"let namespace {NAMESPACE} into ClusterQueue team-a",
@@ -148,7 +148,7 @@ CASES = [
     ("Evicted NodeFailures", "Wait until Kueue admits it again.", "wait"),
     ("Evicted FlavorMigration", "Wait until Kueue admits it again.", "wait"),
     ("Evicted Preempted InClusterQueue", "for a higher priority", "wait"),
-    ("Evicted Preempted InCohortFairSharing", "all workloads of ClusterQueue team-a", "wait"),
+    ("Evicted Preempted InCohortFairSharing", "the workloads of ClusterQueue team-a", "wait"),
     ("Evicted AdmissionCheck", "Wait until Kueue tries again", "wait"),
     ("a message of another release", "more quota in ClusterQueue team-a: `kubectl", "you"),
 ]
@@ -198,7 +198,11 @@ def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
     [
         ("LocalQueueStopped", False, "Ask the platform team to start LocalQueue lab again"),
         ("LocalQueueStopped", True, "Wait until Kueue admits it again."),
-        ("ClusterQueueStopped", False, "Ask the platform team to start its ClusterQueue again"),
+        (
+            "ClusterQueueStopped",
+            False,
+            "Ask the platform team to make its ClusterQueue active again",
+        ),
         ("ClusterQueueStopped", True, "Wait until Kueue admits it again."),
         ("Deactivated", True, "Wait until Kueue admits it again."),
         ("EvictedOnManagerCluster", True, "Wait until Kueue admits it again."),
@@ -236,7 +240,7 @@ def test_the_workload_that_took_the_quota_is_named(said: Said) -> None:
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [
-        ("Deactivated", "Ask who deactivated it, or set spec.active: true"),
+        ("Deactivated", "Find out why it was deactivated, then set spec.active: true"),
         ("DeactivatedDueToAdmissionCheck", "Fix the cause of the AdmissionCheck's rejection"),
         ("DeactivatedDueToRequeuingLimitExceeded", "Find out why its pods were not ready"),
         ("DeactivatedDueToMaximumExecutionTimeExceeded", "kueue.x-k8s.io/max-exec-time-seconds"),
@@ -361,7 +365,10 @@ def test_a_node_that_exists_or_was_not_read_is_not_called_gone() -> None:
 @pytest.mark.parametrize(
     ("flavors", "words"),
     [
-        (("h100",), " Its pods select the node labels of flavor h100, which Kueue has added."),
+        (
+            ("h100",),
+            " Kueue has added the node labels of flavor h100 to the nodeSelector of its pods.",
+        ),
         ((), ""),
     ],
 )

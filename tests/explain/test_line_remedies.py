@@ -45,7 +45,7 @@ CASES = [
         12,
         "w1",
         "NoDomainFits",
-        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: the gang fits there. Or wait until room for 2 more pods is free: PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more hold it. If they run indefinitely, ask their owners',
+        'Use node pool "other" and a queue in it (ask the platform team for one: there is none), if a scheduler serves it: the gang fits there. Or wait until room for 2 more pods is free: PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more hold it. If they run indefinitely, ask their owners to stop them',
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(
@@ -145,7 +145,7 @@ def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
     assert (reason.id, note.id) == ("BoundToDomain", "GangSplit")
     assert (
         reason.remedy
-        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0. If it runs indefinitely, ask its owner"
+        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0. If it runs indefinitely, ask its owner to stop it"
     )
 
 

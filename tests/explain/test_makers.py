@@ -228,7 +228,7 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
         "PodGroup ring needs 5 pods together (minCount), but only 3 pods of it exist"
     )
     assert reason.remedy == (
-        "If its controller creates no more pods, make the numbers agree: run 5 pods (spec.replicas of"
+        "If no more pods are created, make the numbers agree: run 5 pods (spec.replicas of"
         " StatefulSet ring), or create PodGroup ring again with minCount: 3."
     )
 

@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "pods name two schedulers that do not read constraints": (
         {"pods": (*pods(scheduler="kai-schedular")[:1], *pods(scheduler="team-x")[1:2], *pods(scheduler="default-scheduler")[2:])},
-        '2 pods with a topology constraint use scheduler "default-scheduler", which does not read it',
+        '2 pods with a topology constraint use scheduler "default-scheduler", which ignores the constraint',
     ),
     "a running gang has been below its minimum for as long as KAI needs": (
         below(90),

@@ -247,11 +247,11 @@ HOLDERS: dict[str, tuple[Changes, str]] = {
     ),
     "a Job, and what may never end": (
         held(gpu_00=("Job a", OLD), gpu_01=("Thing b", OLD)),
-        "Wait until room for 1 more pod is free in zone-a/rack-a1: Job research/a (1 pod, there for 2 hours) and Thing research/b (1 pod, there for 2 hours) hold it. If they run indefinitely, ask their owners",
+        "Wait until room for 1 more pod is free in zone-a/rack-a1: Job research/a (1 pod, there for 2 hours) and Thing research/b (1 pod, there for 2 hours) hold it. If they run indefinitely, ask their owners to stop them",
     ),
     "only what does not end by itself": (
         held(gpu_00=("Deployment a", OLD), gpu_01=("StatefulSet b", OLD)),
-        "Ask the owner of Deployment research/a (1 pod, there for 2 hours) and StatefulSet research/b (1 pod, there for 2 hours) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Ask the owners of Deployment research/a (1 pod, there for 2 hours) and StatefulSet research/b (1 pod, there for 2 hours) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ),
     "most of the pods do not start": (
         held(
@@ -259,7 +259,7 @@ HOLDERS: dict[str, tuple[Changes, str]] = {
             gpu_01=("Job b", {"bound": NOW - 900}),
             gpu_02=("Job c", {"bound": NOW - 300}),
         ),
-        "Ask the owner of research/batch-gpu-01-0 why it does not start: it has had a node for 15 minutes and holds the room (grove-admission explain pod/batch-gpu-01-0 -n research)",
+        "Ask the owner of pod research/batch-gpu-01-0 why the pod, which has had a node for 15 minutes, does not start: grove-admission explain pod/batch-gpu-01-0 -n research",
     ),
     "half of the pods do not start": (
         held(gpu_00=("Job a", {"bound": NOW - 301}), gpu_01=("Job b", {"bound": NOW - 300})),

@@ -33,6 +33,7 @@ from tests.explain.fleet import (
     WORKERS,
     ZONE,
     answer,
+    condition,
     facts,
     fill,
     gang,
@@ -45,6 +46,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.evictions import below
 from tests.explain.table.placement import tolerating
 from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.recorded import Asking
@@ -146,6 +148,11 @@ def bound_claim(node: str, *users: Any, name: str = "scratch", **changes: Any) -
     return {"pods": (*claiming(PodClaim(name, "shared"), **changes), *users), "claims": (stored,)}
 
 
+def reported(type: str, status: str, reason: str) -> Changes:
+    """The set has this condition."""
+    return {"sets": (pcs(conditions=(condition(type, status, reason),)),)}
+
+
 EVICTABLE = {
     "pod_groups": (
         pod_group(priority_class="urgent"),
@@ -156,52 +163,82 @@ EVICTABLE = {
 LOG = "Ask the platform team to read the log of Grove's operator"
 REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
+        "GangStale",
+        "KAI's default grace period applies",
+        below(20),
+        "Find out why the other pods do not run. To keep KAI from evicting such gangs, ask the platform team to set default-staleness-grace-period: -1s in spec.args of the SchedulingShards",
+    ),
+    (
+        "GangStale",
+        "the PodGroup has a grace period of its own, so the default has no effect",
+        below(20, grace=900),
+        "Find out why the other pods do not run. To keep KAI from evicting this gang, set the annotation kai.scheduler/staleness-grace-period of the workload or its pods to -1s, or stalenessGracePeriod of PodGroup llm-0 if you created the PodGroup",
+    ),
+    (
+        "LevelUnknown",
+        "Grove says that a level is missing",
+        reported("TopologyLevelsUnavailable", "True", "ClusterTopologyLevelsUnavailable"),
+        "Use a level that exists. List the levels: grove-admission topology",
+    ),
+    (
+        "LevelUnknown",
+        "Grove says that the topology is missing",
+        reported("TopologyLevelsUnavailable", "True", "ClusterTopologyNotFound"),
+        "Check whether the topology exists: grove-admission topology. If not, ask the platform team to create it",
+    ),
+    (
+        "LevelUnknown",
+        "we say that topology support is disabled",
+        reported("TopologyConstraintSatisfied", "False", "TopologyDisabled"),
+        "Ask the platform team to enable topology support, or remove the constraints of the PodCliqueSet",
+    ),
+    (
         "NoDomainFits",
         "another gang of the set holds all",
         {"pods": (*pods(), *own(*RACKS))},
-        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all but one node of the rack",
         {"pods": (*pods(), *own(*RACKS, but=("gpu-03",)), occupant("gpu-03"))},
-        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it. Or ask the owner of PodCliqueSet llm (3 pods) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ),
     (
         "NoDomainFits",
         "a set of the same name in another namespace holds all",
         {"pods": (*pods(), *(replace(pod, namespace="research") for pod in own(*RACKS)))},
-        "Ask the owner of PodCliqueSet research/llm (4 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Ask the owner of PodCliqueSet research/llm (4 pods) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all, beside pods without GPUs",
         {"pods": (*pods(), *own(*RACKS), occupant("gpu-00", gpus=0))},
-        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner. Or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it. Or ask the owner of PodCliqueSet llm (1 pod) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ),
     (
         "ChannelTaken",
         "others have the channels",
         channels("gpu-12", "gpu-13"),
-        "Ask the owners of sweep-3 to delete their pods: each node has only one channel",
+        "Ask the owner of sweep-3 to release the channel: each node has only one",
     ),
     (
         "ChannelTaken",
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
-        "Run only one pod with an NVLink channel per node",
+        "Use one larger pod per node instead of several: a node has only one NVLink channel",
     ),
     (
         "ClaimElsewhere",
@@ -277,13 +314,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "GangIncomplete",
         "a pod can't end, because its node is dead",
         {**ending(), "nodes": dead("gpu-03")},
-        f"Ask the platform team to repair gpu-03, or to delete the node if it is gone for good: Kubernetes then deletes {LAST}",
+        f"Ask the platform team to repair gpu-03, or to delete it if it is gone for good (kubectl delete node gpu-03): Kubernetes then deletes {LAST}",
     ),
     ("NothingMade", "the set is new", nothing(59), f"Wait a minute: Grove usually needs seconds. If nothing changes, {LOG[:1].lower()}{LOG[1:]}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
     ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
-     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner"),
+     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
      "Wait until enough of the limit is free, which PodGroup research/held uses, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
@@ -314,8 +351,7 @@ def test_the_owners_of_several_finalizers_are_asked(answered: Asking) -> None:
         each for each in answered(facts(sets=(deleted,))).reasons if each.id == "SetBeingDeleted"
     ]
     assert reason.remedy == (
-        "Ask the owner of the finalizers example.com/hold and example.com/keep why they are still"
-        " there"
+        "Ask the owner of the finalizers example.com/hold and example.com/keep to remove them"
     )
 
 
@@ -434,7 +470,7 @@ def test_nobody_uncordons_what_kai_resource_management_moves(
     assert (unfit.remedy, unfit.commands) == (remedy, commands)
 
 
-TO_KAI = "Set schedulerName: kai-scheduler in the pod templates."
+TO_KAI = "Set schedulerName: kai-scheduler in the pod templates"
 OLD = {"created": NOW - 800}
 
 
@@ -495,7 +531,7 @@ FOR_OTHERS = tuple(replace(each, scheduler="default-scheduler") for each in TOLE
             TOLERATED,
             ("gpu-00", "gpu-01"),
             {KAI_CORDONS[0]: ""},
-            "If KAI is older, use other nodes: KAI Resource Management is moving these to another pool",
+            "If KAI is older, use other nodes: KAI Resource Management is moving these nodes to another pool",
             (),
         ),
         (TOLERATED, (), {}, None, ()),
@@ -675,8 +711,8 @@ def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
         if reason.id == "NoDomainFits"
     ]
     assert remedies == [
-        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
-        "Ask the owner of PodCliqueSet llm (4 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Ask the owner of PodCliqueSet llm (4 pods) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ]
 
 
@@ -737,6 +773,10 @@ GROUPED: Changes = {
         (
             (KaiTopology("other", ("k/block", ZONE)),),
             "Request a level of this Topology, or name Topology other, which has this level",
+        ),
+        (
+            (KaiTopology("a", ("k/block", ZONE)), KaiTopology("b", ("k/block",))),
+            "Request a level of this Topology, or name another Topology that has this level: a and b",
         ),
     ],
 )

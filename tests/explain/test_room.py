@@ -173,7 +173,7 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing(
 def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago(answered: Asking) -> None:
     stuck = tuple(replace(p, deleting=NOW - 121) for p in fill(*RACKS))
     (reason,) = answered(facts(pods=(*pods(), *stuck))).reasons
-    assert (reason.id, "do not end: terminating for 2 minutes" in reason.remedy) == (
+    assert (reason.id, "terminating for 2 minutes, do not end: kubectl" in reason.remedy) == (
         "NoDomainFits",
         True,
     )
@@ -248,7 +248,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
 
 
 KAI_EVICTS = "Wait: KAI may evict 14 pods of batch-eval, which can be preempted"
-OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1. If it runs indefinitely, ask its owner"
+OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1. If it runs indefinitely, ask its owner to stop it"
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ UNPREFERRED = (
             "NoDomainFits",
             "The nodes with the labels of all levels have no room for 2 pods of 8 GPUs, only for 1",
             f"{UNPREFERRED}. Or wait until PodGroup o (1 pod) ends and room for 1 more pod is free."
-            " If it runs indefinitely, ask its owner",
+            " If it runs indefinitely, ask its owner to stop it",
             id="other pods hold the nodes with the labels",
         ),
     ],
@@ -231,15 +231,14 @@ SUBGROUPS = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]
         pytest.param(
             ["a", "b", ""],
             "2 of 3 required pods exist: a lacks 1 pod. w-2 exists, but is in no SubGroup, so KAI ignores it",
-            "Set the label kai.scheduler/subgroup-name of w-2 to a SubGroup that lacks pods (a)",
+            "Set the label kai.scheduler/subgroup-name of w-2 to a SubGroup that lacks pods: a",
             id="a pod has no label",
         ),
         pytest.param(
             ["A", "B", "b"],
             "1 of 3 required pods exists: a lacks 2 pods. w-0 and w-1 exist, but are in no SubGroup, so KAI"
             " ignores them",
-            "Set the label kai.scheduler/subgroup-name of w-0 and w-1 to a SubGroup that lacks pods"
-            " (a)",
+            "Set the label kai.scheduler/subgroup-name of w-0 and w-1 to a SubGroup that lacks pods: a",
             id="pods name SubGroups that do not exist",
         ),
     ],
@@ -263,13 +262,13 @@ def test_a_subgroup_lacks_pods(names: list[str], text: str, remedy: str) -> None
             "Pod/x",
             "",
             "x has no label kai.scheduler/subgroup-name, and the SubGroups of PodGroup w are a and"
-            " b: KAI ignores it",
+            " b, so KAI ignores this pod",
         ),
         (
             "PodGroup/w",
             "A",
             "x has the label kai.scheduler/subgroup-name=A, and the SubGroups of PodGroup w are a"
-            " and b: KAI ignores it",
+            " and b, so KAI ignores this pod",
         ),
     ],
 )
@@ -284,7 +283,7 @@ def test_a_pod_outside_the_subgroups_of_a_gang_that_runs(
         *asked.split("/"),
     )
     assert answer.state == "waits"
-    remedy = "Set this label of the pods and in their template to a SubGroup: a and b"
+    remedy = "Set the label kai.scheduler/subgroup-name of the pods and of their template to one of a and b"
     assert said(answer) == [("WorkloadMissing", text, remedy)]
 
     right = [node("n0"), *queues(), group, *running, in_subgroup("x", "w", "b")]
@@ -327,8 +326,8 @@ def test_nobody_creates_the_pod_group_of_a_grove_gang_by_hand() -> None:
         "1 pod waits for KAI PodGroup w, which does not exist",
     )
     assert remedy == (
-        "Ask the platform team why Grove's operator or KAI's pod-grouper has not created w: read"
-        " their logs"
+        "Ask the platform team to read the logs of KAI's pod-grouper and Grove's operator, of which"
+        " one should have created PodGroup w"
     )
 
 

@@ -138,9 +138,11 @@ def of_deployment(name: str, replica_set: str, **more: Any) -> Pod:
     ("revision", "remedy"),
     [
         pytest.param(
-            "old", "Set strategy Recreate, or maxSurge 0, in Deployment llm", id="another"
+            "old",
+            "Set spec.strategy.type: Recreate, or maxSurge: 0, in Deployment llm",
+            id="another",
         ),
-        pytest.param("new", "Use fewer replicas of Deployment llm, or ask for more", id="the same"),
+        pytest.param("new", "Use fewer replicas of Deployment llm, or ask the", id="the same"),
     ],
 )
 def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
@@ -210,8 +212,8 @@ def test_daemons_are_not_scaled_down_for_pods_without_gpus(told: Told) -> None:
     pod = made("Job", "j", 0, shape=shape(0, cpu=64))
     first = told(pod.ref, pod, *daemons).reasons[0]
     assert first.remedy == (
-        "Request less per pod, or ask the platform team for larger nodes: DaemonSet proxy uses the"
-        " other resources of the nodes"
+        "Request less per pod, or ask the platform team for larger nodes: DaemonSet proxy holds"
+        " the room"
     )
 
 
@@ -620,6 +622,35 @@ def test_scaling_the_stateful_set_of_a_leaderworkerset_has_no_effect(told: Told)
     waiting = made("StatefulSet", "lws", 1, **of_set, unscheduled=LACKS, said_at=NOW - 60)
     first = told(lws, placed, waiting, nodes=FOUR[:1]).reasons[0]
     assert first.remedy.startswith("Use fewer replicas or smaller groups of LeaderWorkerSet lws")
+
+
+KIN = {
+    "Job": (
+        "Wait until a-0 of the same workload ends, if it can end without the pending pods. If not,"
+        " lower spec.parallelism of Job a, or ask the platform team for more nodes"
+    ),
+    "JobSet": (
+        "Wait until a-0 of the same workload ends, if it can end without the pending pods. If not,"
+        " use fewer replicas of JobSet a, or ask the platform team for more nodes"
+    ),
+    "MPIJob": (
+        "Use fewer replicas of MPIJob a, or ask the platform team for more nodes: a-0 of the same"
+        " workload holds the room"
+    ),
+    "StatefulSet": (
+        "Use fewer replicas of StatefulSet a, or ask the platform team for more nodes: a-0 of the"
+        " same workload holds the room and does not end"
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "remedy"), KIN.items(), ids=KIN)
+def test_pods_of_the_own_workload_hold_the_room_until_they_end(
+    kind: str, remedy: str, told: Told
+) -> None:
+    pods = (made(kind, "a", 0, **on("gpu-00")), made(kind, "a", 1))
+    first = told(Ref(kind, NAMESPACE, "a"), *pods, nodes=FOUR[:1]).reasons[0]
+    assert first.remedy == f"{remedy}. Pods that need each other should start as one gang"
 
 
 @pytest.mark.parametrize(

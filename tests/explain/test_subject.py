@@ -440,7 +440,7 @@ def of_unit(**changes: Any) -> Snapshot:
         ),
         pytest.param(
             (ComputeDomain(NAMESPACE, "lws-a-0-cd", "u", template=UNIT.template),),
-            "Ask the platform team whether NVIDIA's compute-domain controller runs",
+            "Ask the platform team to read the log of NVIDIA's compute-domain controller",
             id="a ComputeDomain without its template",
         ),
     ],

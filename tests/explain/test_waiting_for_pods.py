@@ -84,8 +84,8 @@ def remedy(said: Said) -> Remedy:
         ),
         (
             {"deleting": NOW - 600},
-            "Ask the platform team why research/sweep-0 does not end: terminating for 10 minutes"
-            " (kubectl describe pod -n research sweep-0)",
+            "Ask the platform team why research/sweep-0, terminating for 10 minutes, does not end"
+            ": kubectl describe pod -n research sweep-0",
         ),
         (
             {"deleting": NOW + 20, "grace": 30},

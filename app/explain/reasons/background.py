@@ -21,12 +21,12 @@ def background_pods(gang: Gang) -> Reasons:
     if not pods:
         return
     names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
-    it, these = ("it", "this pod") if len(pods) == 1 else ("them", "these pods")
     run = counted(pods, "background pod runs", "background pods run")
     text = (
-        f"{run} where the gang would be placed ({names}). KAI 0.18 and later evict {it} to make"
-        " room"
+        f"{run} where the gang would be placed ({names}). KAI 0.18 and later evict background pods"
+        " to make room"
     )
+    these = "this pod" if len(pods) == 1 else "these pods"
     remedy = f"If KAI is older, ask the platform team to stop {these}"
     refs = tuple(pod.ref for pod in pods)
     evidence = Evidence(refs[0], f"metadata.labels[{KAI_BACKGROUND}]", "true")
@@ -34,9 +34,9 @@ def background_pods(gang: Gang) -> Reasons:
 
 
 def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
-    """Return the background pods that KAI must evict to place a gang now.
+    """Return the background pods on the nodes where KAI needs their room to place a gang now.
 
-    Return () if KAI need not evict any, or does not place the gang now.
+    Return () if the gang does not fit now, or fits without evictions.
     """
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
@@ -57,7 +57,7 @@ def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
 
 
 def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
-    """Return the background pods of each node, by the name of the node."""
+    """Return the living background pods by node name."""
 
     def look() -> Mapping[str, Sequence[Pod]]:
         pods = (pod for pod in index.facts.pods if pod.background and pod.node and pod.is_alive)
@@ -67,9 +67,9 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether a node with background pods has room for each pod of a gang without evictions.
+    """Return whether each pod of a gang, tried alone, has room on a node without evictions.
 
-    `name` is the name of the node. Each pod is tried alone.
+    `name` is the name of a node with background pods.
     """
     placements = gang.placements
     used = requests(_background_pods(gang.index)[name])

@@ -1,7 +1,4 @@
-"""Find the workloads that hold the room a gang needs, and say how the room becomes free.
-
-A remedy never says to wait for a workload that is known not to end by itself.
-"""
+"""Find the workloads that hold the room a gang needs, and say how the room becomes free."""
 
 from collections.abc import Iterable, Sequence
 
@@ -42,7 +39,7 @@ _OF_NODES = {"DaemonSet", "Node"}
 _STUCK = 300.0
 """The seconds after which a pod that has a node and has not started counts as stuck."""
 _LONG = 60.0
-"""The minimum age, in seconds, of a workload whose age is shown."""
+"""The minimum age in seconds that is shown."""
 MOST = 2
 """The maximum number of workloads, or of terminating pods, that a remedy names."""
 
@@ -51,7 +48,7 @@ class Holder(Value):
     """A workload whose pods hold room that a gang needs."""
 
     ref: Ref
-    """The workload, or a PodGroup or single pod without one."""
+    """The workload, or else the PodGroup or the pod."""
     pods: tuple[Pod, ...]
     """The pods that hold the room."""
 
@@ -90,8 +87,7 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 def workload_of(pod: Pod) -> Ref:
     """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod itself.
 
-    Instead of a ReplicaSet, or of a StatefulSet of a LeaderWorkerSet, return the workload that owns
-    it: people scale the owner.
+    Return the owner of a ReplicaSet, and the LeaderWorkerSet of a StatefulSet: people scale these.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -107,9 +103,8 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    For a gang of a PodCliqueSet, only pods of this set do. For other gangs, pods of the same owner
-    or workload do. Pods of a LeaderWorkerSet are recognized by names: the StatefulSet of a group's
-    workers is named after the leader, and the leader's name begins with the name of the leaders'
+    Pods of one LeaderWorkerSet are also recognized by names: the StatefulSet of a group's workers
+    is named after the leader, and the leader's name begins with the name of the leaders'
     StatefulSet.
     """
     if pod.namespace != gang.namespace:
@@ -154,22 +149,22 @@ def freeing_remedies(
     pods = [pod for pod in pods if pod.key not in own] or pods
     # KAI's helper pods don't count: the pods that share a GPU hold it, and scaling pods end soon.
     pods = [pod for pod in pods if not pod.is_helper] or pods
-    # Pods of DaemonSets and static pods belong to their node: nobody scales them down.
+    # Pods of DaemonSets and static pods belong to their node, so they can't be scaled down.
     scalable = [pod for pod in pods if not pod.controller or pod.controller.kind not in _OF_NODES]
     if pods and not scalable:
         daemons = holders_of(gang, pods)
         names = listed((str(holder.ref) for holder in daemons), MOST)
         return [
             "Request less per pod, or ask the platform team for larger nodes:"
-            f" {names} {'uses' if len(daemons) == 1 else 'use'} the other resources of the nodes"
+            f" {names} {'holds' if len(daemons) == 1 else 'hold'} the room"
         ], "you"
     pods = scalable
     holders = holders_of(gang, pods)
     if not holders:
         # Claims hold the devices, and their pods can't be read.
         return [
-            "Ask the platform team for more nodes, or find out which claims hold the devices:"
-            " kubectl get resourceclaims -A"
+            "Ask the platform team for more nodes, or find out which ResourceClaims hold the"
+            " devices: kubectl get resourceclaims -A"
         ], "platform"
 
     kin = [pod for pod in pods if is_kin(gang, pod)]
@@ -200,23 +195,27 @@ def freeing_remedies(
         if not is_one:  # Not all of them have to end.
             wait = f"Wait until {room}: {names} hold it"
         if not all(holder.ends for holder in others):
-            wait += ". If it runs" if is_one else ". If they run"
-            wait += f" indefinitely, ask {'its owner' if is_one else 'their owners'}"
+            wait += (
+                ". If it runs indefinitely, ask its owner to stop it"
+                if is_one
+                else ". If they run indefinitely, ask their owners to stop them"
+            )
         helps.append(wait)
     if lasting:
         names = listed((holder.words(gang) for holder in lasting), MOST)
+        owners = "owner" if len(lasting) == 1 else "owners"
         helps.append(
-            f"Ask the owner of {names} to scale down{where}: these pods do not end by themselves"
+            f"Ask the {owners} of {names} to scale down: the pods{where} do not end by themselves"
         )
     return helps, "wait" if others else "you"
 
 
 NEEDS_ALL = {*_OF_KUBEFLOW, "LeaderWorkerSet"}
-"""The kinds of controllers whose work starts only once all of their pods run."""
+"""The kinds of workloads that start their work only once all of their pods run."""
 
 
 def _is_incomplete(gang: Gang, holder: Holder) -> bool:
-    """Return whether pods of a workload that needs all of its pods are pending."""
+    """Return whether a workload needs all of its pods, and some of them are pending."""
     if holder.ref.kind not in NEEDS_ALL:
         return False
     pending = gang.index.remembered("pending workloads", lambda: _pending(gang), ["pods"])
@@ -232,8 +231,8 @@ def _mutual_wait_remedy(gang: Gang, holders: Sequence[Holder]) -> str:
     names = listed((str(holder.ref) for holder in holders), MOST)
     return (
         f"Delete or suspend one of {names}: each has some of its pods on these nodes and waits for"
-        " room that the others hold, so none of them ends. Workloads like these should start as one"
-        " gang"
+        " room that the others hold, so none of them ends. Let the pods of each workload start as"
+        " one gang"
     )
 
 
@@ -241,26 +240,35 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
     """Return the remedy if only pods of the gang's own workload hold the room."""
     holder = holders_of(gang, kin)[0]
     names = listed(sorted(pod.name for pod in kin), 4)
-    holds, does = ("holds", "does") if len(kin) == 1 else ("hold", "do")
+    holds, does, ends, they = "hold", "do", "end", "they"
+    if len(kin) == 1:
+        holds, does, ends, they = "holds", "does", "ends", "it"
     is_deployment = holder.ref.kind == "Deployment"
     if is_deployment and not {pod.owner for pod in gang.waiting} & {pod.owner for pod in kin}:
         return (
-            f"Set strategy Recreate, or maxSurge 0, in {holder.ref}: {names} of its previous"
-            f" revision {holds} the room, and a rolling update deletes old pods only once new ones"
-            " are ready"
+            f"Set spec.strategy.type: Recreate, or maxSurge: 0, in {holder.ref}: {names} of its"
+            f" previous revision {holds} the room until new pods are ready"
         )
     smaller = " or smaller groups" if holder.ref.kind == LEADER_WORKER_SET.kind else ""
-    remedy = (
-        f"Use fewer replicas{smaller} of {holder.ref}, or ask for more nodes: {names} of the same"
-        f" workload {holds} the room and {does} not end"
-    )
+    less = f"Use fewer replicas{smaller} of {holder.ref}"
+    if holder.ref.kind == "Job":
+        less = f"Lower spec.parallelism of {holder.ref}"
+    less += ", or ask the platform team for more nodes"
+    if holder.ends and holder.ref.kind not in NEEDS_ALL:
+        remedy = (
+            f"Wait until {names} of the same workload {ends}, if {they} can end without the pending"
+            f" pods. If not, {lower_first(less)}"
+        )
+    else:
+        lasts = f" and {does} not end" if holder.lasts else ""
+        remedy = f"{less}: {names} of the same workload {holds} the room{lasts}"
     if is_deployment:
         return remedy
     return f"{remedy}. Pods that need each other should start as one gang"
 
 
 _ENDS_WITHIN = 120.0
-"""The seconds after its grace period within which a terminating pod is normally gone."""
+"""The seconds after its grace period within which a terminating pod is usually gone."""
 
 
 def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
@@ -276,15 +284,15 @@ def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[s
     if now - min(pod.deleting or 0.0 for pod in ending) > _ENDS_WITHIN:
         does = "does" if len(ending) == 1 else "do"
         return [
-            f"Ask the platform team why {names} {does} not end: terminating for {since}"
-            f" (kubectl describe pod -n {ending[0].namespace} {ending[0].name})"
+            f"Ask the platform team why {names}, terminating for {since}, {does} not end:"
+            f" kubectl describe pod -n {ending[0].namespace} {ending[0].name}"
         ], "platform"
     is_gone = "is gone" if len(ending) == 1 else "are gone"
     return [f"Wait until {names}, terminating for {since}, {is_gone} and {room}"], "wait"
 
 
 def _is_stuck(gang: Gang, pod: Pod) -> bool:
-    """Return whether a pod has had a node for longer than `_STUCK` and has not started."""
+    """Return whether a pod has had a node for more than `_STUCK` and has not started."""
     return pod.bound is not None and gang.facts.now - pod.bound > _STUCK
 
 
@@ -293,13 +301,12 @@ def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
     first = min(stuck, key=lambda pod: pod.bound or 0.0)
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (
-        f"Ask the owner of {first.namespace}/{first.name} why it does not start: it has had a node"
-        f" for {since} and holds the room (grove-admission explain pod/{first.name} -n"
-        f" {first.namespace})"
+        f"Ask the owner of pod {first.namespace}/{first.name} why the pod, which has had a node for"
+        f" {since}, does not start: grove-admission explain pod/{first.name} -n {first.namespace}"
     )
 
 
 def together(*helps: str) -> str:
-    """Return alternative remedies as one text, joined by "Or", or "" if there are none."""
+    """Return alternative remedies as one text, such as `Do this. Or do that`."""
     first, *others = helps or ("",)
     return ". Or ".join([first, *map(lower_first, others)])

@@ -1,4 +1,4 @@
-"""Report problems with ResourceClaims, their templates, DeviceClasses and NVLink channels."""
+"""Report problems with ResourceClaims, their templates, DeviceClasses, and NVLink channels."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,14 +38,14 @@ CHANNEL = "channel-0"
 
 
 def uses_claims(gang: Gang) -> bool:
-    """Return whether pods of a gang, or PodCliques without pods yet, have claims."""
+    """Return whether pods of a gang, or its PodCliques without pods, have claims."""
     return any(_claims(gang))
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
-    """Yield each claim of a gang's pods with the pod.
+    """Yield (claim, pod) for each claim of a gang's pods.
 
-    For a PodClique without pods, yield its own claims with the gang.
+    For a PodClique without pods, yield (claim, gang) for its own claims.
     """
     for member in gang.members:
         for pod in member.pods:
@@ -85,8 +85,9 @@ def claim_missing(gang: Gang) -> Reasons:
             )
         if field == _GENERATED:
             remedy = (
-                "Wait a minute: Kubernetes creates it again from its ResourceClaimTemplate. If it"
-                " does not, ask the platform team to read the log of kube-controller-manager"
+                "Wait a minute: Kubernetes creates the claim again from its template. If the claim"
+                " is still missing, ask the platform team to read the log of"
+                " kube-controller-manager"
             )
         if not remedy:
             who = "you"
@@ -131,13 +132,13 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 def _creator_remedy(gang: Gang, name: str, owners: Mapping[str, Ref], ours: Collection[str]) -> str:
     """Return the remedy if a controller should have created a claim or template, or else "".
 
-    `owners` has the owner of each unit, by the name of the unit. `ours` has the names of the claims
-    and templates that grove-admission or Grove adds to pods for MNNVL.
+    `owners` are the owners of MNNVL units, by the name of the unit. `ours` are the names of the
+    claims and templates that grove-admission or Grove adds to pods for MNNVL.
     """
     for domain in gang.index.domains_of_template.get((gang.namespace, name), ()):
         return (
-            "Ask the platform team whether NVIDIA's compute-domain controller runs, and to"
-            f" read its log: it creates the template from ComputeDomain {domain.name}"
+            "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
+            f" creates the template from ComputeDomain {domain.name}"
         )
 
     unit = name.removesuffix(TEMPLATE_SUFFIX)
@@ -151,17 +152,14 @@ def _creator_remedy(gang: Gang, name: str, owners: Mapping[str, Ref], ours: Coll
     if name not in ours:
         return ""
 
-    return (
-        "Ask the platform team to run: grove-admission doctor. The webhook may have been off when"
-        " the PodClique was created"
-    )
+    return "Ask the platform team to run: grove-admission doctor"
 
 
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
     """Return (kind, name, field) of a missing claim or template, or None if nothing is missing.
 
-    `field` is the field of the pod that names it. A template is needed only until Kubernetes has
-    created the claim of a pod from it, and again if that claim has been deleted.
+    `field` is the pod's field with the name. A template is missing only if the pod's claim from the
+    template does not exist either.
     """
     if claim.claim and (gang.namespace, claim.claim) in gang.index.claims:
         return None
@@ -175,11 +173,11 @@ def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
 
 
 _GENERATED = "status.resourceClaimStatuses[].resourceClaimName"
-"""The field of a pod that names a claim from a template."""
+"""The field of a pod with the name of a claim that Kubernetes created from a template."""
 
 
 def _namespace_of_domain(index: Index, template: str) -> str:
-    """Return NAMESPACE/NAME of a ComputeDomain with a template of this name, or "" if none has."""
+    """Return NAMESPACE/NAME of a ComputeDomain in any namespace that names a template, or ""."""
 
     def look() -> Mapping[str, str]:
         domains = index.facts.compute_domains
@@ -204,7 +202,7 @@ def device_class_missing(gang: Gang) -> Reasons:
         evidence = Evidence(objects[0], "spec.devices.requests[].deviceClassName", name)
         remedy = (
             f"Ask the platform team to install the driver that provides DeviceClass {name}, or"
-            " correct its name"
+            f" create {objects[0]} again with another deviceClassName"
         )
         yield about(evidence, "DeviceClassMissing", text, remedy, "platform", objects=objects)
 
@@ -212,7 +210,7 @@ def device_class_missing(gang: Gang) -> Reasons:
 def devices_not_offered(gang: Gang) -> Reasons:
     """Report that no node offers devices of the driver that a claim's DeviceClass names.
 
-    GPUs count as a resource of nodes, so NeverFits reports them.
+    NeverFits reports missing GPUs.
     """
     offered = {part.driver for part in gang.facts.slices}
     for claim, _ in _claims(gang):
@@ -247,8 +245,7 @@ def _claims_of(ref: Ref) -> str:
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     """Return the object that requests devices for a claim, and the names of their DeviceClasses.
 
-    The object is the claim's template, or else the claim itself. There are no names if the object
-    does not exist.
+    The object is the claim's template, or else the claim, which may not exist.
     """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template:
@@ -258,13 +255,13 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
 
 
 def only_on(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
-    """Return the assumption that pods can only be placed on nodes for which `allowed` is true."""
+    """Return the assumption that pods can be placed only on nodes for which `allowed` is true."""
     nodes = enumerate(gang.index.nodes)
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
 def not_in_pods_of_units(gang: Gang) -> Reasons:
-    """Report that pods without a PodClique request MNNVL but have no claim."""
+    """Report that pods request MNNVL themselves, instead of by a PodClique, but have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
@@ -358,10 +355,7 @@ def _has_our_claim(holder: Pod | PodClique) -> bool:
 
 
 def channel_taken(gang: Gang) -> Reasons:
-    """Report that other claims hold the NVLink channels of the nodes that the gang needs.
-
-    Also report that these nodes have no channels, because NVIDIA's driver does not run there.
-    """
+    """Report that nodes which the gang needs have no NVLink channel, or none that is free."""
     placements = gang.placements
     if not placements.now.fits or not _waits_for_channel(gang):
         return
@@ -389,10 +383,10 @@ def channel_taken(gang: Gang) -> Reasons:
 
 
 def _without_channel(gang: Gang) -> frozenset[str]:
-    """Return the nodes without a ResourceSlice of the driver of channels, if other nodes have one.
+    """Return the nodes without a ResourceSlice of the driver of channels, or none.
 
-    If no node has one, DeviceClassMissing reports that. Also return no nodes if only some of the
-    pending pods need a channel: the other pods may be placed on these nodes.
+    Return none if all nodes lack one, because DeviceClassMissing reports that. Also return none if
+    a pending pod needs no channel: this pod may be placed on such a node.
     """
 
     def look() -> frozenset[str]:
@@ -411,7 +405,7 @@ def _no_channels(without: Collection[str]) -> Reason:
     has, there = ("has", "it") if len(names) == 1 else ("have", "them")
     text = (
         f"{listed(names)} {has} no ResourceSlice of driver {CHANNEL_DRIVER}, so no NVLink channel"
-        " can be allocated there, and the gang does not fit on the nodes that have one"
+        " can be allocated there, and the gang does not fit on the other nodes"
     )
     remedy = (
         f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER} runs on {there}: it"
@@ -449,7 +443,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     others = {name for name, claim in takers.items() if claim.name not in own}
     others |= _without_channel(gang)
     if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
-        return "Run only one pod with an NVLink channel per node"
+        return "Use one larger pod per node instead of several: a node has only one NVLink channel"
     users = [
         pod
         for claim in takers.values()
@@ -459,7 +453,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     if users:
         return together(*freeing_remedies(gang, users, 1)[0])
     names = listed(dict.fromkeys(claim.name for claim in takers.values()))
-    return f"Ask the owners of {names} to delete their pods: each node has only one channel"
+    return f"Ask the owner of {names} to release the channel: each node has only one"
 
 
 def _waits_for_channel(gang: Gang) -> bool:

@@ -25,6 +25,7 @@ from app.explain.reasons.reason import (
     counted,
     finalizers_of,
     listed,
+    repair_of,
 )
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index
@@ -43,18 +44,17 @@ _IMMUTABLE = "the spec of a ComputeDomain can't be changed"
 
 
 class Standing(Value, dict=True):
-    """A ComputeDomain with the pods of all gangs that use it."""
+    """A ComputeDomain with the living pods that use it."""
 
     domain: ComputeDomain
-    """The ComputeDomain."""
     users: tuple[Pod, ...]
-    """The pods that use it, sorted by namespace and name."""
+    """The pods of any gang, sorted by namespace and name."""
     nodes: tuple[str, ...]
-    """The nodes of `users`."""
+    """The nodes of `users`, sorted."""
     unready: tuple[str, ...]
-    """The nodes of `users` that do not count as ready."""
+    """The nodes of `users` that are not in `ready`."""
     ready: frozenset[str]
-    """The nodes that the driver reports as ready, or all of `nodes` if it is `host_managed`."""
+    """The nodes that the driver reports as ready. If it is `host_managed`, all of `nodes`."""
 
     @property
     def total(self) -> int:
@@ -63,7 +63,7 @@ class Standing(Value, dict=True):
 
     @property
     def starting(self) -> list[Pod]:
-        """The pods that have a node, and whose containers have not been created yet."""
+        """The pods that have a node, but no containers yet."""
         return [pod for pod in self.users if pod.node and is_being_created(pod)]
 
     @property
@@ -73,7 +73,7 @@ class Standing(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Are the nodes of its pods ready, and the domain too if it requires a number of nodes?"""
+        """Are the nodes of its pods ready, and also the domain if it requires a number of nodes?"""
         waits = not self.domain.ready and self.domain.number > 0
         return not waits and not self.unready
 
@@ -118,7 +118,7 @@ def domain_deadlock(gang: Gang) -> Reasons:
         remedy = (
             "Find out which controller keeps the gates. If it waits until other pods are ready,"
             f" delete ComputeDomain {domain.name}, create it again with numNodes:"
-            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and {restart}."
+            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and {restart}"
         )
         objects = (domain.ref, *refs(gated), *refs(starting))
         evidence = Evidence(domain.ref, "spec.numNodes", str(domain.number))
@@ -143,16 +143,14 @@ def domain_not_ready(gang: Gang) -> Reasons:
 
 def _nothing_waits(known: Standing) -> Reason:
     domain = known.domain
-    text = (
-        f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. No pod waits for it:"
-        f" its {counted(known.users, 'pod runs', 'pods run')}"
-        if all(pod.node for pod in known.users)
-        else f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. Its pods that have"
-        " a node run"
-    )
+    run = "Its pods that have a node run"
+    if all(pod.node for pod in known.users):
+        run = f"No pod waits for it: its {counted(known.users, 'pod runs', 'pods run')}"
+    text = f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. {run}"
     remedy = (
-        "Do nothing as long as these pods run. A new pod on a node that is not ready would not"
-        " start: ask the platform team to read the log of NVIDIA's compute-domain controller."
+        "Do nothing as long as these pods run. Before you create pods on nodes that are not ready,"
+        " ask the platform team to read the log of NVIDIA's compute-domain controller: such pods"
+        " would not start"
     )
     evidence = Evidence(domain.ref, "status", "NotReady")
     return about(evidence, "DomainNotReady", text, remedy, "platform", severity="warning")
@@ -190,14 +188,14 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
         remedy = (
             f"Create {counted(more, 'more pod')} with its claim template {domain.template}, or"
             f" delete the ComputeDomain and create it again with numNodes: {len(known.users)} or 0"
-            f" ({_IMMUTABLE})."
+            f" ({_IMMUTABLE})"
         )
         return about(evidence, "DomainNotReady", text, remedy, "you")
 
     text = f"ComputeDomain {domain.name}: {_ready_words(known)}"
     told = (kubelet_words(gang.index, pod) for pod in own)
     if any(words and not is_about_a_domain(words) for words in told):
-        remedy = "Fix the problem that the kubelet reports."
+        remedy = "Fix the problem that the kubelet reports"
         return about(evidence, "DomainNotReady", text, remedy, "platform", follows=True)
 
     without = [pod for pod in known.users if not pod.node]
@@ -220,7 +218,7 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     """Return (cause, remedy, who can act) for nodes that are not ready.
 
-    The cause is a text to append, usually about the daemon pods there, or "" if it is not known.
+    The cause is a text to append, or "" if the daemon pods can't be read.
     """
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
@@ -230,15 +228,15 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     if unlabelled and "nodes" not in index.facts.unseen:
         return (
             f". Nodes without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
-            "Ask the platform team why the DRA driver or GPU Operator does not set the label"
-            f" {NVLINK_DOMAIN} on {listed(unlabelled)}.",
+            "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets"
+            f" the label {NVLINK_DOMAIN} on {listed(unlabelled)}",
             "platform",
         )
     if DAEMON_CLASS not in index.device_classes and CHANNEL_CLASS in index.device_classes:
         return (
             f". DeviceClass {DAEMON_CLASS} does not exist",
             "Ask the platform team to install NVIDIA's DRA driver again: its daemons need that"
-            " class.",
+            " class",
             "platform",
         )
 
@@ -247,8 +245,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         is_not = "is not a ready node" if len(dead) == 1 else "are not ready nodes"
         return (
             f". {listed(dead)} {is_not}, so nothing is known about the daemon pods there",
-            f"Ask the platform team to repair {listed(dead)}, or to delete the node if it is gone"
-            " for good. Its pods must then be created again on another node.",
+            repair_of(dead),
             "platform",
         )
 
@@ -305,24 +302,25 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         )
     return (
         f". No daemon pod is on {listed(bare)}",
-        f"Ask the platform team to read the log of the DRA driver's kubelet plugin on"
-        f" {listed(bare)}, which starts the daemon pod: {see}",
+        "Ask the platform team to read the log of the DRA driver's kubelet plugin on"
+        f" {listed(bare)}, which should start the daemon pod: kubectl get pods -A -o wide"
+        f" --field-selector spec.nodeName={bare[0]}",
         "platform",
     )
 
 
 def _daemons(index: Index, domain: ComputeDomain) -> list[Pod]:
-    """Return the daemon pods of a ComputeDomain that are alive."""
+    """Return the living daemon pods of a ComputeDomain."""
     return [pod for pod in index.daemons_of_domain.get(domain.uid, ()) if pod.is_alive]
 
 
 def is_being_created(pod: Pod) -> bool:
-    """Return whether a pod's status says that its containers have not been created yet."""
+    """Return whether a pod's containers have probably not been created yet."""
     return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
 
 
 def waits_for_domain(gang: Gang, pod: Pod) -> bool:
-    """Return whether a placed pod's ComputeDomain is not ready, as a whole or on the pod's node."""
+    """Return whether a placed pod has a ComputeDomain that is not ready for it."""
     for domain in _domains_of(gang.index, pod):
         known = standing(gang.index, domain)
         if not known.is_ready and (pod.node in known.unready or not domain.ready):
@@ -333,9 +331,8 @@ def waits_for_domain(gang: Gang, pod: Pod) -> bool:
 def host_managed(index: Index, domain: ComputeDomain) -> bool:
     """Return whether a ComputeDomain is ready because the hosts run IMEX (mode hostManaged).
 
-    In this mode, since commit 95932046 of NVIDIA's driver, there is no DeviceClass for daemons, and
-    ComputeDomains are ready at once and list no nodes. If one is not ready, the DeviceClass is
-    missing for another reason.
+    In this mode (commit 95932046 of NVIDIA's driver), there is no DeviceClass for daemons, and
+    ComputeDomains are ready at once and list no nodes.
     """
     return domain.ready and hosts_run_imex(index)
 
@@ -346,13 +343,9 @@ def hosts_run_imex(index: Index) -> bool:
 
 
 class Spread(Value):
-    """The pods of one workload that use a ComputeDomain.
-
-    Workloads may share a ComputeDomain, and each may be in a different NVLink domain.
-    """
+    """The pods of one workload that use a ComputeDomain, which workloads may share."""
 
     users: tuple[Pod, ...]
-    """The pods of the workload that use the ComputeDomain."""
     placed: tuple[Pod, ...]
     """The users on nodes with the label of an NVLink domain."""
     inside: Mapping[str, Sequence[str]]
@@ -362,7 +355,7 @@ class Spread(Value):
 
 
 def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
-    """Return how the workloads of a gang use a ComputeDomain. Usually, a gang has only one."""
+    """Return how the workloads of a gang use a ComputeDomain. Most gangs have one workload."""
     index = gang.index
 
     def look() -> Mapping[Ref, Spread]:
@@ -376,10 +369,10 @@ def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
 
 
 def _workload_of(pod: Pod) -> Ref:
-    """Return the outermost workload of a pod, or else its PodGroup or itself.
+    """Return the outermost workload of a pod, or else its PodGroup or the pod itself.
 
-    For a LeaderWorkerSet, return the leader of its group, after which the StatefulSet of the
-    workers is named: the groups are independent of each other.
+    The groups of a LeaderWorkerSet are independent, so return the leader of the pod's group. The
+    StatefulSet of the workers has the leader's name.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -443,7 +436,7 @@ def nvlink_will_split(gang: Gang) -> Reasons:
 
 
 def _will_split(gang: Gang, domain: ComputeDomain, spread: Spread) -> str:
-    """Return why pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
+    """Return a text that pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
     sizes = _nvlink_sizes(gang.index)
     # Each of these pods needs the channel of a different node.
     alone = [pod for pod in spread.users if any(claim.template for claim in pod.claims)]
@@ -469,7 +462,7 @@ _APART = "Pods share memory over NVLink only within one NVLink domain"
 
 
 def _nodes_to_come(gang: Gang) -> frozenset[str]:
-    """Return the nodes that KAI would choose for a gang, or none if it has no place."""
+    """Return the nodes that KAI would choose for a gang now, or none if it does not fit."""
     now = gang.placements.now
     return now.nodes if gang.is_of_kai and now.fits else frozenset()
 
@@ -499,13 +492,13 @@ def _together(index: Index, spread: Spread) -> str:
         )
     return (
         f"If all of these pods share memory, require the level {NVLINK_DOMAIN} for them (or pod"
-        " affinity with this topologyKey, if another scheduler than KAI places them), and delete"
+        " affinity with this topologyKey, if a scheduler other than KAI places them), and delete"
         " them together. Do nothing if the program uses the network between NVLink domains"
     )
 
 
 def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return the nodes `names` by NVLink domain. Nodes without its label are left out."""
+    """Return the nodes `names` by NVLink domain, without nodes that are in none."""
     labels = _nvlink_of_nodes(index)
     return by_key((labels[name], name) for name in names if name in labels)
 
@@ -516,7 +509,7 @@ def _nvlink_sizes(index: Index) -> Mapping[str, int]:
 
 
 def _nvlink_of_nodes(index: Index) -> Mapping[str, str]:
-    """Return the NVLink domain of each node with its label, by node name."""
+    """Return the NVLink domain of each node that is in one, by node name."""
 
     def look() -> Mapping[str, str]:
         nodes = ((node.name, node.labels.get(NVLINK_DOMAIN)) for node in index.nodes)
@@ -526,20 +519,18 @@ def _nvlink_of_nodes(index: Index) -> Mapping[str, str]:
 
 
 def domain_deleted(gang: Gang) -> Reasons:
-    """Report that a ComputeDomain is being deleted, and a finalizer keeps it.
-
-    Grove does not create another ComputeDomain while its own finalizer keeps this one.
-    """
+    """Report that a ComputeDomain is being deleted, and a finalizer keeps it."""
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
             text = (
-                f"ComputeDomain {domain.name} is being deleted, but Grove's finalizer keeps it, and"
+                f"ComputeDomain {domain.name} is being deleted, but Grove's finalizer keeps it, so"
                 " Grove does not create another one"
             )
             evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
             remedy = (
                 f"Ask the platform team to remove the finalizer {GROVE_FINALIZER}. Then change the"
-                " spec of the PodCliqueSet, such as its replicas, so Grove creates the domain again"
+                " spec of the PodCliqueSet, such as replicas, so that Grove creates the"
+                " ComputeDomain again"
             )
             left = [name for name in domain.held_by if name != GROVE_FINALIZER]
             patch = json.dumps({"metadata": {"finalizers": left}}, separators=(",", ":"))
@@ -553,7 +544,7 @@ def domain_deleted(gang: Gang) -> Reasons:
 
 
 def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
-    """Return the reason for a domain that is kept by a finalizer other than Grove's."""
+    """Return the reason for a ComputeDomain that only finalizers of others than Grove keep."""
     users = standing(gang.index, domain).users
     use = "uses" if len(users) == 1 else "use"
     keep = "keeps" if len(domain.held_by) == 1 else "keep"
@@ -582,7 +573,7 @@ def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
 _MOST_DOMAINS = 10
 """The maximum number of ComputeDomains that are returned for one claim.
 
-A claim belongs to one, but tenants can name the same template in any number of ComputeDomains.
+Usually there is one, but tenants can name the same template in any number of ComputeDomains.
 """
 
 
@@ -595,8 +586,8 @@ def _domains_of(index: Index, pod: Pod) -> Sequence[ComputeDomain]:
 def _named_by(index: Index, namespace: str, claim: PodClaim) -> Sequence[ComputeDomain]:
     """Return the ComputeDomains that a claim is for.
 
-    The claim's configuration decides, or else its template, or else its name: the shared claim that
-    Grove's designs describe does not name its ComputeDomain.
+    The claim's configuration decides, or else its template, or else its name: a shared claim of
+    Grove's designs does not refer to its ComputeDomain.
     """
     stored = index.claims.get((namespace, claim.claim))
     if stored and stored.domain:
@@ -610,7 +601,7 @@ def _named_by(index: Index, namespace: str, claim: PodClaim) -> Sequence[Compute
 
 
 def _users_of_domains(index: Index) -> Mapping[Key, Sequence[Pod]]:
-    """Return the pods that use each ComputeDomain, by the key of the ComputeDomain."""
+    """Return the living pods that use each ComputeDomain, by the key of the ComputeDomain."""
 
     def look() -> Mapping[Key, Sequence[Pod]]:
         pods = sorted((pod for pod in index.facts.pods if pod.is_alive and pod.claims), key=key_of)
@@ -623,7 +614,7 @@ def _users_of_domains(index: Index) -> Mapping[Key, Sequence[Pod]]:
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     """Return the names of the ready nodes of a ComputeDomain.
 
-    They are from its status and, in newer releases of the driver, from its ComputeDomainCliques.
+    Older releases of the driver list them in its status, and newer ones in ComputeDomainCliques.
     """
     ready = {node.name for node in domain.nodes if node.ready}
     cliques = index.cliques_of_domain.get(domain.uid, ())

@@ -27,7 +27,7 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "F
 
 
 def level_unknown(gang: Gang) -> Reasons:
-    """Report that the set, PodGang or PodGroup names an unknown level or topology."""
+    """Report that the PodCliqueSet, PodGang or PodGroup names an unknown level or topology."""
     if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
@@ -79,8 +79,23 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
                 f" {condition.message or condition.reason}"
             )
             evidence = Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason)
-            remedy = "Use a level that exists. List the levels: grove-admission topology"
-            yield about(evidence, "LevelUnknown", text, remedy, "you")
+            yield about(evidence, "LevelUnknown", text, _remedy_for(condition.reason), "you")
+
+
+def _remedy_for(reason: str) -> str:
+    """Return the remedy for the reason of a condition in `_CONDITIONS`."""
+    match reason:
+        case "ClusterTopologyNotFound":
+            return (
+                "Check whether the topology exists: grove-admission topology. If not, ask the"
+                " platform team to create it"
+            )
+        case "TopologyDisabled":
+            return (
+                "Ask the platform team to enable topology support, or remove the constraints of the"
+                " PodCliqueSet"
+            )
+    return "Use a level that exists. List the levels: grove-admission topology"
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
@@ -102,10 +117,7 @@ def _unknown_keys(gang: Gang) -> Reasons:
 
 
 def _requested_levels(gang: Gang) -> Iterator[tuple[str, str]]:
-    """Yield (name of the topology, key of the level) for each level that a part of a gang requests.
-
-    The name is "" if neither the part nor the gang names a topology.
-    """
+    """Yield (name of a Topology or "", key of a level) for each level that a part requests."""
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
     named = {sub.name: sub.topology for sub in subgroups}
     for part in gang.whole.parts():
@@ -124,12 +136,16 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 
     others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
     this = "this level" if len(unknown) == 1 else "these levels"
-    elsewhere = f", or name Topology {listed(others)}, which has {this}" if others else ""
-    return f"Request a level of this Topology{elsewhere}", "you"
+    if not others:
+        return "Request a level of this Topology", "you"
+    other = f"Topology {others[0]}, which has {this}"
+    if len(others) > 1:
+        other = f"another Topology that has {this}: {listed(others)}"
+    return f"Request a level of this Topology, or name {other}", "you"
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
-    """Yield a reason if a gang names a Topology that does not exist, so KAI does not place it."""
+    """Yield a reason if a gang names a Topology that does not exist."""
     facts = gang.facts
     unknown = facts.unread | facts.absent
     if not name or "kai_topologies" in unknown or topology.cluster:
@@ -160,7 +176,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
 
 
 def gang_unconstrained(gang: Gang) -> Reasons:
-    """Report that the scheduler gets weaker constraints than the set or the PodGang has."""
+    """Report that the scheduler gets weaker constraints than the PodCliqueSet or PodGang has."""
     pod_gang = gang.pod_gang
     group = gang.pod_group
     cluster = gang.topology.cluster
@@ -179,7 +195,7 @@ def gang_unconstrained(gang: Gang) -> Reasons:
 
 
 def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
-    """Return the reason that an object of the kind `asking` has levels that `ref` lacks."""
+    """Return the reason for levels that an object of kind `asking` requests and `ref` lacks."""
     text = (
         f"The {asking} requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler does"
         " not apply this request"
@@ -190,8 +206,8 @@ def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology)
         )
     elif cluster.kind == "ClusterTopologyBinding":
         remedy = (
-            "Check the set's condition TopologyLevelsUnavailable. Grove's operator writes the"
-            " PodGang when the set changes; ask the platform team to read its log"
+            "Check the condition TopologyLevelsUnavailable of the PodCliqueSet, and ask the"
+            " platform team to read the log of Grove's operator, which writes the PodGang"
         )
     else:
         remedy = (
@@ -206,7 +222,7 @@ def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology)
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that the set, its scaling groups or its cliques request and the gang lacks.
+    """Yield the levels that a set, its scaling groups or its cliques request and its gang lacks.
 
     `whole` has the constraints that the scheduler gets, and `keys` are the levels, broadest first.
     """
@@ -226,9 +242,9 @@ def _untold(
 
 
 def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each member with the rank of the narrowest level that it must stay in.
+    """Yield (name, rank of the narrowest level that it must stay in) for each member of a unit.
 
-    `above` is the rank of the level that the parts around `unit` must stay in.
+    `above` is the rank that the parts around the unit have, or -1.
     """
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
@@ -261,7 +277,7 @@ def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterato
 
 
 def min_above_replicas(gang: Gang) -> Reasons:
-    """Report that a minimum is larger than the number of pods or replicas that can exist."""
+    """Report that a minimum exceeds the number of pods or replicas that can exist."""
     if gang.pcs:
         yield from _never_by_template(gang.pcs)
     for member in gang.members:
@@ -280,7 +296,7 @@ def _never_by_pod_group(gang: Gang) -> Reasons:
             return
         possible += member.clique.replicas
         needed += max(member.clique.replicas, member.minimum)
-    # A minimum between `possible` and `needed` is explained by the minimums of the members.
+    # The reasons of the members explain a minimum between `possible` and `needed`.
     if group and group.minimum > needed:
         needs = f"The gang needs {counted(group.minimum, 'pod')}"
         remedy = (

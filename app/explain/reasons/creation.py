@@ -13,6 +13,7 @@ from app.explain.reasons.reason import (
     finalizers_of,
     listed,
     lower_first,
+    removal_of,
     with_age,
 )
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -24,7 +25,8 @@ SOON = 60.0
 """The seconds within which Grove creates the first objects of a set, if its operator runs."""
 _READ_LOG = "Ask the platform team to read the log of Grove's operator"
 _WAIT_FIRST = "Wait a minute: Grove usually needs seconds. If nothing changes,"
-_OF_GROVE = {"gangs", "cliques"}
+_OF_GROVE = {"cliques": "PodClique", "gangs": "PodGang"}
+"""The APIs that Grove's operator needs, by the name of the facts."""
 
 
 def kai_missing(gang: Gang) -> Reasons:
@@ -42,9 +44,11 @@ def kai_missing(gang: Gang) -> Reasons:
 
 def grove_missing(gang: Gang) -> Reasons:
     """Report that a PodCliqueSet exists, but the PodClique or PodGang API is not served."""
-    if not gang.pcs or not gang.facts.absent & _OF_GROVE:
+    absent = [name for kind, name in _OF_GROVE.items() if kind in gang.facts.absent]
+    if not gang.pcs or not absent:
         return
-    text = "Grove is only partly installed: the PodClique or PodGang API is not served"
+    apis = "API is" if len(absent) == 1 else "APIs are"
+    text = f"Grove is only partly installed: the {listed(absent)} {apis} not served"
     evidence = Evidence(gang.pcs.ref, "kind", "PodCliqueSet")
     yield about(
         evidence, "GroveMissing", text, "Ask the platform team to install Grove", "platform"
@@ -87,10 +91,10 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
 
 
 def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
-    """Return the reason for a set whose PodCliques our webhook rejects."""
+    """Return the reason for a PodCliqueSet whose PodCliques our webhook rejects."""
     text = (
-        f"{pcs.name} requests MNNVL, but NVIDIA's ComputeDomain API is not installed:"
-        " grove-admission rejects its PodCliques, so Grove cannot create anything for it"
+        f"{pcs.name} requests MNNVL, but NVIDIA's ComputeDomain API is not installed, so"
+        " grove-admission rejects the PodCliques that Grove creates"
     )
     remedy = (
         "Ask the platform team to install NVIDIA's DRA driver, or remove the annotation"
@@ -116,16 +120,15 @@ def set_being_deleted(gang: Gang) -> Reasons:
         f" {lower_first(_READ_LOG)}"
     )
     if foreign:
-        it_is = "it is" if len(foreign) == 1 else "they are"
-        remedy = f"Ask the owner of the {finalizers_of(foreign)} why {it_is} still there"
+        remedy = removal_of(foreign)
     evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
     yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:
-    """Report that pods name a missing PodGang, or that the set has PodCliques but no PodGang.
+    """Report that pods name a missing PodGang, or that a set has PodCliques but no PodGang.
 
-    Pods that are being deleted may outlive their PodGang, such as after a scale-in.
+    Terminating pods do not count: they may outlive their PodGang, such as after a scale-in.
     """
     pcs = gang.pcs
     if not pcs:
@@ -150,14 +153,11 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 
 
 def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
-    """Return the remedy for a missing PodGang.
-
-    If Grove reports no error, the remedy says to wait first, because Grove recreates a deleted
-    PodGang within seconds.
-    """
+    """Return the remedy for a missing PodGang."""
     log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log
+    # Grove creates a deleted PodGang again within seconds.
     return f"{_WAIT_FIRST} {lower_first(log)}"
 
 
@@ -221,5 +221,5 @@ def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
 
 
 def said_when(error: LastError, now: float) -> str:
-    """Return the text of an error with its age, because Grove does not remove old errors."""
+    """Return the text of an error with its age: Grove keeps old errors."""
     return with_age(error.text, error.time, now)

@@ -1,9 +1,9 @@
-"""Report gangs that KAI evicts, for other gangs or because they stay below their minimum.
+"""Report gangs that KAI evicts, for other workloads or because they stay below their minimum.
 
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. An annotation of the PodGroup
-has the time since which the gang is below its minimum, even if KAI evicts nothing. The default
-grace period is an argument of the scheduler, which users can't read. From KAI 0.17 on, a PodGroup
-may set its own grace period.
+has the time since which the gang is below its minimum. The default grace period is an argument of
+the scheduler, which users can't read. From KAI 0.17 on, a PodGroup may set its own grace period,
+which the pod-grouper copies from an annotation of the workload or its pods.
 """
 
 from itertools import chain
@@ -20,7 +20,7 @@ from app.explain.reasons.reason import (
     counted,
     with_age,
 )
-from app.facts.kai.podgroup import STALE_SINCE
+from app.facts.kai.podgroup import STALE_SINCE, KaiPodGroup
 from app.facts.kubernetes.workload import Workload
 
 LOST = "lost its place: "
@@ -33,14 +33,24 @@ _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 BACKGROUND = "Evicted to make room for a workload"
 """KAI's message about a background pod that it evicts to make room."""
-_OFF = (
-    "To keep KAI from evicting such gangs, ask the platform team to set"
-    " default-staleness-grace-period of KAI's scheduler to -1s"
-)
+
+
+def _no_eviction(group: KaiPodGroup | None) -> str:
+    """Return the remedy that keeps KAI from evicting a gang below its minimum."""
+    if group and group.grace is not None:
+        return (
+            "To keep KAI from evicting this gang, set the annotation"
+            " kai.scheduler/staleness-grace-period of the workload or its pods to -1s, or"
+            f" stalenessGracePeriod of PodGroup {group.name} if you created the PodGroup"
+        )
+    return (
+        "To keep KAI from evicting such gangs, ask the platform team to set"
+        " default-staleness-grace-period: -1s in spec.args of the SchedulingShards"
+    )
 
 
 def gang_stale(gang: Gang) -> Reasons:
-    """Report that KAI will soon evict the running pods of a gang below its minimum."""
+    """Report that KAI is about to evict the running pods of a gang below its minimum."""
     group = gang.pod_group
     if not group or group.stale is None:
         return
@@ -49,13 +59,13 @@ def gang_stale(gang: Gang) -> Reasons:
     running = sum(1 for pod in pods if pod.node and pod.is_alive)
     lasts = gang.facts.now - group.stale
     below = f"{group.name} has been below its minimum for {ago(lasts)}"
-    what_helps = f"Find out why the other pods do not run. {_OFF}"
+    what_helps = f"Find out why the other pods do not run. {_no_eviction(group)}"
     if gang.whole.is_satisfied and group.needed is not None:
         below = (
             f"KAI has counted {group.name} as below its minimum for {ago(lasts)}, although its"
             f" minSubGroup ({group.needed}) is satisfied, which KAI respects from 0.18 on"
         )
-        what_helps = f"Ask the platform team for KAI 0.18. {_OFF}"
+        what_helps = f"Ask the platform team for KAI 0.18. {_no_eviction(group)}"
     grace, doubt = (group.grace, "") if group.grace is not None else _UNKNOWN
     if running and grace >= 0 and lasts <= grace + _LATE:
         at = clock(group.stale + grace)
@@ -68,7 +78,8 @@ def gang_stale(gang: Gang) -> Reasons:
 def gang_evicted(gang: Gang) -> Reasons:
     """Report that KAI has evicted the running pods of a gang below its minimum."""
     text = f"KAI evicted the running pods of {gang.ref.name}, which was below its minimum"
-    return _evicted(gang, _BELOW, "GangEvicted", text, f"Find out why its pods ended. {_OFF}")
+    remedy = f"Find out why its pods ended. {_no_eviction(gang.pod_group)}"
+    return _evicted(gang, _BELOW, "GangEvicted", text, remedy)
 
 
 def placement_lost(gang: Gang) -> Reasons:
@@ -83,11 +94,10 @@ def placement_lost(gang: Gang) -> Reasons:
 def _evicted(
     gang: Gang, words: str, id: str, text: str, remedy: str, severity: Severity = "warning"
 ) -> Reasons:
-    """Yield a reason from the newest event of KAI or our leader whose message has `words`.
+    """Yield a reason from an event of KAI or our leader whose message has `words`.
 
-    In `text`, KAI's message replaces `{}`.
-
-    Events about the PodGroup come before events about the PodCliqueSet or the Workload.
+    In `text`, KAI's message replaces `{}`. Of several such events, the newest one about the
+    PodGroup counts, or else the newest one about the PodCliqueSet or the Workload.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang
@@ -104,9 +114,6 @@ def _evicted(
 
 
 def _workload_of(gang: Gang) -> Workload | None:
-    """Return the Workload that the pods of a gang name, or None if there is none.
-
-    Our leader's events are about this Workload.
-    """
+    """Return the Workload that a gang's pods name, or None. Our leader's events are about it."""
     keys = dict.fromkeys(map(gang.index.workload_of, gang.pods))
     return next(filter(None, map(gang.index.workloads.get, keys)), None)

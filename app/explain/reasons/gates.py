@@ -32,7 +32,7 @@ QUEUE_GATE = "kai.scheduler/queue-admission"
 _CHECKED_WITHIN = 180.0
 """The seconds within which Grove checks the gates of pods again.
 
-It may need all of them for pods that are added to a replica of a scaling group:
+Pods that are added to a replica of a scaling group may wait so long:
 https://github.com/ai-dynamo/grove/issues/847.
 """
 K = TypeVar("K", str, tuple[str, str, str])
@@ -40,15 +40,12 @@ V = TypeVar("V")
 
 
 def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
-    """Return references to pods, sorted."""
+    """Return sorted references to pods."""
     return tuple(sorted(pod.ref for pod in pods))
 
 
 def pods_in_words(gang: Gang, pods: Sequence[Pod]) -> str:
-    """Return some pods of a gang in words, such as `2 pods of llm-0`.
-
-    For a gang that is a single pod, the words are `Pod` and its name.
-    """
+    """Return a text such as `2 pods of llm-0`, or `Pod a` if the gang is this pod alone."""
     if refs(pods) == (gang.ref,):
         return f"Pod {gang.ref.name}"
     return f"{counted(pods, 'pod')} of {gang.ref.name}"
@@ -72,10 +69,9 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
 
 
 def _since_gated(gang: Gang, pods: Iterable[Pod]) -> float:
-    """Return for how many seconds gated pods and their PodGang have existed.
+    """Return the seconds for which gated pods and their PodGang have all existed.
 
-    Return 0 as long as Grove's operator may simply not have checked them yet, and if the times are
-    not known.
+    Return 0 if Grove's operator may not have checked them yet, or if a time is not known.
     """
     times = [pod.created for pod in pods]
     times.append(gang.pod_gang.created if gang.pod_gang else None)
@@ -87,16 +83,16 @@ def _since_gated(gang: Gang, pods: Iterable[Pod]) -> float:
 def _of_operator(
     evidence: Evidence, id: str, text: str, pods: Iterable[Pod], *, is_late: bool
 ) -> Reason:
-    """Return the reason for gated pods for which Grove's operator must act."""
+    """Return the reason for pods whose gates Grove's operator must remove."""
     if not is_late:
         remedy = (
             "Wait up to three minutes, until Grove checks again. If it takes longer, ask the"
-            " platform team for the log of Grove's operator"
+            " platform team to read the log of Grove's operator"
         )
         return about(evidence, id, text, remedy, "wait", objects=refs(pods))
     remedy = (
-        "Ask the platform team whether Grove's operator runs, and to read its log: it checks these"
-        " pods every three minutes"
+        "Ask the platform team to read the log of Grove's operator, which should check these pods"
+        " every three minutes"
     )
     return about(evidence, id, text, remedy, "platform", objects=refs(pods))
 
@@ -116,7 +112,7 @@ def gate_base_missing(gang: Gang) -> Reasons:
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
-    """Report that pods have Grove's gate, and another gang must be scheduled first."""
+    """Report that pods have Grove's gate, and an earlier gang is not scheduled."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for base in bases.gangs if gated else ():
@@ -148,10 +144,7 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield (text, evidence) for each cause why Grove does not consider a gang scheduled.
-
-    `base` is the gang's PodGang. Yield nothing if Grove considers the gang scheduled.
-    """
+    """Yield (cause, evidence) if Grove does not consider the gang of a PodGang scheduled."""
     if not bases.noted:
         yield from _below_minimum(index, base)
     elif not base.scheduled:
@@ -165,7 +158,7 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
-    """Yield the PodCliques with fewer scheduled pods than their minimum, as text with evidence."""
+    """Yield (text, evidence) for each PodClique with fewer scheduled pods than its minimum."""
     for part in base.parts:
         clique = index.cliques.get((base.namespace, part.name))
         if clique and clique.scheduled < part.minimum:
@@ -199,9 +192,9 @@ def gate_opens(gang: Gang) -> Reasons:
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods with Grove's gate that the PodGang refers to, and the others with the gate.
+    """Return (pods that the PodGang refers to, other pods), all of them with Grove's gate.
 
-    Both lists are empty if there is no PodGang.
+    Both lists are empty without a PodGang.
     """
     if not gang.pod_gang:
         return [], []
@@ -233,7 +226,7 @@ def gate_foreign(gang: Gang) -> Reasons:
             who = "wait"
             remedy = (
                 "Wait until KAI removes the gate, request less, or ask the platform team for a"
-                " higher quota. KAI removes it only from pods without other gates"
+                " higher quota. KAI does not remove it from pods that have other gates"
             )
         evidence = Evidence(refs(pods)[0], "spec.schedulingGates", gate)
         yield about(evidence, "GateForeign", text, remedy, who, objects=refs(pods))
@@ -242,7 +235,7 @@ def gate_foreign(gang: Gang) -> Reasons:
 def workload_missing(gang: Gang) -> Reasons:
     """Report that pods name a Workload, a group of a Workload, or a PodGroup that does not exist.
 
-    Pods in an existing KAI PodGroup are not reported, because they no longer need the Workload.
+    Pods in a KAI PodGroup that exists no longer need the Workload.
     """
     named = (
         (_missing_workload(gang.index, pod), pod)
@@ -285,10 +278,11 @@ def subgroup_missing(gang: Gang) -> Reasons:
         are = "only SubGroup of" if len(leaves) == 1 else "SubGroups of"
         text = (
             f"{names} {'has' if len(pods) == 1 else 'have'} {label}, and the {are} PodGroup {name}"
-            f" {'is' if len(leaves) == 1 else 'are'} {known}: KAI ignores"
-            f" {'it' if len(pods) == 1 else 'them'}"
+            f" {'is' if len(leaves) == 1 else 'are'} {known}, so KAI ignores"
+            f" {'this pod' if len(pods) == 1 else 'these pods'}"
         )
-        remedy = f"Set this label of the pods and in their template to a SubGroup: {known}"
+        to = "" if len(leaves) == 1 else "one of "
+        remedy = f"Set the label {SUBGROUP} of the pods and of their template to {to}{known}"
         evidence = Evidence(objects[0], f"metadata.labels[{SUBGROUP}]", named or "absent")
         yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
@@ -296,8 +290,7 @@ def subgroup_missing(gang: Gang) -> Reasons:
 def opt_out_without_effect(gang: Gang) -> Reasons:
     """Report that pods opt out of the Workload API, but an annotation keeps KAI from grouping them.
 
-    Our leader normally removes the annotation. Pods in an existing PodGroup are not reported,
-    because they need the annotation.
+    Our leader normally removes the annotation. Pods in a PodGroup that exists need it.
     """
     skipped = [
         pod
@@ -325,10 +318,7 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
-    """Yield a reason for each object that pods name and that does not exist.
-
-    `named` has ((kind, name, field), pod) for each pod that names such an object in the field.
-    """
+    """Yield a reason for each missing object, from ((kind, name, field), pod that names it)."""
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
         wait = counted(pods, "pod waits", "pods wait")
@@ -337,17 +327,17 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
         remedy = f"Create {kind} {name}, or correct the name in {field}"
         if field == _GROUP_FIELD and any(pod.place.podgang for pod in pods):
             remedy = (
-                "Ask the platform team why Grove's operator or KAI's pod-grouper has not created"
-                f" {name}: read their logs"
+                "Ask the platform team to read the logs of KAI's pod-grouper and Grove's operator,"
+                f" of which one should have created PodGroup {name}"
             )
         yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """Return (kind, name, field) of a missing object that a pod needs, or None if all exist.
+    """Return (kind, name, field with the name) of a missing object that a pod needs, or None.
 
-    `field` is the field that names the object. A PodGroup needs its Workload, but not the template
-    in the Workload: the template may have changed since, or be nested.
+    A PodGroup needs its Workload, but not the template in the Workload: the template may have
+    changed since, or be nested.
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
@@ -369,7 +359,7 @@ def _missing_part(
 
 
 def not_grouped(gang: Gang) -> Reasons:
-    """Report that KAI's pod-grouper has not created a PodGroup for pods that need one."""
+    """Report that KAI's pod-grouper has not created a PodGroup for a pod that needs one."""
     untaken = (
         pod
         for pod in gang.waiting
@@ -387,12 +377,12 @@ def not_grouped(gang: Gang) -> Reasons:
         times = [pod.created for pod in pods if pod.created is not None]
         age = now - min(times) if times and now else 0.0
         if words:
-            remedy = "Fix the problem that KAI's message describes."
+            remedy = "Fix the problem that KAI's message describes"
             yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, "you", objects=objects)
         elif age < _GROUPED_WITHIN:
             remedy = (
-                "Wait a minute: the pod-grouper creates it within seconds of the pod. If it does"
-                " not, ask the platform team to check it."
+                "Wait a minute: the pod-grouper usually needs seconds. If nothing changes, ask the"
+                " platform team to read its log: kubectl get pods -A | grep grouper"
             )
             yield about(evidence, "NotGrouped", f"{text} yet", remedy, "wait", objects=objects)
         else:
@@ -418,9 +408,9 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 
 def wrong_scheduler(gang: Gang) -> Reasons:
-    """Report that pods use a scheduler that ignores their topology constraint, or is unknown."""
+    """Report that constrained pods use a scheduler that ignores constraints or is unknown."""
     if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
-        return  # Grove hands the gang to another backend, such as Kueue, which reads constraints.
+        return  # Grove hands the gang to another backend, such as Kueue.
     others = (
         (pod.scheduler, pod)
         for pod in gang.pods
@@ -429,20 +419,20 @@ def wrong_scheduler(gang: Gang) -> Reasons:
     )
     for name, pods in grouped(others):
         if name != DEFAULT_SCHEDULER and name in schedulers(gang.index):
-            continue  # Grove may have a profile for it. Whether it reads constraints is not known.
+            continue  # Grove may have a profile for it, which may read constraints.
         objects = refs(pods)
         constraint = "with a topology constraint"
         use = counted(pods, f"pod {constraint} uses", f"pods {constraint} use")
-        text = f'{use} scheduler "{name}", which does not read it'
+        text = f'{use} scheduler "{name}", which ignores the constraint'
         if name not in schedulers(gang.index):
             text = f'{use} scheduler "{name}", which no component here answers to'
         meant = did_you_mean(name, {KAI_SCHEDULER})
         text += meant
         evidence = Evidence(objects[0], "spec.schedulerName", name)
-        remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates."
+        remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates"
         if not meant and name != DEFAULT_SCHEDULER:
             remedy = (
                 f"Ask the platform team whether {name} runs, and whether Grove has a profile for"
-                " it. If not, set schedulerName in the pod templates to a scheduler that runs."
+                " it. If not, set schedulerName in the pod templates to a scheduler that runs"
             )
         yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

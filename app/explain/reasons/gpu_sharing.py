@@ -92,7 +92,7 @@ def reservation_evicted(gang: Gang) -> Reasons:
 def reservation_refused(gang: Gang) -> Reasons:
     """Report that a kubelet rejected or evicted KAI's newest reservation pod on its node.
 
-    KAI creates another such pod in its next cycle, because it counts the node's GPUs as free:
+    KAI still counts the GPU as free, and creates another such pod in its next cycle:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/848
     """
     if not any(pod.shape.part for pod in gang.waiting):
@@ -107,13 +107,12 @@ def reservation_refused(gang: Gang) -> Reasons:
             continue  # `reservation_evicted` reports it.
         failure = with_age(one_line(last.failure), last.created, gang.facts.now)
         text = (
-            f"The kubelet of {node.name} rejected or evicted the newest pod with which KAI reserves"
-            f" a GPU for sharing, so pods cannot share another GPU of {node.name}. It says:"
-            f" {failure}"
+            f"Pods cannot share another GPU of {node.name}, because the kubelet rejected or evicted"
+            f" the newest pod with which KAI reserves a GPU for sharing: {failure}"
         )
         remedy = (
-            f"Ask the platform team to cordon {node.name}, and to find which pods or processes use"
-            " its GPUs without being counted by KAI"
+            f"Ask the platform team to cordon {node.name}, and to find the pods or processes that"
+            " use its GPUs and that KAI does not count"
         )
         name = shlex.quote(node.name)
         commands = (
@@ -125,10 +124,10 @@ def reservation_refused(gang: Gang) -> Reasons:
 
 
 def _reservations(index: Index) -> Sequence[Pod]:
-    """Return the pods by which KAI reserves shared GPUs. Most clusters have few.
+    """Return the pods by which KAI reserves shared GPUs.
 
-    KAI itself knows them by a label, which anybody can give a pod. Here, remedies depend on their
-    state, such as to cordon a node, so only those in KAI's namespace count.
+    Only pods in KAI's namespace count: anybody can give a pod KAI's label, and remedies, such as to
+    cordon a node, depend on these pods.
     """
 
     def look() -> Sequence[Pod]:
@@ -145,7 +144,7 @@ def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def part_words(obstacle: Obstacle) -> str:
-    """Return the requested part of a GPU and the largest free part, to add to a text.
+    """Return a clause on the requested part of GPUs and the largest free part of a shared GPU.
 
     Return "" if no part of a GPU is requested.
     """
@@ -167,29 +166,26 @@ def part_words(obstacle: Obstacle) -> str:
     they = "it lacks" if len(unlabelled) == 1 else "they lack"
     lacks = f"; KAI does not use {listed(unlabelled)}, because {they} the label {MEMORY_LABEL}"
     return (
-        f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
+        f"; a pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
         f"{lacks if unlabelled else ''}"
     )
 
 
 def labelling_memory(obstacle: Obstacle) -> str:
-    """Return a remedy for nodes whose GPU memory KAI does not know, or "" if there are none.
-
-    KAI does not use these nodes for pods that request GPU memory.
-    """
+    """Return a remedy for nodes whose GPU memory KAI does not know, or "" if there are none."""
     unlabelled = listed(_without_memory(obstacle))
     return (
-        f"Ask the platform team to run NVIDIA's GPU feature discovery on {unlabelled}, which writes"
-        f" the label {MEMORY_LABEL}"
+        f"Ask the platform team to run NVIDIA's GPU feature discovery on {unlabelled}, so that it"
+        f" writes the label {MEMORY_LABEL} there"
         if unlabelled
         else ""
     )
 
 
 def _without_memory(obstacle: Obstacle) -> list[str]:
-    """Return the names of selected nodes with a free GPU that lack the label of GPU memory.
+    """Return the nodes that pods with requests for GPU memory could use if they had its label.
 
-    Return [] if no pod requests GPU memory.
+    Only nodes with a free GPU count.
     """
     shapes = [shape for shape in obstacle.shapes if shape.part and shape.part.memory]
     if not shapes:
@@ -208,24 +204,23 @@ def _without_memory(obstacle: Obstacle) -> list[str]:
 def part_too_large(part: GpuPart, nodes: Sequence[Node], that: str) -> tuple[str, str, Who] | None:
     """Return (text, remedy, who can act) if no node can provide a requested part of GPUs, or None.
 
-    Either no GPU has enough memory, or no node has enough GPUs. `that` says which
-    nodes these are, such as ` that matches gpu=h100`, or is "".
+    Either no GPU has enough memory, or no node has enough GPUs. `that` says which nodes these are,
+    such as ` that matches gpu=h100`, or is "".
     """
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:
         of_node = f" of a node{that}" if that else ""
         return (
             f"No GPU{of_node} has {part.memory:,} MiB of memory, which a pod requests"
-            f" ({GPU_MEMORY}); the largest has {memory:,} MiB, as KAI reads the label"
-            f" {MEMORY_LABEL}",
+            f" ({GPU_MEMORY}); the largest has {memory:,} MiB (KAI rounds the label"
+            f" {MEMORY_LABEL} down to hundreds)",
             f"Request at most {memory} in the annotation {GPU_MEMORY}, or whole GPUs instead",
             "you",
         )
     gpus = max((node.allocatable.get(GPU, 0) // 1000 for node in nodes), default=0)
     if part.devices > gpus > 0:
         return (
-            f"A pod requests parts of {part.devices} GPUs, but no node{that} has that many; the"
-            f" largest has {gpus}",
+            f"A pod requests parts of {part.devices} GPUs, but no node{that} has more than {gpus}",
             f"Set the annotation {FRACTION_DEVICES} to at most {gpus}",
             "you",
         )

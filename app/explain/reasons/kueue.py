@@ -38,13 +38,13 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.names import MAX_SUBDOMAIN
 
 _LATE = 60.0
-"""The seconds within which Kueue removes the gates from a Workload that it has admitted."""
+"""The seconds after an admission within which Kueue removes the gates of the pods."""
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"
 """Kueue's message about a Workload that it has not evaluated yet."""
 _PREVIOUSLY = "Previously: "
-"""The start of Kueue's message about a past eviction."""
+"""The start of Kueue's message about a past eviction of a Workload that has quota again."""
 _DEACTIVATED = "Deactivated"
 """The start of Kueue's reasons for evicting inactive Workloads, such as `DeactivatedDueTo...`."""
 
@@ -110,8 +110,8 @@ def _without_workload(index: Index, held: Sequence[Pod]) -> Reason:
             )
             remedy = (
                 f"Create {counted(size - exist, 'more pod')} with the label"
-                f" kueue.x-k8s.io/pod-group-name: {name}, or create the pods again with the right"
-                " number in the annotation."
+                f" kueue.x-k8s.io/pod-group-name: {name}, or create the pods again with"
+                f' kueue.x-k8s.io/pod-group-total-count: "{exist}".'
             )
             who = "you"
             maker = next(iter((*first.made_for, first.controller)), None)
@@ -124,7 +124,7 @@ def _without_workload(index: Index, held: Sequence[Pod]) -> Reason:
 
 
 def _number_of_group(index: Index, namespace: str, name: str) -> int:
-    """Return the number of pods of a pod group of Kueue that have not failed or been deleted."""
+    """Return the number of pods in a pod group of Kueue, without failed and terminating pods."""
 
     def look() -> Mapping[tuple[str, str], int]:
         return Counter(
@@ -137,7 +137,7 @@ def _number_of_group(index: Index, namespace: str, name: str) -> int:
 
 
 def _in_other_cluster(gang: Gang, workload: KueueWorkload) -> Reason:
-    """Return the reason for a workload whose pods MultiKueue starts in another cluster."""
+    """Return the reason for a workload that MultiKueue has sent to another cluster."""
     return about(
         Evidence(workload.ref, "status.clusterName", workload.cluster),
         "KueueHolds",
@@ -150,10 +150,10 @@ def _in_other_cluster(gang: Gang, workload: KueueWorkload) -> Reason:
 
 
 def selector_of_kueue(gang: Gang) -> Help | None:
-    """Return the remedy if Kueue has chosen a node or domain for pending pods, and it is gone.
+    """Return the remedy if Kueue has chosen a node or domain for pending pods that is gone.
 
-    Kueue adds the choice to the nodeSelector of the pods (topology-aware scheduling), so correcting
-    the pod template does not help.
+    Kueue writes its choice into the nodeSelector of the pods (topology-aware scheduling), so to
+    correct the pod template does not help.
     """
     workload = workload_of(gang)
     if "nodes" in gang.facts.unread:
@@ -178,10 +178,10 @@ def selector_of_kueue(gang: Gang) -> Help | None:
     named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
     patches = (json.dumps({"spec": {"active": active}}) for active in (False, True))
     return Help(
-        f"Wait a minute: Kueue chose {listed(gone)} for these pods, which no node has any more, and"
-        " some releases choose again by themselves. If it does not, let Kueue start the whole"
-        " workload again: set spec.active of its Workload to false, and to true once its pods are"
-        " gone",
+        f"Wait a minute: Kueue chose {listed(gone)} for these pods, but no node has"
+        f" {'this label' if len(gone) == 1 else 'these labels'} any more, and some releases of"
+        " Kueue choose again. If yours does not, let Kueue start the whole workload again: set"
+        " spec.active of its Workload to false, and to true once its pods are gone",
         "you",
         tuple(f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches),
     )
@@ -209,10 +209,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
 
 
 def waits_for_checks(gang: Gang) -> bool:
-    """Return whether Kueue has reserved quota for a gang that still waits for AdmissionChecks.
-
-    One of the checks may ask an autoscaler for nodes.
-    """
+    """Return whether Kueue has reserved quota for a gang that still waits for AdmissionChecks."""
     workload = workload_of(gang)
     if workload is None or not workload.holds("QuotaReserved") or workload.holds("Admitted"):
         return False
@@ -236,8 +233,11 @@ def kueue_may_evict(gang: Gang) -> Reasons:
     text += f"; Kueue has evicted it {before} before" if before else ""
     of_flavors = ""
     if workload.flavors:
-        names = listed(workload.flavors)
-        of_flavors = f" Its pods select the node labels of flavor {names}, which Kueue has added."
+        flavors = "flavor" if len(workload.flavors) == 1 else "flavors"
+        of_flavors = (
+            f" Kueue has added the node labels of {flavors} {listed(workload.flavors)} to the"
+            " nodeSelector of its pods."
+        )
     yield about(
         Evidence(workload.ref, "status.conditions", one_line(ready.message) or ready.reason),
         "KueueMayEvict",
@@ -264,10 +264,7 @@ def workload_of(gang: Gang) -> KueueWorkload | None:
 
 
 def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
-    """Yield Kueue's Workloads of a gang, the surest match first, possibly more than once.
-
-    A Workload is found by its owner, by the name of the gang, or by the names of the pods' owners.
-    """
+    """Yield Kueue's Workloads of a gang, the surest match first, possibly more than once."""
     if not gang.facts.kueue_workloads:
         return
     index = gang.index
@@ -287,8 +284,8 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
         owner.name for pod in pods for owner in (*pod.made_for, pod.controller) if owner
     )
     for name in owners:
-        # Pods of JobSet NAME have the owner NAME-JOB-0, so the beginnings of its name are tried
-        # too. Anybody can write an owner's name; no object has one longer than MAX_SUBDOMAIN.
+        # Pods of JobSet NAME have the owner NAME-JOB-0, so the beginnings of the owner's name are
+        # tried too. Tenants can write any name, but no object has one longer than MAX_SUBDOMAIN.
         while name and len(name) <= MAX_SUBDOMAIN:
             yield from index.kueue_of_name.get((gang.namespace, name), ())
             name = name.rpartition("-")[0]
@@ -297,7 +294,7 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
 def state_of(
     index: Index, workload: KueueWorkload, held: Sequence[Pod] = ()
 ) -> tuple[str, Help] | None:
-    """Return Kueue's message about a Workload and the remedy, or None if Kueue lets it run.
+    """Return (why Kueue holds a Workload, remedy), or None if it does not.
 
     `held` are the Workload's pods with a gate of Kueue.
     """
@@ -332,7 +329,7 @@ def _not_active(
         "MaximumExecutionTimeExceeded": (
             "Raise the label kueue.x-k8s.io/max-exec-time-seconds of the workload, then set"
         ),
-    }.get(cause, "Ask who deactivated it, or set")
+    }.get(cause, "Find out why it was deactivated, then set")
     patch = shlex.quote('{"spec":{"active":true}}')
     named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
     command = f"kubectl patch {named} --type merge -p {patch}"
@@ -369,7 +366,7 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 def _why_evicted(
     index: Index, workload: KueueWorkload, evicted: KueueCondition
 ) -> tuple[str, Help]:
-    """Return the cause of an eviction, with the preempting Workload if known, and the remedy."""
+    """Return (cause of an eviction, remedy). The cause names the preempting Workload if known."""
     if evicted.reason.endswith("Stopped") and workload.holds("Requeued"):
         # The queue has been started again.
         return evicted.reason, help_for(index, workload, "Evicted ")
@@ -382,7 +379,7 @@ def _why_evicted(
 
 
 _UID = re.compile(r"\(UID: ([^\s,]{1,64}),")
-"""Finds the uid of the preempting Workload in Kueue's message about the preempted one."""
+"""Finds the uid of the preempting Workload in Kueue's message about an eviction."""
 
 
 def _preemptor(index: Index, message: str) -> KueueWorkload | None:
@@ -397,16 +394,13 @@ def _preemptor(index: Index, message: str) -> KueueWorkload | None:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the time before which Kueue does not try a Workload again, or "" if there is none."""
+    """Return the time until which Kueue backs off from a Workload, or "" if it does not."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 
 
 def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
-    """Return the text and the remedy for a Workload without quota.
-
-    If Kueue says that its ClusterQueue is not active, the text includes the reason for that.
-    """
+    """Return the text and the remedy for a Workload without quota."""
     now = index.facts.now
     reserved = workload.condition("QuotaReserved")
     if reserved is None or not reserved.message:
@@ -492,7 +486,7 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 def _queue_of(index: Index, workload: KueueWorkload) -> str:
     """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`.
 
-    An unknown ClusterQueue is omitted. Flavors are shown only for an admitted Workload.
+    It has flavors only if the Workload is admitted.
     """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     behind = workload.cluster_queue or (queue.cluster_queue if queue else "")

@@ -1,8 +1,8 @@
-"""Find the remedy for a message of Kueue in a table of the messages that its code can write.
+"""Find the remedy for a message of Kueue in a table of texts that its messages contain.
 
 The messages were read in kubernetes-sigs/kueue at commit ff69552
-(https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. A
-message about several flavors may match several rows; rows with better remedies come first.
+(https://github.com/kubernetes-sigs/kueue/tree/ff69552), in the files that the comments name. A
+message about several flavors may match several rows: the first one counts.
 """
 
 import re
@@ -33,9 +33,9 @@ class _Row(Value):
     """A row of the table: a text that a message may contain, and its remedy."""
 
     says: str
-    """The text. It may have the same placeholders as `remedy`, except groups of `values`."""
+    """The text. It may have the placeholders of `remedy`, except the groups of `values`."""
     remedy: str
-    """The remedy. It may have placeholders in braces:
+    """The remedy, with these placeholders in braces:
 
     `queue` and `namespace` of the Workload, `cluster` (the name of its ClusterQueue), `behind` (its
     ClusterQueue in words), `others` (other LocalQueues of the namespace, in words), and the groups
@@ -48,14 +48,14 @@ class _Row(Value):
     values: re.Pattern[str] | None = None
     """The pattern whose groups are values from the message, or None if `remedy` needs none.
 
-    It matches only flavors whose names are safe in a shell, because people copy commands.
+    Names of flavors in it must be safe in a shell, because people copy commands.
     """
 
 
 _SAME_SCHEDULER = " Don't change schedulerName."
 _START_QUEUE = "Ask the platform team to start LocalQueue {queue} again (spec.stopPolicy: None)."
 _START_CLUSTER_QUEUE = (
-    "Ask the platform team to start {behind} again: its condition Active gives the cause."
+    "Ask the platform team to make {behind} active again: its condition Active gives the cause."
 )
 _NAME_A_QUEUE = (
     "Name an existing LocalQueue of namespace {namespace} in the label kueue.x-k8s.io/queue-name"
@@ -92,12 +92,13 @@ _OF_EVICTIONS = (
     _Row(
         "Evicted Preempted InClusterQueue",
         "Wait until Kueue admits it again, or ask the platform team for a higher priority (label"
-        " kueue.x-k8s.io/priority-class): a workload of {behind} with a higher one took its quota.",
+        " kueue.x-k8s.io/priority-class): {behind} gave its quota to a workload with a higher"
+        " priority, or to an older one with the same priority.",
         "wait",
     ),
     _Row(
         "Evicted Preempted InCohort",
-        "Wait until Kueue admits it again, or keep all workloads of {behind} together within its"
+        "Wait until Kueue admits it again, or keep the workloads of {behind} together within its"
         " nominalQuota: {behind} had borrowed quota, which Kueue gave to another ClusterQueue of"
         " the cohort.",
         "wait",
@@ -262,7 +263,7 @@ _OF_QUEUES = (
     _Row("pending evaluation", _NEXT_CYCLE, "wait"),
     _Row("waiting for quota reservation", _NEXT_CYCLE, "wait"),
     _Row("The workload has failed admission checks", _NEXT_CYCLE, "wait"),
-    _Row("Job is on hold", "Scale up the workload: it has no replicas.", "you"),
+    _Row("Job is on hold", "Scale up the workload, which has no replicas.", "you"),
 )
 _OF_REASONS = (
     # of the condition QuotaReserved, from 0.19 on: apis/kueue/v1beta2/workload_types.go
@@ -312,7 +313,8 @@ _OTHERWISE = (
 def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
     """Return the remedy for a Workload about which Kueue says `message`.
 
-    `message` ends with its reason in parentheses, or is `Evicted` and the reason of an eviction.
+    `message` ends with the reason of its condition in parentheses, or it is `Evicted` and the
+    reason of an eviction.
     """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     named = _CLUSTER_QUEUE.search(message)
@@ -343,8 +345,7 @@ def _others(index: Index, workload: KueueWorkload) -> str:
     return f", such as {listed(names)}" if names else ""
 
 
-# The reasons of inactive ClusterQueues are from apis/kueue/v1beta2/clusterqueue_types.go, and
-# pkg/cache/scheduler/clusterqueue.go writes them.
+# From apis/kueue/v1beta2/clusterqueue_types.go. pkg/cache/scheduler/clusterqueue.go writes them.
 
 _INACTIVE: Mapping[str, tuple[str, str]] = {
     "Stopped": (
@@ -372,7 +373,7 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
         "kubectl describe clusterqueue {}",
     ),
 }
-"""The remedy for an inactive ClusterQueue and a command, by the reason of its condition."""
+"""(The remedy, a command) for an inactive ClusterQueue, by the reason of its condition Active."""
 _OTHER_CAUSE = ("fix the cause that its condition Active gives", "kubectl describe clusterqueue {}")
 
 

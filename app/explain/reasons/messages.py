@@ -1,7 +1,4 @@
-"""Find messages about pods, written by KAI, other schedulers, kubelets and controllers.
-
-This module also explains KAI's silence.
-"""
+"""Find messages about pods from KAI, other schedulers, kubelets and controllers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +16,7 @@ from app.facts.kubernetes.pod import RUNS, Pod, Stalled
 from app.facts.labels import KAI_SCHEDULER
 
 US = "grove-admission"
-"""The source of our own events. They repeat reasons, so they are not quoted as reasons."""
+"""The source of our own events, which repeat reasons."""
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 """The components of KAI that write events."""
@@ -28,7 +25,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _MOST_SCHEDULERS = 20
 """The maximum number of scheduler names that are listed and compared with an unknown one."""
 _SOON = 60.0
-"""The seconds within which a running KAI has written something about a new pod."""
+"""The seconds after which KAI's silence about a pod is unusual."""
 
 Advice = tuple[tuple[tuple[str, ...], str, Who], ...]
 """A table of advice on messages: (texts, remedy, who can act).
@@ -47,8 +44,8 @@ def advice_for(message: str, table: Advice) -> Iterator[tuple[str, Who]]:
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
     """Return a text that explains KAI's silence about pending gangs.
 
-    `asked` is when their workload was created, in seconds since 1970. It is the start of the
-    silence if no pending pod has a known age.
+    `asked` is when their workload was created, in seconds since 1970. It counts if no pending pod
+    has a known age.
     """
     waiting = [gang for gang in gangs if gang.waits]
     schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
@@ -68,14 +65,14 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
 
 def _serves_pools(waiting: Sequence[Gang]) -> str:
     pools = sorted({gang.pool for gang in waiting if gang.pool and gang.is_of_kai})
-    return f"serves node pool {listed(pools)}" if pools else ""
+    noun = "node pool" if len(pools) == 1 else "node pools"
+    return f"serves {noun} {listed(pools)}" if pools else ""
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
     """Return the age of the oldest pending pod in seconds.
 
-    If no pending pod has a known age, return the seconds since `asked`. Return 0 if that is not
-    known either. Running pods do not count, because they may be much older.
+    If no pending pod has a known age, return the seconds since `asked`, or 0 if that is not known.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -108,10 +105,10 @@ _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodG
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
-    """Return KAI's newest message that it can't place a gang, with its time, or None.
+    """Return (KAI's newest message that it can't place a gang, its time), or None.
 
-    Also return None if the PodGroup has no message, and KAI's newest event about the PodGroup or
-    about a pending pod does not report a failure. Older messages then no longer apply.
+    Without a message in the PodGroup, return None if KAI's newest event about the PodGroup or about
+    a pending pod does not report a failure: older messages no longer apply.
     """
     uids = {pod.uid for pod in gang.waiting}
     if gang.pod_group:
@@ -131,8 +128,8 @@ def waiting_for(gang: Gang) -> float:
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
     """Return KAI's messages about a gang with their times.
 
-    The messages are from the PodGroup's status, or else from the conditions of pending pods, or
-    else the newest event about the PodGroup and about each pending pod.
+    They are from the PodGroup's status, or else from conditions of pending pods, or else from
+    events: the newest one about the PodGroup and about each pending pod.
     """
     group = gang.pod_group
     if group and group.said:
@@ -160,9 +157,6 @@ def is_of_kai(event: Event) -> bool:
     return event.source in _KAI_COMPONENTS
 
 
-# Components other than KAI.
-
-
 class Words(Value):
     """A message that a component wrote about an object."""
 
@@ -187,7 +181,7 @@ def words_of(event: Event, source: str = "") -> Words:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without periods at its end."""
+    """Return a text on one line, without the periods at its end."""
     return " ".join(text.split()).rstrip(".")
 
 
@@ -204,10 +198,9 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> Mapping[str, int]:
-    """Return the number of pods on which each scheduler has acted, by the scheduler's name.
+    """Return the number of pods that each scheduler has placed or rejected, by its name.
 
-    A scheduler has acted on a pod that has a node, or a message that says why it has none. The
-    schedulers of Kubernetes and KAI are always included, with 0 if they have acted on no pod.
+    The schedulers of Kubernetes and KAI are always included.
     """
 
     def look() -> Counter[str]:
@@ -220,10 +213,10 @@ def schedulers(index: Index) -> Mapping[str, int]:
 
 
 def usual_schedulers(index: Index) -> list[str]:
-    """Return the names of the schedulers with the most pods, in alphabetical order.
+    """Return the names of the schedulers with the most pods, and of Kubernetes' and KAI's, sorted.
 
-    Anybody can create a pod that has a node and names any scheduler, so there may be as many names
-    as pods. The schedulers of Kubernetes and KAI are always included.
+    Tenants can create pods that have a node and name any scheduler, so there may be as many names
+    as pods.
     """
 
     def look() -> list[str]:
@@ -244,8 +237,8 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it was bound to its node, or None.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
-    container counts only if the pod has no stalled container. If no warning counts, return the
-    kubelet's message in the state of a stalled container, unless the state is CrashLoopBackOff.
+    container counts only if no container is stalled. If no warning counts, return the message in
+    the state of the first stalled container with one, unless the state is CrashLoopBackOff.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):
@@ -297,9 +290,9 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return a text that says why a component's pod does not run, or "" if that is not known.
+    """Return why a component's pod does not run, or "" if that is not known.
 
-    It is a message of the pod's scheduler or kubelet, or else the state of the pod's containers.
+    The text is a message of the pod's scheduler or kubelet, or else the state of its containers.
     """
     now = index.facts.now
     if not pod.node:
@@ -314,7 +307,7 @@ def state_words(index: Index, pod: Pod) -> str:
 
 
 def is_about_a_domain(words: Words) -> bool:
-    """Return whether the kubelet only repeats that a ComputeDomain is not ready yet."""
+    """Return whether a message says that a ComputeDomain is not ready yet."""
     text = words.text.lower().replace(" ", "")
     return "computedomain" in text and ("notready" in text or "notyetready" in text)
 
@@ -322,8 +315,7 @@ def is_about_a_domain(words: Words) -> bool:
 def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
     """Yield (object, newest warning about it) for objects that create pods, newest warning first.
 
-    `uids` are the uids of these objects in `namespace`. Warnings that grove-admission wrote do not
-    count, and objects without other warnings are skipped.
+    `uids` are the uids of these objects in `namespace`. Warnings of grove-admission do not count.
     """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
@@ -336,11 +328,7 @@ def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[t
 
 
 def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
-    """Return the uids of the objects that create a gang's pods, without duplicates.
-
-    These objects are the owners of the pods, the owners of the gang's PodGroup, and the gang's
-    PodCliques and PodCliqueSet.
-    """
+    """Return the uids of the objects that may create a gang's pods, without duplicates."""
     uids = [pod.owner for pod in pods if pod.owner]
     uids += [clique.uid for member in gang.members if (clique := member.clique)]
     if gang.pod_group:
@@ -353,8 +341,7 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 def words_about(index: Index, ref: Ref) -> Words | None:
     """Return the newest warning about an object of which only the name is known, or None.
 
-    Events with a reason in `_REFUSALS` count even if they are not warnings. Warnings that
-    grove-admission wrote do not count.
+    KAI's refusals count even if they are not warnings. Warnings of grove-admission do not count.
     """
 
     def look() -> dict[Ref, Event]:
@@ -371,9 +358,6 @@ def words_about(index: Index, ref: Ref) -> Words | None:
 
 
 def is_of_autoscaler(event: Event) -> bool:
-    """Return whether an autoscaler wrote an event about new nodes.
-
-    Karpenter also nominates existing nodes for pods. Those events do not count.
-    """
+    """Return whether an autoscaler wrote an event, unless it nominates an existing node."""
     exists = event.reason == "Nominated" and "node/" in event.message
     return event.source in _AUTOSCALERS and not exists

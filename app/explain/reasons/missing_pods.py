@@ -24,6 +24,7 @@ from app.explain.reasons.reason import (
     counted,
     listed,
     removal_of,
+    repair_of,
     to_describe,
 )
 from app.explain.reasons.startup_order import pods_missing
@@ -69,7 +70,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         text += f". {names} {exist} in no SubGroup, so KAI ignores"
         text += " it" if len(outside) == 1 else " them"
         lacking = listed(member.name for member in short)
-        remedy = f"Set the label {SUBGROUP} of {names} to a SubGroup that lacks pods ({lacking})"
+        remedy = f"Set the label {SUBGROUP} of {names} to a SubGroup that lacks pods: {lacking}"
         yield about(evidence, "GangIncomplete", text, remedy, "you")
         return
 
@@ -118,16 +119,16 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     return (
         f"{text}. {names} {exists}, but {listed(schedulers)} {has} {it}, so KAI does not count"
         f" {it}",
-        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and create {it}"
-        " again.",
+        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and create the"
+        f" {'pod' if one else 'pods'} again",
     )
 
 
 def _creators_message(gang: Gang, short: Sequence[Member]) -> tuple[str, str, Who]:
-    """Return the newest message of a controller that creates the pods, the remedy, and who can act.
+    """Return (message about a controller that creates the pods, remedy, who can act).
 
-    If no controller says anything, a known error of Grove about the parts in `short` is quoted. If
-    there is none either, the message is "".
+    Without such a message, a known error of Grove about the parts in `short` is quoted. Without
+    either, the message is "".
     """
     told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     told = told or next(_indirect_words(gang), None)
@@ -146,8 +147,8 @@ def _creators_message(gang: Gang, short: Sequence[Member]) -> tuple[str, str, Wh
 def _indirect_words(gang: Gang) -> Iterator[tuple[Ref, Words]]:
     """Yield (object, message) for objects that can't create pods for the gang's workload.
 
-    The objects may own no pod yet. The StatefulSet of a LeaderWorkerSet's workers has the name of
-    their leader, so the StatefulSets of other groups are left out.
+    The objects may own no pod yet. The StatefulSets of other groups of a LeaderWorkerSet are left
+    out: the workers' StatefulSet has the name of the leader.
     """
     leaders = {pod.name for pod in gang.pods}
     for workload in dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for):
@@ -172,8 +173,8 @@ def group_incomplete(gang: Gang) -> Reasons:
         number, in_steps = _SIZES.get(workload.kind if workload else "", _ANY_SIZE)
         more = f"run {minimum} pods" + (f" ({number} of {workload})" if workload else "")
         remedy = (
-            f"If its controller creates no more pods, make the numbers agree: {more}, or create"
-            f" {group} again with minCount: {alive}.{in_steps}"
+            f"If no more pods are created, make the numbers agree: {more}, or create {group} again"
+            f" with minCount: {alive}.{in_steps}"
         )
         evidence = Evidence(group, "minCount", str(minimum))
         yield about(evidence, "GangIncomplete", text, remedy, "you", objects=refs(pods))
@@ -216,7 +217,7 @@ def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:
 
 
 def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
-    """Return a pod's group of the Workload API, and the minimum number of pods of this group.
+    """Return (a pod's group of the Workload API, its minimum number of pods).
 
     Return None if the pod is in no known group, or if its group has no minimum.
     """
@@ -234,9 +235,9 @@ def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
 
 
 def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
-    """Return the finished and terminating pods of some parts of a gang, or [] without a PodGang.
+    """Return the finished and terminating pods of some parts of a gang of Grove.
 
-    Grove creates no replacements while they exist.
+    Grove does not replace these pods while they exist.
     """
     pod_gang = gang.pod_gang
     if not pod_gang:
@@ -261,7 +262,7 @@ def _remedy_for_gone(gang: Gang, gone: Sequence[Pod]) -> str:
 
 
 def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
-    """Return the remedy for pods that stay terminating."""
+    """Return the remedy for pods that are terminating."""
     since = ago(gang.facts.now - (pods[0].deleted or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
@@ -269,18 +270,14 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
         return f"{removal_of(held_by)} from {names}"
     dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
     if dead:
-        return (
-            f"Ask the platform team to repair {listed(dead)}, or to delete the node if it is gone"
-            f" for good: Kubernetes then deletes {names}"
-        )
+        return f"{repair_of(dead)}: Kubernetes then deletes {names}"
     return f"Wait until Kubernetes has deleted {names}"
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
-    """Return the parts with fewer pods than their minimum, or [] if another reason explains that.
+    """Return the parts with fewer pods than their minimum that no other reason explains.
 
-    Parts whose minimum exceeds their replicas are omitted if MinAboveReplicas is reported.
-    Otherwise, they are omitted unless there are no other parts.
+    A part whose minimum exceeds its replicas counts only if no other part is short.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
@@ -323,8 +320,8 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
         return f"Find out why {owner} creates no more pods" + (f": {see}" if see else "")
     if any(pod.workload or pod.workload_group for pod in gang.pods):
         return (
-            "Find out why the Workload's owner creates no more pods: check the status and the"
-            " events of the owner"
+            "Find out why the owner of the Workload creates no more pods: check the owner's status"
+            " and events"
         )
     create = "Create the missing pods"
     if not all(member.pods for member in short):

@@ -20,7 +20,7 @@ from app.facts.kai.queue import Queue
 from app.facts.labels import KAI_PROJECT, KAI_QUEUE, NODE_POOL
 
 NOT_CHOSEN = "kai-unexisting-node-pool"
-"""The placeholder that KAI Resource Management writes until it has assigned a pool."""
+"""The node pool that KAI Resource Management writes until it has assigned one."""
 
 _ANOTHER = (
     f"Set the label {KAI_QUEUE} of the workload and spec.queue of its PodGroup to {{}}: KAI does"
@@ -40,7 +40,7 @@ class _Help(Value):
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """Report that KAI does not use the gang's queue, or the PodGroup names none in its pool."""
+    """Report that KAI does not use the gang's queue, or that a PodGroup in a pool names none."""
     group = gang.pod_group
     if not group:
         return
@@ -75,8 +75,8 @@ def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
     if not group.pool or group.pool == NOT_CHOSEN:
         return
     text = (
-        f"PodGroup {group.name} is in node pool {group.pool} and names no queue, without which KAI"
-        " does not place it"
+        f"PodGroup {group.name} is in node pool {group.pool} and names no queue, so KAI does not"
+        " place it"
     )
     remedy = (
         f"Ask the platform team whether the project of namespace {gang.namespace} (label"
@@ -90,8 +90,7 @@ def _no_queue(gang: Gang, group: KaiPodGroup) -> Reasons:
 def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
     """Return the usable queue for which `name` is probably a typo, or "".
 
-    Only the first MOST_COMPARED different names are compared: each comparison with 300 queues takes
-    3 ms.
+    Only the first MOST_COMPARED names are compared: comparing one with 300 queues takes 3 ms.
     """
     compared: dict[tuple[str, tuple[str, ...]], str] = index.remembered("queues meant", dict)
     key = name, tuple(usable)
@@ -103,13 +102,13 @@ def _meant(index: Index, name: str, usable: Sequence[str]) -> str:
 
 
 def _usable(index: Index, pool: str) -> list[str]:
-    """Return the queues in which the scheduler of a node pool places gangs."""
+    """Return the names of the queues in which the scheduler of a node pool places gangs, sorted."""
     names = sorted(queue.name for queue in index.facts.queues)
     return [name for name in names if not unusable_because(index, name, pool)]
 
 
 def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
-    """Return the remedy for a queue that is missing, has child queues, or has an unusable parent.
+    """Return the remedy for a queue of the gang's pool that KAI does not use, or that is missing.
 
     `meant` is the queue that is probably meant, or "".
     """
@@ -129,7 +128,7 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
-    """Return the remedy for the platform team if no queue can be used."""
+    """Return the remedy if no queue can be used: the platform team creates or corrects one."""
     if not queue or unusable_because(index, queue.name) == INNER:
         wanted = f"a queue below {group.queue}" if queue else f"queue {group.queue}"
         of_pool = f", with the label {NODE_POOL}={group.pool}" if group.pool else ""
@@ -159,10 +158,7 @@ def _is_below_itself(index: Index, queue: Queue) -> bool:
 
 
 def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
-    """Return the remedy that brings a gang and a queue into the same node pool.
-
-    `queue` is the gang's queue, which is in another pool.
-    """
+    """Return the remedy for a gang whose queue is in another node pool."""
     index = gang.index
     moved, move = _moved(group, queue.pool)
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
@@ -192,14 +188,14 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
 
 
 def has_scheduler(index: Index, pool: str) -> bool:
-    """Return whether a SchedulingShard serves a node pool, or no shard is known at all."""
+    """Return whether a SchedulingShard serves a node pool, or no SchedulingShard is known."""
     return not index.facts.shards or any(shard.pool == pool for shard in index.facts.shards)
 
 
 def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
-    """Return the remedy that moves a queue and the queues above it into the gang's node pool.
+    """Return the remedy that moves a queue and its parents into the gang's node pool.
 
-    Return None if this would take a queue away from other workloads, or would change nothing.
+    Return None if other queues or workloads need one of them where it is, or if none has to move.
     """
     wrong = [each for each in _ancestry(index, queue) if each.pool != group.pool]
     if not wrong or not _are_free(index, group, wrong):
@@ -225,10 +221,9 @@ def _lacks_nodes(gang: Gang, pool: str) -> bool:
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
-    """Return a note on the queue to use in another node pool, and the commands that move a gang.
+    """Return (a note on the queue in another node pool or "", the commands that move a gang).
 
-    The note is "" if there is nothing to say about the queue. KAI's pod-grouper keeps the queue and
-    the node pool of a PodGroup that exists (`ignoreFields` in
+    KAI's pod-grouper keeps the queue and the node pool of a PodGroup that exists (`ignoreFields` in
     `pkg/podgrouper/podgroup/handler.go`), so the label of the workload alone changes nothing.
     """
     group = gang.pod_group
@@ -249,10 +244,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
-    """Return the text and the command that move a gang into a node pool.
-
-    If `pool` is "", they remove the gang from its node pool.
-    """
+    """Return (remedy, command) to move a gang into a node pool, or out of its pool if it is ""."""
     if not pool:
         return (
             f"Remove the label {NODE_POOL} from the workload and its PodGroup",
@@ -267,7 +259,7 @@ def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
 
 
 def _ancestry(index: Index, queue: Queue) -> Iterator[Queue]:
-    """Yield a queue and its parents, in any node pool."""
+    """Yield a queue and the queues above it, in any node pool."""
     seen = {""}
     above: Queue | None = queue
     while above and above.name not in seen:
@@ -277,7 +269,7 @@ def _ancestry(index: Index, queue: Queue) -> Iterator[Queue]:
 
 
 def _are_free(index: Index, group: KaiPodGroup, queues: Iterable[Queue]) -> bool:
-    """Return whether no other queue or PodGroup needs these queues in their current node pool."""
+    """Return whether no other queue or PodGroup needs these queues outside the gang's node pool."""
     names = {queue.name for queue in queues}
     below = (queue for queue in index.facts.queues if queue.name not in names)
     if any(queue.parent in names and queue.pool != group.pool for queue in below):

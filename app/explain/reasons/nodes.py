@@ -89,10 +89,9 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return the remedy. It names another value of a selected label if the pods fit with it.
+    """Return the remedy, which names another value of a selected label if the pods fit with it.
 
-    The first value with which they fit now is named, or else the first one with which they would
-    fit without other workloads.
+    Values with which they fit now come before those with which they fit without other workloads.
     """
     later = ""
     for requirement in shape.selector:
@@ -107,7 +106,7 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
                 later = f"{words}. Then room still has to become free there"
     return later or (
         "Correct the nodeSelector or the node affinity, or ask the platform team for large enough"
-        " nodes with that label"
+        " nodes that match"
     )
 
 
@@ -125,10 +124,7 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
 
 
 def nodes_to_open(gang: Gang) -> Reasons:
-    """Report that closed nodes would make room for the gang, and no room becomes free by itself.
-
-    This reason comes before NoDomainFits, because the pods of other workloads may run forever.
-    """
+    """Report that closed nodes would make room for the gang, and no room becomes free by itself."""
     obstacle = obstacle_of(gang)
     if obstacle and not resolves_itself(obstacle) and not any(fair_share(gang)):
         yield from nodes_unfit(gang)
@@ -137,7 +133,7 @@ def nodes_to_open(gang: Gang) -> Reasons:
 def nodes_unfit(gang: Gang) -> Reasons:
     """Report that the gang would fit if closed nodes were opened, or cannot fit unless they are.
 
-    If it would be placed on cordoned nodes, which its pods tolerate, yield a note about these.
+    If KAI would place it on cordoned nodes that its pods tolerate, yield a note about these nodes.
     """
     obstacle = obstacle_of(gang)
     if not obstacle:
@@ -155,7 +151,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
 
 
 def _tolerated_cordons(gang: Gang) -> Reasons:
-    """Yield a note if KAI would place a gang on cordoned nodes, because its pods tolerate that."""
+    """Yield a note if KAI would place a gang on cordoned nodes that its pods tolerate."""
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
         return
@@ -168,13 +164,14 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
         return
     names = listed(node.name for node in cordoned)
     text = (
-        f"The gang would be placed on cordoned nodes ({names}), which its pods tolerate. KAI 0.18"
-        " and later place pods there; earlier releases do not"
+        f"The gang would be placed on cordoned nodes ({names}), which its pods tolerate. KAI places"
+        " pods there only from 0.18 on"
     )
     own = [node.name for node in cordoned if not node.changes_pool]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
     remedy = (
-        "If KAI is older, use other nodes: KAI Resource Management is moving these to another pool"
+        "If KAI is older, use other nodes: KAI Resource Management is moving these nodes to another"
+        " pool"
     )
     if own:
         remedy = "If KAI is older, uncordon the nodes"
@@ -193,17 +190,15 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
 
 
 def _is_needed(gang: Gang, closed: Closed) -> bool:
-    """Return whether the gang would be placed on one of these nodes if all were open."""
+    """Return whether the gang would be placed on one of these nodes if all nodes were open."""
     needed = gang.placements.under(OPENED).nodes
     return not needed.isdisjoint(node.name for node, _ in closed)
 
 
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
-    """Yield the domains that would have room if all nodes were open, with their closed nodes.
+    """Yield the domains of `_opened` that have closed nodes, with these nodes.
 
-    If open nodes alone are not enough, they are the domains that would have room if the nodes were
-    also empty. A node is not closed to pods that the kind of its GPUs excludes. Domains without
-    closed nodes are skipped.
+    A node is not closed to pods that the kind of its GPUs excludes.
     """
     nodes = obstacle.placements.domains.nodes
     fit = obstacle.placements.fit(OPENED)
@@ -221,7 +216,7 @@ def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
 def _opened(obstacle: Obstacle) -> list[Domain]:
     """Return the domains in which `short` would fit if all nodes were open, most room now first.
 
-    If the gang would not fit even then, the nodes are assumed to be empty too.
+    If the gang would not fit even then, assume that the nodes are also empty.
     """
     gang = obstacle.gang
     short = obstacle.short
@@ -274,7 +269,7 @@ _TAINTED = "tainted"
 
 
 def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
-    """Return the remedy that opens closed nodes, with a note if they need free room too."""
+    """Return the remedy that opens closed nodes."""
     causes = sorted({cause for _, causes in closed for cause in causes})
     steps = dict.fromkeys(filter(None, (_step(cause, closed) for cause in causes)))
     remedy = upper_first(listed(steps))
@@ -297,7 +292,7 @@ def _step(cause: str, closed: Closed) -> str:
 
 
 def _deleted_there(obstacle: Obstacle, closed: Closed) -> str:
-    """Return a text about terminating pods that hold room until their nodes are ready, or ""."""
+    """Return a clause on terminating pods that hold room until their nodes are ready, or ""."""
     index = obstacle.gang.index
     stuck = sorted(
         (pod.node, f"{pod.namespace}/{pod.name}")
@@ -371,7 +366,7 @@ def other_resource(gang: Gang) -> Reasons:
 
 
 def _too_many_pods(obstacle: Obstacle) -> Reason:
-    """Return the reason that nodes with free devices already run their maximum number of pods."""
+    """Return the reason for nodes with free devices that already run their maximum of pods."""
     gang = obstacle.gang
     index = gang.index
     full = [
@@ -402,7 +397,7 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
 
 
 def _devices(demand: Demand) -> str:
-    """Return `GPUs`, or `devices` if pods request only other devices, such as network adapters."""
+    """Return `GPUs`, or `devices` if no pod requests GPUs."""
     return "GPUs" if any(asks_gpus(shape) for shape, _ in demand.shapes) else "devices"
 
 
@@ -411,11 +406,10 @@ def _called(resource: str) -> str:
 
 
 def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> list[list[Pod]]:
-    """Return, for each node, the pods that must end so that `asks` of a resource are free there.
+    """Return, for each node, the largest pods whose end frees `asks` of a resource there.
 
-    The largest pods of a node are chosen, and the nodes with the fewest such pods come first. Nodes
-    with enough free room, and nodes on which pods can't free enough, are omitted. `free` has the
-    free amount of the resource on each node. Amounts are in thousandths.
+    Nodes with the fewest such pods come first. Nodes that need none, or whose pods do not free
+    enough, are omitted. `free` has the free amount on each node. Amounts are in thousandths.
     """
     found = []
     for node, left in free.items():
@@ -435,9 +429,9 @@ def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> li
 def _asked_and_free(
     placements: Placements, short: Demand, name: str
 ) -> tuple[int, Mapping[str, int]]:
-    """Return the request of the largest pod for a resource, and the free amount on each node.
+    """Return (the largest request of a pod for a resource, the free amount on each node).
 
-    Only open nodes with room for the pod's devices count. All amounts are in thousandths.
+    Only open nodes with room for the pod's devices count. Amounts are in thousandths.
     """
     sizes = {shape: dict(shape.requests).get(name, 0) for shape, _ in short.shapes}
     largest = max(sizes, key=lambda shape: sizes[shape])
@@ -521,7 +515,7 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         text = f"{text}; nodes elsewhere: {where}"
     if "" in fitting:
         queues, commands = into_pool(gang, "")
-        leave = "Remove the node pool label from the workload and its PodGroup, and use a queue"
+        leave = f"Remove the label {NODE_POOL} from the workload and its PodGroup, and use a queue"
         return text, f"{leave} without this label{queues}{fill}", commands
     if fitting:
         queues, commands = into_pool(gang, fitting[0])

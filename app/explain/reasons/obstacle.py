@@ -33,7 +33,7 @@ from app.facts.kubernetes.selectors import Requirement, Term
 
 
 class Barrier(Enum):
-    """Something that keeps a gang from fitting now. A gang may have several barriers."""
+    """Something that may keep a gang from fitting now. A gang may have several barriers."""
 
     NO_NODE_MATCHES = "no node matches the selector of some of its pods"
     GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has a label with it"
@@ -53,17 +53,15 @@ class Obstacle(Value, dict=True):
     """The barriers of one gang that does not fit now, and the parts that have no place."""
 
     gang: Gang
-    """The gang that does not fit."""
     placements: Placements
     """The placements of the gang, which equal gangs may share."""
     barriers: frozenset[Barrier]
-    """The barriers that were found, possibly none."""
     short: Demand
     """The innermost part that does not fit now."""
     lacking: Demand
     """The innermost part that would not fit in an empty cluster, or else `short`."""
     unmatched: Shape | None
-    """The first shape whose selector matches no node, or None if each matches one."""
+    """The first shape of `short` whose selector matches no node in the pool, or None."""
     missing: str
     """The resource that is missing although the requested devices are free, or ""."""
 
@@ -74,7 +72,7 @@ class Obstacle(Value, dict=True):
 
     @property
     def shapes(self) -> list[Shape]:
-        """The shapes of the pods of the part that does not fit."""
+        """The shapes of the pods of `short`."""
         return [shape for shape, _ in self.short.shapes]
 
     @cached_property
@@ -97,8 +95,8 @@ class Obstacle(Value, dict=True):
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
         """Yield the pods on the nodes at `positions` that use devices which `short` also requests.
 
-        If `short` requests no devices, yield all pods on these nodes. Pods that reserve a shared
-        GPU for KAI are always skipped, because they end with the pods that share the GPU.
+        If `short` requests no devices, yield all pods on these nodes. KAI's reservation pods are
+        skipped, because they end with the pods that share the GPU.
         """
         index = self.gang.index
         devices = set(filter(is_device, resources_of(self.shapes)))
@@ -121,7 +119,7 @@ def _allocated_to(index: Index, pod: Pod) -> set[str]:
 def obstacle_of(gang: Gang) -> Obstacle | None:
     """Return the obstacle of a gang, or None if it fits now or in KAI's next cycle.
 
-    Also return None if the gang names a level that does not exist.
+    Return None also if the gang names a level that does not exist.
     """
     told = (part.told for part in gang.whole.parts())
     are_known = (
@@ -181,9 +179,9 @@ def _decide(gang: Gang) -> Obstacle:
 
 
 def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
-    """Yield the barriers of a gang that would not fit even in an empty cluster with open nodes.
+    """Yield more barriers of a gang that would not fit even in an empty cluster with open nodes.
 
-    The `known` barriers are not repeated.
+    `known` are the barriers that were found before.
     """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
@@ -221,7 +219,7 @@ def nodes_in_pool(placements: Placements) -> list[Node]:
 
 
 def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
-    """Return the first shape whose selector matches no node, or None if each matches one."""
+    """Return the first shape whose selector matches no node, or None."""
     for shape in shapes:
         if shape.selects and not any(is_selected(shape, node) for node in nodes):
             return shape
@@ -242,7 +240,7 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
 def _needs_other_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
     """Return whether a gang would never fit in its node pool, but would if it could use all nodes.
 
-    Also return True if the node pool has no nodes.
+    Return True also if the node pool has no nodes.
     """
     if not has_pool(gang):
         return False
@@ -287,7 +285,7 @@ def selector_words(shape: Shape) -> str:
 
 
 def terms_words(terms: Sequence[Term]) -> str:
-    """Return a text such as `zone=a or zone=b` for terms, one of which a node must meet."""
+    """Return a text such as `zone=a or zone=b` for alternative terms."""
     return " or ".join(listed(map(_requirement_words, term), 8) for term in terms[:_MOST_TERMS])
 
 
@@ -346,19 +344,13 @@ def used_for(obstacle: Obstacle, demand: Demand) -> str:
 
 
 def labelled_for(obstacle: Obstacle, demand: Demand) -> str:
-    """Return ` with the labels of all levels` if KAI ignores other nodes of the pool, or else "".
-
-    KAI ignores nodes that lack the label of a level, even if the level is only preferred.
-    """
+    """Return ` with the labels of all levels` if KAI ignores other nodes of the pool, or ""."""
     domains = obstacle.placements.domains.by(demand.levels)
     ignores = demand.constrained and len(domains.inside.nodes) < len(domains.everywhere.nodes)
     return " with the labels of all levels" if ignores else ""
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> tuple[str, ...]:
-    """Return why a node is closed to some of the pods that select it, or () if it is open to all.
-
-    Also return () if no pod selects it.
-    """
+    """Return why a node is closed to some of the pods that select it, or () if it is to none."""
     causes = (tuple(unfit_causes(shape, node)) for shape in shapes if is_selected(shape, node))
     return next(filter(None, causes), ())

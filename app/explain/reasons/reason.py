@@ -158,6 +158,16 @@ def removal_of(finalizers: Sequence[str]) -> str:
     return f"Ask the owner of the {finalizers_of(finalizers)} to remove {them}"
 
 
+def repair_of(nodes: Sequence[str]) -> str:
+    """Return the remedy for nodes that are not ready, or that are gone."""
+    if len(nodes) == 1:
+        (name,) = nodes
+        gone = f"it if it is gone for good (kubectl delete node {name})"
+    else:
+        gone = "those that are gone for good (kubectl delete node NAME)"
+    return f"Ask the platform team to repair {listed(nodes)}, or to delete {gone}"
+
+
 def lower_first(sentence: str) -> str:
     """Return a sentence with a lowercase first letter, so that it can follow another one."""
     return f"{sentence[:1].lower()}{sentence[1:]}"

@@ -321,8 +321,11 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         r"(?:;|: |\. If |$)",
         _others_end,
     ),
-    (r"^[Aa]sk the owner of .+ to scale down(?: in (?P<domain>[^\s:]+))?:", _others_end),
-    (r"^Use fewer replicas of .+ hold the room", _others_gone_without_domain),
+    (
+        r"^[Aa]sk the owners? of .+ to scale down: the pods(?: in (?P<domain>\S+))? do not end",
+        _others_end,
+    ),
+    (r"^Use fewer replicas of .+ holds? the room", _others_gone_without_domain),
     (r"^Then room still has to become free there$", _others_gone_without_domain),
     (r'[Rr]equire "(?P<wide>\w+)" instead of "(?P<narrow>\w+)"', _wider),
     (
@@ -359,7 +362,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"correct the selector$", _select_all),
     (r"^If the pods may run elsewhere, remove the selector", _select_all),
     (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
-    (r"^Remove the node pool label from", _out_of_pool),
+    (r"^Remove the label kai.scheduler/node-pool from .+, and use a queue", _out_of_pool),
     (r"^Label the workload and its PodGroup kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),
     (r"^Ask the platform team for nodes", _nodes_in_pool),
     (r'[Uu]se node pool "(?P<pool>.+)" and a queue in it', _into_pool),

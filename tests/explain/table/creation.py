@@ -99,7 +99,7 @@ MADE = (
         "GroveMissing",
         "PodGangs are not served",
         {"absent": frozenset({"gangs"}), "gangs": ()},
-        "Grove is only partly installed: the PodClique or PodGang API is not served",
+        "Grove is only partly installed: the PodGang API is not served",
         "platform",
         {"absent": frozenset({"gang_maps"})},
     ),
@@ -127,7 +127,7 @@ MADE = (
             "sets": (pcs(mnnvl=MnnvlAnnotations("true")),),
             "absent": frozenset({"compute_domains"}),
         },
-        "llm requests MNNVL, but NVIDIA's ComputeDomain API is not installed: grove-admission rejects its PodCliques, so Grove cannot create anything for it",
+        "llm requests MNNVL, but NVIDIA's ComputeDomain API is not installed, so grove-admission rejects the PodCliques that Grove creates",
         "platform",
         {
             **NOTHING,

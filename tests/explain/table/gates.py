@@ -303,7 +303,7 @@ GATES = (
         "WrongScheduler",
         "the default scheduler places pods with a constraint",
         {"pods": pods(scheduler="default-scheduler")},
-        '4 pods with a topology constraint use scheduler "default-scheduler", which does not read it',
+        '4 pods with a topology constraint use scheduler "default-scheduler", which ignores the constraint',
         "you",
         {
             "pods": pods(scheduler="default-scheduler"),
@@ -318,7 +318,7 @@ GATES = (
             "pods": pods(scheduler="default-scheduler"),
             "gangs": (gang(scheduler="default-scheduler"),),
         },
-        '4 pods with a topology constraint use scheduler "default-scheduler", which does not read it',
+        '4 pods with a topology constraint use scheduler "default-scheduler", which ignores the constraint',
         "you",
         {"pods": pods(scheduler="default-scheduler"), "gangs": (gang(scheduler="kueue"),)},
     ),

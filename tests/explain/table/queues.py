@@ -145,7 +145,7 @@ QUEUES = (
         "QueueMissing",
         "KAI Resource Management has assigned a node pool and no queue",
         {"pod_groups": (pod_group(pool="h100", queue=""),), "nodes": POOLED_NODES},
-        "PodGroup llm-0 is in node pool h100 and names no queue, without which KAI does not place it",
+        "PodGroup llm-0 is in node pool h100 and names no queue, so KAI does not place it",
         "platform",
         {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES, "queues": OF_POOL},
     ),
