@@ -257,6 +257,11 @@ BY_PROBLEM = (
     ("unknown field", "Correct the name of the field, or remove it."),
     ("has no effect", "Remove the setting that has no effect, or correct it as the message says."),
     (
+        "but was not created for this",
+        "If nothing else needs the existing object, delete it as the message says. Until then, the"
+        " object cannot be created again.",
+    ),
+    (
         "is not an API of this cluster",
         "Install NVIDIA's DRA driver, or remove the MNNVL annotations at their source, such as the"
         " PodCliqueSet. Until then, the object cannot be created again.",
@@ -320,10 +325,14 @@ BY_WARNING = (
     ("CUDA may fail with", "Create the PodCliqueSet again as the message says."),
     ("cannot check capacity", "Check the GPU driver, unless an autoscaler adds nodes later."),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
+    ("characters long", "Create the PodCliqueSet again with shorter names."),
     (
-        "characters long",
-        "Create the PodCliqueSet again with shorter names before you upgrade Grove.",
+        "use several schedulers",
+        "Create the PodCliqueSet again with the same schedulerName in all cliques.",
     ),
+    ("which counts as", "Correct the value of the annotation, or remove the annotation."),
+    ("is ignored by this cluster's release", "Use the annotations that the message names."),
+    ("is ignored: no container", "Request GPUs in the clique, or remove the annotation."),
     # Grove does not let stored constraints be changed
     (
         "neither pack.required nor",

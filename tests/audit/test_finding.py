@@ -90,6 +90,25 @@ def test_a_finding_as_text() -> None:
         (
             "PodCliqueSet",
             0,
+            [
+                'the name of PodGang "a" would be 70 characters long, 7 more than a label holds: Grove never creates its PodCliques. Use shorter names'
+            ],
+            "Create the PodCliqueSet again with shorter names.",
+        ),
+        (
+            "PodCliqueSet",
+            0,
+            [
+                "the cliques use several schedulers (a, b): Grove rejects a PodCliqueSet with more than one. Use one schedulerName",
+                'metadata.annotations[x] is "yes", which counts as "false"; only "true" enables MNNVL',
+                "y is ignored by this cluster's release of Grove; use x",
+                'y "g" is ignored: no container of clique "w" requests nvidia.com/gpu',
+            ],
+            "Create the PodCliqueSet again with the same schedulerName in all cliques. Correct the value of the annotation, or remove the annotation. Use the annotations that the message names. Request GPUs in the clique, or remove the annotation.",
+        ),
+        (
+            "PodCliqueSet",
+            0,
             ["a has neither pack.required nor pack.preferred, so it keeps no pods together"],
             "Set pack.required or pack.preferred when you next create the PodCliqueSet.",
         ),
@@ -108,6 +127,14 @@ def test_a_finding_as_text() -> None:
                 'MNNVL of clique "w": no required topology constraint keeps the pods of "w" within one NVLink domain (node label d): pods in different domains have no NVLink between them'
             ],
             "Create the workload again with a required level that is the NVLink domain or narrower.",
+        ),
+        (
+            "PodClique",
+            403,
+            [
+                'ComputeDomain "a" exists in namespace b, but was not created for this PodClique. If nothing else needs it, run: kubectl delete computedomain a -n b'
+            ],
+            "If nothing else needs the existing object, delete it as the message says. Until then, the object cannot be created again.",
         ),
         (
             "PodClique",
