@@ -139,7 +139,7 @@ PARTS = {
     "Set …, or annotate the … with …",
     "Use … for all cliques",
     "Make them so large that no two fit into one NVLink domain",
-    '…. Require "…" in the topologyConstraint of …',
+    '. Require "…" in the topologyConstraint of …',
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",
     " and … more",

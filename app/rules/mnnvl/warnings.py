@@ -84,8 +84,10 @@ def preflight_warnings(
     for name, members in domains.items():
         number = sum(pods for _, pods in members)
         if number > 1 and not _is_inside(kept_in[name], nodes):
-            fits = number <= nvlink.size(nodes)
-            warnings.append(_spread(name, members, levels if fits else (), nodes))
+            text = _spread(name, members)
+            if number <= nvlink.size(nodes):
+                text += _how_to_keep_together(template, members, required, levels, nodes)
+            warnings.append(text)
         warnings += _too_many(
             name=name,
             pods=number,
@@ -337,25 +339,38 @@ def _copies(members: Sequence[CountedClique]) -> tuple[int, int]:
     return sum(pods for _, pods in members), max(copies, 0)
 
 
-def _spread(
-    name: str, members: Sequence[CountedClique], levels: Sequence[Level], nodes: Nodes
-) -> str:
-    """Return the warning about pods of a ComputeDomain that may be in several NVLink domains.
-
-    The remedy is the broadest of `levels` that is known to be within an NVLink domain.
-    """
+def _spread(name: str, members: Sequence[CountedClique]) -> str:
+    """Return the warning about pods of a ComputeDomain that may be in several NVLink domains."""
     named = ", ".join(f'"{clique.name}"' for clique, _ in members)
-    text = f"MNNVL of {name}: no required topology constraint keeps the pods of {named} {_WITHIN}"
-    owners = _keeping_together(members)
+    return f"MNNVL of {name}: no required topology constraint keeps the pods of {named} {_WITHIN}"
+
+
+def _how_to_keep_together(
+    template: Template,
+    members: Sequence[CountedClique],
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+    nodes: Nodes,
+) -> str:
+    """Return the remedy: the broadest level that is known to be within an NVLink domain.
+
+    Return "" without such a level, and if an enclosed part requires a broader one, which is not
+    allowed.
+    """
+    owner = next(iter(_keeping_together(members)), None)
     fitting = (
-        level.domain
-        for level in levels
+        position
+        for position, level in enumerate(levels)
         if level.key == NVLINK_DOMAIN or nodes.is_within(level, NVLINK_DOMAIN)
     )
-    domain = next(fitting, "")
-    if not domain or not owners:
-        return text
-    return f'{text}. Require "{domain}" in the topologyConstraint of {owner_text(owners[0])}'
+    position = next(fitting, None)
+    if owner is None or position is None:
+        return ""
+    broader = {level.domain for level in levels[:position]}
+    for part in template.parts:
+        if owner in template.above(part.owner) and required.get(part.owner) in broader:
+            return ""
+    return f'. Require "{levels[position].domain}" in the topologyConstraint of {owner_text(owner)}'
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:

@@ -258,6 +258,12 @@ def test_one_constraint_keeps_all_pods_of_a_compute_domain_together(
     assert warned(obj, required, RACKS) == ([f"{OF_TWO}. {remedy}"] if owner else [])
 
 
+def test_no_level_is_suggested_that_is_narrower_than_an_enclosed_one() -> None:
+    """The webhook would reject the PodCliqueSet."""
+    obj = pcs(*TWO, enabled="true")
+    assert warned(obj, {("clique", "a"): "zone"}, RACKS) == [OF_TWO]
+
+
 def test_no_level_is_suggested_for_more_pods_than_an_nvlink_domain_has_nodes() -> None:
     obj = pcs(clique("a", replicas=5), clique("b", replicas=5), enabled="true")
     assert warned(obj, {}, RACKS)[0] == OF_TWO
