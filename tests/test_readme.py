@@ -138,6 +138,8 @@ PARTS = {
     "Annotate the … with …",
     "Set …, or annotate the … with …",
     "Use … for all cliques",
+    ". Set minAvailable = replicas at creation to keep all pods together",
+    ". No … has GPUs for all pods together",
     "Make them so large that no two fit into one NVLink domain",
     '. Require "…" in the topologyConstraint of …',
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',

@@ -320,6 +320,11 @@ BY_WARNING = (
         "unknown scheduler",
         "Create the PodCliqueSet again with another schedulerName, or start that scheduler.",
     ),
+    (
+        "has GPUs for all pods together",
+        "Create the PodCliqueSet again with a broader domain or fewer pods, if its pods must stay"
+        " together.",
+    ),
     ("minAvailable form their own PodGangs", _AS_TOLD),
     ("applies per clique", _AS_TOLD),
     ("CUDA may fail with", "Create the PodCliqueSet again as the message says."),

@@ -23,6 +23,7 @@ from app.rules.queue_warnings import warnings_of_set
 from app.rules.set_mistakes import minimum_findings, mistake_warnings
 from app.rules.set_size import size_findings
 from app.rules.topology.capacity import apart_warnings, capacity_warnings
+from app.rules.topology.coverage import Nodes
 from app.webhooks.mnnvl import PATIENCE_SECONDS, patience
 
 
@@ -82,11 +83,11 @@ class PodCliqueSetWebhook(Value):
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels
         required = constraints.required
-        warnings = apart_warnings(template, required, levels, self.facts.nodes_with)
+        nodes = self.facts.nodes() if template.has_gpus else Nodes()
+        warnings = apart_warnings(template, required, levels, self.facts.nodes_with, nodes)
         if not template.has_gpus:
             return warnings
 
-        nodes = self.facts.nodes()
         if template.mentions_mnnvl:
             warnings += preflight_warnings(
                 template=template,

@@ -171,8 +171,7 @@ def _too_small(
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> Iterator[str]:
-    position = [level.domain for level in levels].index(domain)
-    room = nodes.room_at(tuple(level.key for level in levels[: position + 1]))
+    room = _room_in(domain, levels, nodes)
     if room is None:
         return
     problem = _why_too_small(owner, room, domain, cliques)
@@ -181,6 +180,12 @@ def _too_small(
             f'{_subject(owner)} must fit into one "{domain}", but {problem} will stay pending'
             " unless nodes are added"
         )
+
+
+def _room_in(domain: str, levels: Sequence[Level], nodes: Nodes) -> Room | None:
+    """Return the room in the domains of the level `domain`, or None if it is not known."""
+    position = [level.domain for level in levels].index(domain)
+    return nodes.room_at(tuple(level.key for level in levels[: position + 1]))
 
 
 def _why_too_small(owner: Owner, room: Room, domain: str, cliques: Sequence[CountedClique]) -> str:
@@ -228,12 +233,14 @@ def apart_warnings(
     required: Mapping[Owner, str],
     levels: Sequence[Level],
     nodes_with: NodesWith,
+    nodes: Nodes,
 ) -> list[str]:
     """Return warnings about pods under one constraint that may be placed in separate domains.
 
     These are the pods of different replicas of a scaling group, or of the cliques of a set that
     Kueue places. `required` has the domain that each owner requires, one of `levels`. If all nodes
-    with the labels of all levels are in one such domain, there is no warning.
+    with the labels of all levels are in one such domain, there is no warning. `nodes` are the nodes
+    with their GPUs. They may be missing if the set requests no GPUs.
     """
     if any(clique.scheduler == KUEUE for clique in template.cliques):
         return list(_apart_in_kueue(template, required, levels, nodes_with))
@@ -251,10 +258,18 @@ def apart_warnings(
 
     names = listed([owner_text(group.part.owner) for group in groups], _SHOWN)
     common = f" (all labelled nodes are in one {shared[-1]})" if shared else ""
+    room = _room_in(domain, levels, nodes)
+    needed = sum(
+        clique.whole_gpus * clique.pods * (clique.group.replicas if clique.group else 1)
+        for clique in template.cliques
+    )
+    remedy = ". Set minAvailable = replicas at creation to keep all pods together"
+    if room is not None and needed > room.gpus:
+        remedy = f". No {domain} has GPUs for all pods together"
     return [
         f'the constraint "{domain}" of the PodCliqueSet applies per PodGang. Replicas of {names}'
         " above minAvailable form their own PodGangs and may be placed in another"
-        f" {domain}{common}. Set minAvailable = replicas at creation to keep all pods together"
+        f" {domain}{common}{remedy}"
     ]
 
 

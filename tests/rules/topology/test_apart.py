@@ -64,7 +64,23 @@ def text(groups: str, common: str) -> str:
 def test_apart(groups: list[Any], required: Any, nodes: Any, warnings: list[str]) -> None:
     names = ["w", *(item["name"] for item in groups)]
     template = read_template(pcs(*map(clique, names), groups=groups))
-    assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == warnings
+    assert (
+        apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes), Nodes()) == warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "end"),
+    [
+        (2, "Set minAvailable = replicas at creation to keep all pods together"),
+        (1, "No rack has GPUs for all pods together"),
+    ],
+)
+def test_pods_are_only_kept_together_where_all_fit(nodes: int, end: str) -> None:
+    racks = [node(nodes, "z1", "r1", count="8"), node(nodes, "z1", "r2", count="8")]
+    template = read_template(pcs(clique("a", replicas=1, gpus=8), groups=[group("a", 2)]))
+    (text,) = apart_warnings(template, RACK, LEVELS, lambda keys: Nodes(racks), Nodes(racks))
+    assert text.endswith(f". {end}")
 
 
 def in_kueue(*names: str, groups: Any = (), scheduler: str = "kueue") -> Any:
@@ -96,7 +112,7 @@ def in_kueue(*names: str, groups: Any = (), scheduler: str = "kueue") -> Any:
 def test_kueue_keeps_each_clique_within_a_domain_and_not_all_of_them(
     template: Any, required: Any, nodes: Any, owners: list[str]
 ) -> None:
-    assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == [
+    assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes), Nodes()) == [
         f'the constraint "rack" of {owner} applies per clique, because Kueue places its pods: the cliques'
         ' "a", "b" may be placed in different domains. Put pods that must stay together into one clique'
         for owner in owners
