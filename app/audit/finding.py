@@ -382,7 +382,7 @@ _BY_KIND_IF_ALLOWED = {
     ),
     CLUSTER_TOPOLOGY.kind: "Correct the levels of the ClusterTopology, or the labels of the nodes.",
     POD_CLIQUE_SET.kind: (
-        "Check the constraints and annotations of the PodCliqueSet, which may have no effect."
+        "Correct the constraint or annotation of the PodCliqueSet that the message names."
     ),
     POD_GROUP.kind: "Correct the levels in the PodCliqueSet or workload of the PodGroup.",
     QUEUE.kind: "Set the limit in the Queue: -1 means unlimited, 0 means none.",
