@@ -122,7 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    description="Create a CA and a server certificate in a directory, or check existing ones.",
+    description=(
+        "Create a CA and a server certificate in a directory, or check existing ones. Exit code: 0"
+        " no problem, 1 a problem with the certificates, 2 unusable input."
+    ),
     add_options=add_options,
     run=run,
     examples=(

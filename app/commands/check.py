@@ -63,7 +63,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read a cluster, so that documents can refer to its objects",
     )
-    add_offline(parser)
+    add_offline(
+        parser, "read files with objects to which documents can refer, and which are not judged"
+    )
     add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_cluster_options(parser, "your kubeconfig")
+    add_cluster_options(parser, "$KUBECONFIG or ~/.kube/config")
     parser.add_argument(
         "--namespace",
         default="",

@@ -394,7 +394,9 @@ def server_of(questions: Questions) -> "FastMCP":
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser, LIKE_KUBECTL)
     parser.add_argument(
-        "--offline", metavar="FILE", help="read a record or YAML files instead of a cluster"
+        "--offline",
+        metavar="FILE",
+        help="read a record, or YAML or JSON documents, instead of a cluster",
     )
 
 

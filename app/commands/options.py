@@ -82,14 +82,12 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def add_offline(parser: argparse.ArgumentParser) -> None:
-    """Add the option --offline, which names files to read instead of a cluster."""
-    parser.add_argument(
-        "--offline",
-        nargs="+",
-        metavar="FILES",
-        help="read YAML or JSON files, or a record of explain, instead of a cluster",
-    )
+def add_offline(
+    parser: argparse.ArgumentParser,
+    description: str = "read YAML or JSON files, or a record of explain, instead of a cluster",
+) -> None:
+    """Add the option --offline, which names files to read. `description` is its help text."""
+    parser.add_argument("--offline", nargs="+", metavar="FILES", help=description)
 
 
 def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
