@@ -232,8 +232,12 @@ def test_a_paused_deployment_creates_no_pods() -> None:
 
 
 def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
-    answer = answered(stateful_set(1), ref=Ref("StatefulSet", "ml", "web"))
-    assert answer.outlook == (
+    other = {"kind": "Pod", "metadata": {"name": "other", "namespace": "ml"}}
+    command = "kubectl describe statefulset web -n ml"
+    ref = Ref("StatefulSet", "ml", "web")
+    assert answered(stateful_set(1), other, ref=ref).outlook == (
         "Its controller has created no pods yet. If it creates none within a minute, find out why:"
-        " kubectl describe statefulset web -n ml"
+        f" {command}"
     )
+    without_pods = answered(stateful_set(1), ref=ref)
+    assert without_pods.outlook == f"If it has no pods, find out why: {command}"

@@ -59,6 +59,20 @@ def test_a_workload_without_pods_is_explained_by_what_makes_them(asked: str, abo
     assert "kubectl describe resourcequota -n inference" in reason.remedy
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_files_without_pods_do_not_show_that_there_are_none(is_refused: bool) -> None:
+    events = (refused(of("Job/sweep")),) if is_refused else ()
+    statuses = (WorkloadStatus(of("Job/sweep")),)
+    skipped = frozenset({"pods"})
+    facts = Snapshot(events=events, workload_statuses=statuses, skipped=skipped, now=NOW)
+    answer = explain(Index(facts), of("Job/sweep"))
+    assert answer
+    assert answer.headline == "It is not known whether sweep has pods"
+    assert [reason.id for reason in answer.reasons] == ["PodsNotCreated"] * is_refused
+    assert not any("has no pods" in reason.text for reason in answer.reasons)
+    assert "has created no pods" not in answer.outlook
+
+
 def of(text: str) -> Ref:
     kind, name = text.split("/")
     return Ref(kind, SPACE, name)

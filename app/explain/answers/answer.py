@@ -104,6 +104,8 @@ class Answer(Value, rename=AS_JSON):
                 "Its controller has created no pods yet. If it creates none within a minute, find"
                 " out"
             )
+            if "pods" in self.lacking:
+                words = "If it has no pods, find out"
             return f"{words} why: {see}" if see else f"{words} why."
         if self.skipped or self.unknown:
             words = "Nothing that we could check is blocking it. The other checks are listed below."
@@ -336,6 +338,8 @@ def _headline_without_pods(about: Subject) -> str:
         return f"{name} has no replicas, so there is nothing to place"
     if about.ref.kind in USED:
         return f"No pod uses {name}{_what_makes_ready(about)}"
+    if "pods" in about.index.facts.unread:
+        return f"It is not known whether {name} has pods"
     return f"{name} is pending: it has no pods yet"
 
 

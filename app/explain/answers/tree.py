@@ -85,6 +85,8 @@ class _Grower:
     def _without_pods(self, ref: Ref) -> Branch:
         """Return the branch of an object that no pod belongs to, or that no pod uses."""
         state, words = ("well", "no pod uses it") if ref.kind in USED else ("waits", "no pods")
+        if "pods" in self._index.facts.unread:
+            words = "not known"
         return self._branch(ref, placed=0, total=0, state=state, words=words)
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:

@@ -68,6 +68,11 @@ def _without_events(gang: Gang) -> bool:
     return "events" in gang.facts.unread
 
 
+def _without_pods(gang: Gang) -> bool:
+    """Return whether pods were not read, so that only events tell about their creation."""
+    return "pods" in gang.facts.unread
+
+
 def _of_set(gang: Gang) -> bool:
     return gang.pcs is not None
 
@@ -205,6 +210,7 @@ RULES: tuple[Rule, ...] = (
         "GangIncomplete",
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
+    Rule(uncreated_pods.creation_refused, ("events",), _without_pods, "PodsNotCreated"),
     Rule(startup_order.pods_missing, ("pods",), _has_leaders, together=True),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),

@@ -14,7 +14,7 @@ from app.explain.reasons.messages import (
     words_of,
 )
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, to_describe
-from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
+from app.explain.state.makers import is_refusal, refusals_about, refusals_of_uid, warnings_about
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
@@ -163,6 +163,15 @@ def pods_not_created(gang: Gang) -> Reasons:
     yield _not_created(gang, event.about, words, f"event {event.reason}", event.message)
 
 
+def creation_refused(gang: Gang) -> Reasons:
+    """Report that an event says that pods of a workload can't be created, if no pods were read."""
+    warnings = warnings_about(gang.index, gang.ref)
+    event = next((event for event in warnings if is_refusal(event.reason)), None)
+    if event is not None:
+        words = words_of(event, "its controller")
+        yield _not_created(gang, event.about, words, f"event {event.reason}", event.message)
+
+
 def _refused_by_condition(gang: Gang) -> Reasons:
     """Report that a condition of the workload says that pods can't be created.
 
@@ -190,7 +199,9 @@ def _not_created(gang: Gang, maker: Ref, words: Words, field: str, message: str)
     of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
     meaning, remedy, who = advice_on(maker, words, of_kai=of_kai)
     text = f"{gang.ref} has no pods. {said}{meaning}"
-    if gang.pods:
+    if "pods" in gang.facts.unread:
+        text = f"{said}{meaning}"
+    elif gang.pods:
         workload = next((pod.made_for[0] for pod in gang.pods if pod.made_for), gang.ref)
         text = f"Not all pods of {workload} could be created. {said}{meaning}"
     evidence = Evidence(maker, field, message)

@@ -117,7 +117,7 @@ def refusals(index: Index) -> Sequence[Event]:
     def look() -> list[Event]:
         newest: dict[Ref, Event] = {}
         for event in index.facts.events:
-            if not event.warns or event.time is None or not _is_refusal(event.reason):
+            if not event.warns or event.time is None or not is_refusal(event.reason):
                 continue
             known = newest.get(event.about)
             if known is None or (known.time or 0.0) < event.time:
@@ -129,7 +129,7 @@ def refusals(index: Index) -> Sequence[Event]:
     return [event for event in found if not now or now - (event.time or 0.0) < REPEATED_WITHIN]
 
 
-def _is_refusal(reason: str) -> bool:
+def is_refusal(reason: str) -> bool:
     """Return whether an event's reason, such as FailedCreate, means a failure to create objects."""
     return "Fail" in reason and "Creat" in reason
 
