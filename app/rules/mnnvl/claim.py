@@ -225,24 +225,31 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
     if facts.pcs is not None:
         pods = max(pods, _pods_sharing(plan, replicas, facts.pcs))
     if pods > MAX_RESERVED:
+        remedies = []
+        if plan.scope != "clique" and replicas <= MAX_RESERVED:
+            remedies.append(f"a narrower {MNNVL_SCOPE}")
+        if _may_have_templates(facts.classes):
+            remedies.append("mnnvl.claimMode: template")
+        remedy = f"Use at most {MAX_RESERVED} pods"
+        if remedies:
+            remedy = f"Set {' or '.join(remedies)}. Then {_DELETE}"
         yield (
             f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
-            f" reserved by at most {MAX_RESERVED}: the other pods will stay pending."
-            f" {_with_fewer(plan)}"
+            f" reserved by at most {MAX_RESERVED}: the other pods will stay pending. {remedy}"
         )
 
     if unallocatable([plan.device_class], facts.classes):
+        modes = ", or set mnnvl.claimMode: template," if _may_have_templates(facts.classes) else ""
         yield (
             f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass'
             f' "{plan.device_class}" does not exist. Create that DeviceClass. Or name an existing'
-            f" one in {MNNVL_DEVICE_CLASS}, or set mnnvl.claimMode: template, and then {_DELETE}"
+            f" one in {MNNVL_DEVICE_CLASS}{modes} and then {_DELETE}"
         )
 
 
-def _with_fewer(plan: Plan) -> str:
-    """Return the remedy for the claim of `plan`, which too many pods share."""
-    scope = f"Use a narrower {MNNVL_SCOPE}, or set" if plan.scope != "clique" else "Set"
-    return f"{scope} mnnvl.claimMode: template. Then {_DELETE}"
+def _may_have_templates(classes: Collection[str]) -> bool:
+    """Return whether NVIDIA's driver, which creates the templates of claims, may be installed."""
+    return not classes or not _DRIVER_CLASSES.isdisjoint(classes)
 
 
 _DELETE = "delete the PodClique, so that Grove creates it again with another claim"

@@ -92,9 +92,11 @@ def _scope_problem(part: SetPart, clique: CliqueTemplate) -> FieldError | None:
     if scope not in SCOPES:
         return not_supported(path, scope, SCOPES)
     if scope == "scalingGroupReplica" and not clique.group:
-        return invalid(
-            path, scope, f'clique "{clique.name}" is not in a scaling group: use another scope'
+        detail = (
+            f'clique "{clique.name}" is not in a scaling group. Annotate it with {MNNVL_SCOPE}:'
+            " replica or clique"
         )
+        return invalid(path, scope, detail)
     return None
 
 

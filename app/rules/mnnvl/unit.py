@@ -262,9 +262,11 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
     for key, value in zip(keys, owner.values_at(keys), strict=True):
         if value:
             continue
+        others = [each.name for each in owner.kind.scopes if all(owner.values_at(each.keys))]
+        choice = f", or set {MNNVL_SCOPE}: {' or '.join(others)}" if others else ""
         detail = (
             f'the scope "{scope}" of a {owner.kind.title} needs this label, which its controller or'
-            f" webhook writes: check that both run, or choose another {MNNVL_SCOPE}"
+            f" webhook writes: check that both run{choice}"
         )
         yield required(path_of_key(key), detail)
 

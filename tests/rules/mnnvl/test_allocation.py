@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.grove.podcliqueset import Clique, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes
@@ -49,6 +49,29 @@ def test_the_form_of_a_claim(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'
     )
     said(warnings)
+
+
+SCOPE = "grove.io/mnnvl-scope"
+TEMPLATE = "mnnvl.claimMode: template"
+
+
+@pytest.mark.parametrize(
+    ("scope", "replicas", "classes", "remedy"),
+    [
+        pytest.param("replica", 100, [], f"Set a narrower {SCOPE} or {TEMPLATE}.", id="either"),
+        pytest.param("replica", 300, [DESIGN, *DRIVER], f"Set {TEMPLATE}.", id="no narrow scope"),
+        pytest.param("clique", 300, [], f"Set {TEMPLATE}.", id="the narrowest scope"),
+        pytest.param("replica", 100, [DESIGN], f"Set a narrower {SCOPE}.", id="no templates"),
+        pytest.param("clique", 300, [DESIGN], "Use at most 256 pods", id="neither"),
+    ],
+)
+def test_a_claim_for_too_many_pods_has_a_remedy_that_helps(
+    scope: str, replicas: int, classes: list[str], remedy: str
+) -> None:
+    clique = Clique("worker", 300, requests=(("nvidia.com/gpu", 8000),))
+    facts = CliqueFacts(PodCliqueSet(name="pcs", cliques=(clique,)), classes)
+    (warning,) = claim_warnings(replace(PLAN, scope=scope), replicas, facts)
+    assert f"the other pods will stay pending. {remedy}" in warning
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         pytest.param(
             pcs(LEADER, WORKER, enabled="true", scope="scalingGroupReplica"),
             [
-                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is not in a scaling group: use another scope'
+                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is not in a scaling group. Annotate it with grove.io/mnnvl-scope: replica or clique'
             ],
             id="a scope for scaling groups, and a clique in none",
         ),
