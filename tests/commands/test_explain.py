@@ -77,7 +77,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
         "     fix: Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1. If it runs indefinitely, ask its owner to stop it",
         "  2  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
-        "     fix: Label it (platform team)",
+        "     fix: Label the node (platform team)",
         "          kubectl label node gpu-13 example.com/rack=rack-b2",
     ]
     assert printed[6:] == [

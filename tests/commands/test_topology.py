@@ -31,7 +31,7 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "rack   example.com/rack             15 of 16  4        1 finding",
         "host   kubernetes.io/hostname       16 of 16  15",
         "  1  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
-        "     fix: Label it (platform team)",
+        "     fix: Label the node (platform team)",
         "          kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
         "zone-b  2 racks  7 nodes  16 of 56 GPUs free  rack-b1 16",

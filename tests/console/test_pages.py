@@ -48,7 +48,7 @@ STUCK = "PodCliqueSet/inference/llm-serve"
 LINE = "position 1 of 1 in queue team-llm"
 LABEL = (
     "Node gpu-c-15 (8 GPUs) lacks the label topology.kubernetes.io/rack, so KAI ignores it for every"
-    " gang with a constraint. Once it has the label, this gang fits"
+    " gang with a constraint. Once it is labelled, this gang fits"
 )
 
 

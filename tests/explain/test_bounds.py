@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "a quota without an end": (
         promised(32_000, None, *HALVES),
-        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its quota of unlimited GPUs",
+        "KAI reclaims nothing for this gang: queue team-b uses 64 GPUs, within its unlimited quota",
     ),
     "a quota that is just enough for the gang": (
         promised(24_000, 64_000, *HALVES),

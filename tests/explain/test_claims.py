@@ -197,22 +197,22 @@ CASES: dict[str, tuple[Changes, str]] = {
             "scratch",
             nodes=((Requirement("metadata.name", "In", ("gpu-00", "gpu-01")),),),
         ),
-        "ResourceClaim shared is bound to gpu-00 and gpu-01, so 3 pending pods must go there, but the gang does not fit there",
+        "ResourceClaim shared is allocated on gpu-00 and gpu-01, so 3 pending pods must go there, but the gang does not fit there",
     ),
     "a claim of a user's that is bound to a closed node": (
         {
             **used("scratch", nodes=ONE_NODE),
             "nodes": changed(("gpu-00",), unschedulable=True),
         },
-        "ResourceClaim shared is bound to gpu-00 (cordoned), so 3 pending pods must go there, but the gang does not fit there",
+        "ResourceClaim shared is allocated on gpu-00 (cordoned), so 3 pending pods must go there, but the gang does not fit there",
     ),
     "our claim is bound to a node that is gone, and two pods have it, and one has ended": (
         used(OURS, user("b"), user("a"), user("c", phase="Failed"), nodes=GONE),
-        "ResourceClaim shared is bound to a node that is gone, so 3 pending pods cannot be placed",
+        "ResourceClaim shared is allocated on a node that is gone, so 3 pending pods cannot be placed",
     ),
     "our claim is bound to a node that is gone, and no pod has it": (
         used(OURS, nodes=GONE),
-        "ResourceClaim shared is bound to a node that is gone, so 3 pending pods cannot be placed",
+        "ResourceClaim shared is allocated on a node that is gone, so 3 pending pods cannot be placed",
     ),
     "a claim of a user's is being deleted, and two pods have it": (
         used("scratch", user("b"), user("a"), user("c", deleting=NOW), deleting=NOW - 600),
@@ -254,7 +254,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             **tied(disk(HOST, "gpu-99")),
             "storage_classes": (StorageClass("late"),),
         },
-        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-99 can use, and none of 16 nodes is such a node",
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-99 can use, and there is no such node",
     ),
     "two nodes of a disk are closed for two causes": (
         tied(
@@ -271,7 +271,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             **claimed(data(storage_class=None), replace(LATE, is_default=True, places=((Requirement(HOST, "In", ("gpu-04",)),),))),
             "nodes": changed(("gpu-04",), allocatable=SMALL),
         },
-        "PersistentVolumeClaim data gets a volume which only nodes with kubernetes.io/hostname=gpu-04 can use (of the default StorageClass), and gpu-04 is too small for the pod, even if empty (nvidia.com/gpu)",
+        "PersistentVolumeClaim data gets a volume of the default StorageClass, which only nodes with kubernetes.io/hostname=gpu-04 can use, and gpu-04 is too small for the pod, even if empty (too little nvidia.com/gpu)",
     ),
     "something is said of a claim that is not bound for a known cause": (
         {

@@ -189,7 +189,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pods": BOUND,
             "compute_domains": (replace(READY["compute_domains"][0], ready=True, nodes=TWO_READY),),
         },
-        "2 pods of llm-0 have had a node for 10 minutes without being started: ContainerCreating",
+        "2 pods of llm-0 have had a node for up to 10 minutes and did not start: ContainerCreating",
     ),
     "a ComputeDomain of as many nodes as pods, of which two are gated": (
         without_node(2, gates=("grove.io/podgang-pending-creation",)),

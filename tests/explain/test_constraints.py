@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "pods differ in size, and a zone would do": (
         {"pods": (*SIZES, *TWO_FREE)},
-        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so it needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
+        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so KAI needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
     ),
     "pods of as many GPUs differ in memory": (
         {
@@ -152,18 +152,18 @@ CASES: dict[str, tuple[Changes, str]] = {
                 ),
             )
         },
-        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so it needs room in one rack for 3 times the request of its largest pod",
+        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so KAI needs room in one rack for 3 times the request of the largest pod",
     ),
     "pods differ in size, and prefer a level": (
         {
             **told(RACK, HOST),
             "pods": (*SIZES, *TWO_FREE),
         },
-        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so it needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
+        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so KAI needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
     ),
     "pods of a gang without a required level differ in size": (
         sizes(3, 2, 2, told=SchedulerConstraint("", RACK), free={"gpu-00": 4, "gpu-01": 3}),
-        "The pods of llm-0 differ in size. KAI counts each like the largest, so it needs room at the preferred level for 3 x 3 GPUs, although the pods request 7 in total",
+        "The pods of llm-0 differ in size. KAI counts each like the largest, so KAI needs room at the preferred level for 3 x 3 GPUs, although the pods request 7 in total",
     ),
     "a SubGroup names a level and no topology, and pods are pending": (
         {

@@ -413,13 +413,15 @@ def placed_by(scheduler: str, *names: str) -> list[Reason]:
         pytest.param(
             "kueue",
             ("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
-            [f"{WORKERS} must stay in one rack, but its 3 pods are in 2 racks"],
+            [
+                f"{WORKERS} must stay in one rack, but its 3 pods are in 2 racks (zone-a/rack-a1 and zone-a/rack-a2)"
+            ],
             id="a PodClique in two racks",
         ),
         pytest.param(
             KAI_SCHEDULER,
             ("gpu-15", "gpu-00", "gpu-01", "gpu-02"),
-            ["llm-0 must stay in one zone, but its 4 pods are in 2 zones"],
+            ["llm-0 must stay in one zone, but its 4 pods are in 2 zones (zone-a and zone-b)"],
             id="KAI keeps all of them together",
         ),
     ],

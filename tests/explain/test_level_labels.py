@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 occupant("gpu-04"),
             ),
         },
-        "Node gpu-05 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint; if all nodes have their labels, the gang fits",
+        "Node gpu-05 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint. Once all such nodes are labelled, this gang fits",
     ),
     "the labels would not be enough": (
         {"nodes": without(RACK, "gpu-13"), **FULL},

@@ -31,14 +31,14 @@ CASES = [
         306,
         "w1",
         "GivenUp",
-        "Let KAI retry in every cycle",
+        "Set spec.schedulingBackoff of the PodGroup to -1, so that KAI tries in every cycle",
         id="others take its place, and KAI tries it only once",
     ),
     pytest.param(
         14,
         "w2",
         "AfterOthers",
-        "Wait until w0 has started and room is free again: KAI can then place this gang",
+        "Wait until w0 has started and room is free again",
         id="others take its place and keep it",
     ),
     pytest.param(
@@ -86,11 +86,11 @@ LIMITS = [
         [
             (
                 "Queue q1: limit 24 GPUs, 33 used, 6 requested",
-                f"Wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run10 and 6 more use, or {RAISE[:1].lower()}{RAISE[1:]} q1",
+                f"Wait until PodGroups default/run0, default/run1, default/run10 and 6 more free enough of the limit, or {RAISE[:1].lower()}{RAISE[1:]} q1",
             ),
             (
                 "Queue dep-b: limit 1 GPU, 33 used, 6 requested",
-                f"Request at most 1 GPU and wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run10 and 6 more use, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
+                f"Request at most 1 GPU and wait until PodGroups default/run0, default/run1, default/run10 and 6 more free enough of the limit, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             ),
         ],
         id="that of the queue above is lower",
@@ -101,7 +101,7 @@ LIMITS = [
         [
             (
                 "Queue dep-a: limit 2 GPUs, 8 used, 4 requested",
-                f"Request at most 2 GPUs and wait until enough of the limit is free, which PodGroups default/run0, default/run1, default/run3 and 1 more use, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
+                f"Request at most 2 GPUs and wait until PodGroups default/run0, default/run1, default/run3 and 1 more free enough of the limit, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
             )
         ],
         id="whatever KAI reclaims, the limit is less than is asked for",
@@ -112,7 +112,7 @@ LIMITS = [
         [
             (
                 "Queue dep-b: limit 1 GPU, 14 used, 2 requested",
-                f"Request at most 1 GPU and wait until enough of the limit is free, which PodGroups default/run2, default/run3 and default/run7 use, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
+                f"Request at most 1 GPU and wait until PodGroups default/run2, default/run3 and default/run7 free enough of the limit, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             )
         ],
         id="whatever KAI evicts, the limit is less than is asked for",
@@ -152,7 +152,7 @@ def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
 def test_kai_evicts_for_those_that_come_first() -> None:
     """It evicted `run1` for `run3`, and `w0` was placed in no cycle."""
     answer = told(items_of(54), "w0")
-    assert answer.reasons[0].remedy == "Wait: KAI may evict 1 pod of run1, which can be preempted"
+    assert answer.reasons[0].remedy == "Wait: KAI may preempt 1 pod of run1"
     assert [own.words for own in answer.line] == [
         "position 2 of 3 in queue q0; KAI can't place it right now, and other gangs are ahead of it"
     ]

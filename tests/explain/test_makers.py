@@ -69,7 +69,7 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         (
             failed(QUOTA),
             SAID.format(QUOTA),
-            "Request less than the ResourceQuota of namespace inference leaves, or ask for a higher one: kubectl describe resourcequota -n inference",
+            "Request at most what the ResourceQuota of namespace inference leaves, or ask for a higher quota: kubectl describe resourcequota -n inference",
             "you",
         ),
         (

@@ -84,5 +84,5 @@ def test_a_failed_scale_up_is_no_lack_of_a_node_group() -> None:
     other = reasons_of(**said_by_autoscaler(("NotTriggerScaleUp", "no group", 1)))[
         "NoNodeGroupHelps"
     ]
-    assert "could not be created" in failed.remedy
+    assert "no nodes could be created" in failed.remedy
     assert other.remedy.startswith("Request resources")

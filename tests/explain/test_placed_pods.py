@@ -53,29 +53,29 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one node of a worker has its rack, and lacks its zone": (
         {**ON_THREE, "nodes": without(ZONE, "gpu-02")},
-        f"{PART} in 1 rack: zone-a/rack-a1, and on gpu-02, which lacks the label of rack or of a broader level",
+        f"{PART} in rack zone-a/rack-a1 and on gpu-02, which lacks the label of rack or of a broader level",
     ),
     "one node of a worker lacks its rack, and another one also its zone": (
         {**ON_THREE, "nodes": lacking(gpu_01=(RACK,), gpu_02=(ZONE, RACK))},
-        f"{PART} in 1 rack: zone-a/rack-a1, and on gpu-01 and gpu-02, which lack the rack label",
+        f"{PART} in rack zone-a/rack-a1 and on gpu-01 and gpu-02, which lack the rack label",
     ),
     "two nodes of workers lack the same labels": (
         {**ON_THREE, "nodes": without(RACK, "gpu-01", "gpu-02")},
-        f"{PART} in 1 rack: zone-a/rack-a1, and on gpu-01 and gpu-02, which lack the rack label",
+        f"{PART} in rack zone-a/rack-a1 and on gpu-01 and gpu-02, which lack the rack label",
     ),
     "one node of a worker lacks its rack, and is in another zone by its label": (
         {
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-08"),
             "nodes": without(RACK, "gpu-08"),
         },
-        f"{PART} in 1 rack: zone-a/rack-a1, and on gpu-08, which lacks the rack label",
+        f"{PART} in rack zone-a/rack-a1 and on gpu-08, which lacks the rack label",
     ),
     "the workers are in two racks, and on a node without one": (
         {
             "pods": placed("gpu-00", "gpu-00", "gpu-04", "gpu-05"),
             "nodes": without(RACK, "gpu-05"),
         },
-        f"{PART} in 2 racks: zone-a/rack-a1 and zone-a/rack-a2, and on gpu-05, which lacks the rack label",
+        f"{PART} in 2 racks (zone-a/rack-a1 and zone-a/rack-a2) and on gpu-05, which lacks the rack label",
     ),
     "one of three pods is on each of two nodes that are gone": (
         {"pods": placed("gpu-99", "gpu-98", "gpu-98", "gpu-00")},
@@ -187,7 +187,7 @@ HELPERS: dict[str, tuple[Changes, str]] = {
                 created=NOW - 240,
             )
         ),
-        f"{FAILED} has been Pending without a node for 4 minutes; kai-scheduler says: 0/16 nodes are available (30 seconds ago)",
+        f"{FAILED} (created 4 minutes ago) is Pending without a node; kai-scheduler says: 0/16 nodes are available (30 seconds ago)",
     ),
     "its image can't be pulled": (
         helped(replace(HELPER, phase="Pending", waiting=("ImagePullBackOff",), stalled=(IMAGE,))),
@@ -199,7 +199,7 @@ HELPERS: dict[str, tuple[Changes, str]] = {
     ),
     "it does not tolerate a taint that evicts nobody": (
         helped(HELPER, nodes=changed(("gpu-15",), taints=(TAINT, replace(TAINT, key="a")))),
-        f"{FAILED} does not tolerate the taint hpc (NoSchedule) and a (NoSchedule) of gpu-15",
+        f"{FAILED} does not tolerate the taints hpc (NoSchedule) and a (NoSchedule) of gpu-15",
     ),
     "a warning about it is quoted first": (
         helped(HELPER, warned(HELPER.ref, HELPER.uid, "Failed", "no memory", "kubelet")),

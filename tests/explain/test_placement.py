@@ -147,7 +147,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "nodes": tuple(replace(n, unschedulable=n.labels[RACK] != "rack-a1") for n in nodes()),
             "pods": (*pods(), *fill("rack-a1", but=("gpu-02",)), *fill("rack-b1", "rack-b2", "rack-a2")),
         },
-        "The open nodes, which are all in rack zone-a/rack-a1, have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 2",
+        "The open nodes, which are all in rack zone-a/rack-a1, have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 2 of these pods",
     ),
     "the nodes of a node pool are full, and no level is required": (
         {
@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "queues": OF_POOL,
             "pods": (*pods(), *fill(*RACKS)),
         },
-        "The nodes of node pool h100 have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 1",
+        "The nodes of node pool h100 have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 1 of these pods",
     ),
     "it fits in another pool": (
         {
@@ -288,13 +288,13 @@ def offering_some(*offers: tuple[str, ...]) -> tuple[Node, ...]:
     [
         pytest.param(
             [("a", "b"), ("b", "c"), ("c",)],
-            "1 node has 1 example.com/a and 2 nodes have 1 example.com/c, and none has both",
+            "1 node has 1 example.com/a and 2 nodes have 1 example.com/c, and no node has both",
             id="another pair is on one node",
         ),
         pytest.param(
             [("a", "b"), ("b", "c"), ("a", "c")],
             "2 nodes have 1 example.com/a, 2 nodes have 1 example.com/b and 2 nodes have 1"
-            " example.com/c, and none has all of these",
+            " example.com/c, and no node has all of these",
             id="each pair is on one node",
         ),
     ],

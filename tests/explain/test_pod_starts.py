@@ -54,14 +54,14 @@ NOT_BEGUN = "and did not start"
 CASES: dict[str, tuple[Changes, str]] = {
     "the newest message and the oldest binding count": (
         {"pods": bound(300, 900, 600, 300), "events": warnings(30, 90, 50, 20)},
-        f"kubelet says: no memory for {WORKERS}-2 (20 seconds ago). 4 pods have had a node for 15 minutes {NOT_BEGUN}",
+        f"kubelet says: no memory for {WORKERS}-2 (20 seconds ago). 4 pods have had a node for up to 15 minutes {NOT_BEGUN}",
     ),
     "messages that differ are told apart": (
         {
             "pods": bound(300, 900, 600, 300),
             "events": (*warnings(30, 90, of=2), *warnings(1, 2, 50, 20, words="another")[2:]),
         },
-        f"kubelet says: another (20 seconds ago). 2 pods have had a node for 10 minutes {NOT_BEGUN}",
+        f"kubelet says: another (20 seconds ago). 2 pods have had a node for up to 10 minutes {NOT_BEGUN}",
     ),
     "only one pod is late": (
         {"pods": bound(60, 61, 60, 60), "events": warnings(5, 6, 7, 8)},
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             "pods": bound(5, 5, 5, 5),
             "events": warnings(1, 1, 1, 1, words="no GPU", reason="FailedPrepareDynamicResources"),
         },
-        f"kubelet says: no GPU (1 second ago). 4 pods have had a node for 5 seconds {NOT_BEGUN}",
+        f"kubelet says: no GPU (1 second ago). 4 pods have had a node for up to 5 seconds {NOT_BEGUN}",
     ),
     "pods on a node that is not ready": (
         {
@@ -84,11 +84,11 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "no message says why": (
         {"pods": bound(600, 900, 61, 60)},
-        "3 pods of llm-0 have had a node for 15 minutes without being started: ContainerCreating",
+        "3 pods of llm-0 have had a node for up to 15 minutes and did not start: ContainerCreating",
     ),
     "no state says why": (
         {"pods": (*bound(600, 900, 61, 60)[:3], replace(bound(0, 0, 0, 61)[3], waiting=()))},
-        "1 pod of llm-0 has had a node for 61 seconds without being started: no state reported",
+        "1 pod of llm-0 has had a node for 61 seconds and did not start: no state reported",
     ),
     "containers of two pods crash, and another container of a third": (
         {
@@ -240,8 +240,8 @@ def test_pods_that_the_kubelet_rejects(
 LOW = "Evicted: The node was low on resource: "
 USES = "Container app was using 9Gi, "
 RAISE_LIMIT = "Raise limits.ephemeral-storage of the containers, or write less data"
-RAISE_REQUEST = "Raise the containers' requests for the resource in the message to the usage there"
-FIND_USE = "Ask the platform team to find out what uses the resource in the message on gpu-03"
+RAISE_REQUEST = "Raise the containers' requests for the resource to the usage in the message"
+FIND_USE = "Ask the platform team to find out what uses up the resource in the message on gpu-03"
 FIND_CAUSE = "Ask the platform team to find out why gpu-03 has the condition in the message"
 ADVICE: dict[str, tuple[str, str, str]] = {
     "an emptyDir is too full": (
@@ -285,11 +285,15 @@ ADVICE: dict[str, tuple[str, str, str]] = {
         FIND_CAUSE,
         "platform",
     ),
-    "no words": ("Evicted", "Ask the platform team why gpu-03 ended the pod", "platform"),
+    "no words": (
+        "Evicted",
+        "Ask the platform team to read the log of the kubelet on gpu-03",
+        "platform",
+    ),
     "too few devices": (
         "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable"
         " for nvidia.com/gpu. Requested: 8, Available: 0, which is unexpected",
-        "Ask the platform team to check the device plugin on gpu-03, which has fewer devices",
+        "Ask the platform team to check the device plugin on gpu-03: fewer devices",
         "platform",
     ),
     "too few CPUs": (
@@ -308,6 +312,27 @@ def test_the_remedy_follows_from_the_words_of_the_kubelet(
     (found,) = (each for each in reasons if each.id == "KubeletRefuses")
     assert found.remedy.startswith(begin)
     assert found.who == who
+
+
+@pytest.mark.parametrize(
+    ("controller", "again"),
+    [
+        (None, f"Then create {WORKERS}-8 and {WORKERS}-9 again"),
+        (JOB, f"Then create {JOB} again, if no other pods are created"),
+        (
+            Ref("ReplicaSet", NAMESPACE, "r"),
+            f"Then delete {WORKERS}-8 and {WORKERS}-9, so that ReplicaSet r creates other pods:"
+            f" kubectl delete pod -n inference {WORKERS}-8 {WORKERS}-9",
+        ),
+    ],
+)
+def test_all_rejected_pods_are_replaced(
+    controller: Ref | None, again: str, answered: Asking
+) -> None:
+    both = [failed(OF_NODE, 900, number, controller=controller) for number in (8, 9)]
+    reasons = answered(facts(**beside(*both))).reasons
+    [found] = [each for each in reasons if each.id == "KubeletRefuses"]
+    assert found.remedy.endswith(again)
 
 
 def test_a_rejected_pod_that_is_asked_for_is_told_of_whatever_its_age(said: Said) -> None:

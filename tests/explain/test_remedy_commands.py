@@ -77,7 +77,6 @@ WORDS = {
     "PreferredBroader": "the constraint is in a template, in a list of cliques",
     "SharedNarrowerDomain": "the constraint is in a template, in a list of cliques",
     "SizesDiffer": "the constraint is in a template, in a list of cliques",
-    "LevelWithoutTopology": "the constraint is in a template, in a list of SubGroups",
     "VolumeElsewhere": "the data of a volume is somebody's own, and pods of others have to end",
     "NoNodeMatches": "the selector is in a pod template",
     "ClaimFull": "the kind of claim is in a pod template",

@@ -220,13 +220,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Restart the gang, because its minimum would then fit: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "Restart the gang, because it fits elsewhere: delete all of its pods together. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it. Or ask the owner of PodCliqueSet llm (1 pod) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
+        "Restart the gang, because its minimum would then fit: delete all of its pods together. Or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it. Or ask the owner of PodCliqueSet llm (1 pod) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ),
     (
         "ChannelTaken",
@@ -244,7 +244,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that the gang doesn't fit",
         bound_claim("gpu-00", name=CLAIM),
-        "Use mnnvl.claimMode: template, which creates a claim for each pod",
+        "Ask the platform team to set mnnvl.claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
@@ -256,19 +256,19 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "Delete the claim: the new claim is bound to other nodes. Or use mnnvl.claimMode: template, which creates a claim for each pod",
+        "Delete the claim: grove-admission creates a new one, which other nodes can get. Or ask the platform team to set mnnvl.claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "Delete batch-gpu-99-0: other nodes can then take the claim. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete batch-gpu-99-0: the claim can then be allocated on other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is, and no pod there has it",
         bound_claim("gpu-99"),
-        "Delete the claim: the new claim is bound to other nodes once you have created it. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete the claim and create it again, so that it can be allocated on other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
@@ -322,7 +322,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
      "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1. If it runs indefinitely, ask its owner to stop it"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
-     "Wait until enough of the limit is free, which PodGroup research/held uses, or ask for a higher limit on queue team-llm"),
+     "Wait until PodGroup research/held frees enough of the limit, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
      "Request at most 16 GPUs, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for MIG devices, which KAI counts by their slices",
@@ -330,8 +330,17 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
      "Request MIG devices of at most 2 slices in all, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "the limit is zero", {"queues": queues(limit=0)}, "Ask for a higher limit on queue team-llm"),
     ("QueueLimit", "a limit is not set", {"queues": queues(limit=0, unset=("limit",))},
-     "Set quota and limit of gpu in queue team-llm to -1 (unlimited)"),
+     "Ask the platform team to set limit of gpu in queue team-llm to -1 (unlimited)"),
 ]  # fmt: skip
+
+
+def test_a_quota_that_is_set_stays(answered: Asking) -> None:
+    reasons = answered(facts(queues=queues(limit=0, unset=("limit",)))).reasons
+    [commands] = [reason.commands for reason in reasons if reason.id == "QueueLimit"]
+    patch = '{"spec":{"resources":{"gpu":{"limit":-1}}}}'
+    assert commands == (
+        f"kubectl patch queues.scheduling.run.ai team-llm --type merge -p '{patch}'",
+    )
 
 
 def test_no_level_is_proposed_if_the_topology_has_none(answered: Asking) -> None:
@@ -390,7 +399,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
         ),
         pytest.param(
             IGNORED,
-            "Name the topology in the PodGroup, then delete all pods of llm-0 together",
+            "Set topologyConstraint.topology of PodGroup llm-0 to the name of a Topology (kubectl get topologies.kai.scheduler), then delete all pods of llm-0 together",
             id="the PodGroup names no topology",
         ),
     ],
@@ -493,7 +502,7 @@ def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
     remedies = [reason.remedy for reason in reasons]
     assert (TO_KAI in remedies) is to_kai
     if backend == "team-x":
-        asks = "Ask the platform team whether team-x, for which Grove has a profile, runs."
+        asks = "Ask the platform team whether team-x runs: Grove has a profile for it."
         assert asks in remedies
 
 

@@ -19,7 +19,7 @@ from tests.explain.test_reasons import ROWS, start
 
 JOB = Ref("Job", NAMESPACE, "train-workers-0")
 JOB_SET = Ref("JobSet", NAMESPACE, "train")
-LATER = "to false and to true once its pods are gone"
+LATER = "to false, and back to true once the pods are gone"
 
 
 def of(controller: Ref | None, *made_for: Ref, **more: Any) -> Pod:
@@ -32,12 +32,12 @@ def of(controller: Ref | None, *made_for: Ref, **more: Any) -> Pod:
     [
         pytest.param(
             of(JOB, JOB),
-            "suspend Job train-workers-0 (or the object that created it) and resume it once its pods are gone",
+            "suspend Job train-workers-0 (or the object that created it), and resume it once the pods are gone",
             id="a Job",
         ),
         pytest.param(
             of(JOB, JOB_SET, JOB),
-            "suspend JobSet train (or the object that created it) and resume it once its pods are gone",
+            "suspend JobSet train (or the object that created it), and resume it once the pods are gone",
             id="a Job of a JobSet",
         ),
         pytest.param(
@@ -46,7 +46,9 @@ def of(controller: Ref | None, *made_for: Ref, **more: Any) -> Pod:
             id="a JobSet that Kueue manages",
         ),
         pytest.param(
-            of(Ref("Workflow", NAMESPACE, "w")), "create Workflow w again", id="a workflow of Argo"
+            of(Ref("Workflow", NAMESPACE, "w")),
+            "delete Workflow w and create it again",
+            id="a workflow of Argo",
         ),
         pytest.param(
             of(Ref("PyTorchJob", NAMESPACE, "p")),
@@ -63,6 +65,17 @@ def test_a_restart_is_no_failure_of_the_workload(pod: Pod, expected: str) -> Non
     assert restart_of(gang, gang.pods, "all of its pods") == expected
 
 
+def test_several_jobs_are_resumed_together() -> None:
+    others = Ref("Job", NAMESPACE, "train-driver-0")
+    pods = [of(JOB, JOB), replace(of(others, others), name="train-driver-0-0")]
+    gang = gang_of_pod(Index(Snapshot(pods=tuple(pods), now=NOW)), pods[0])
+    jobs = "Job train-workers-0 and Job train-driver-0"
+    later = "(or the objects that created them), and resume them once the pods are gone"
+    assert restart_of(gang, pods, "all pods") == f"suspend {jobs} {later}"
+    again = restart_of(gang, pods, "all pods", has_new_template=True)
+    assert again == f"delete {jobs} and create them again"
+
+
 def test_the_workload_of_kueue_is_known_without_a_label_of_the_pod() -> None:
     pod = of(JOB, JOB)
     workload = KueueWorkload(NAMESPACE, "job-train-workers-0-abcde")
@@ -75,7 +88,7 @@ def test_the_workload_of_kueue_is_known_without_a_label_of_the_pod() -> None:
 def test_a_job_whose_template_must_change_is_created_again() -> None:
     gang = gang_of_pod(Index(Snapshot(now=NOW)), of(JOB, JOB))
     again = restart_of(gang, gang.pods, "all of its pods", has_new_template=True)
-    assert again == "create Job train-workers-0 again"
+    assert again == "delete Job train-workers-0 and create it again"
 
 
 LEFT = {

@@ -247,7 +247,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
     return next(reason for reason in answer(snapshot).reasons if reason.id == "NoDomainFits").remedy
 
 
-KAI_EVICTS = "Wait: KAI may evict 14 pods of batch-eval, which can be preempted"
+KAI_EVICTS = "Wait: KAI may preempt 14 pods of batch-eval"
 OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1. If it runs indefinitely, ask its owner to stop it"
 
 

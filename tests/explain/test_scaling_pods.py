@@ -64,7 +64,7 @@ def test_an_announcement_may_have_only_its_first_time(answered: Asking) -> None:
     events = tuple(replace(each, time=None, first=NOW - 1800) for each in changes["events"])
     reasons = answered(facts(**{**changes, "events": events})).reasons
     [text] = [reason.text for reason in reasons if reason.id == "NodesComing"]
-    assert text.startswith("Nodes were announced 30 minutes ago: ")
+    assert text.startswith("The autoscaler announced nodes 30 minutes ago: ")
 
 
 def test_nobody_is_to_wait_for_a_scaling_pod_that_ends_at_once(answered: Asking) -> None:

@@ -115,7 +115,7 @@ def test_a_scheduler_that_refuses_pods(changes: Changes, text: str, answered: As
         (
             "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 1 node(s) had"
             " untolerated taint {dedicated: x}",
-            "Add a toleration for node.kubernetes.io/not-ready and dedicated",
+            "Add a toleration for dedicated",
         ),
         (
             "1 node(s) had untolerated taint {node-role.kubernetes.io/master: }, 1 Insufficient cpu",
@@ -277,7 +277,7 @@ def test_nodes_that_are_cordoned_are_named_in_a_command(answered: Asking) -> Non
 
 
 ALONE = "0/16 nodes are available: 16 node(s) didn't match pod affinity rules."
-ADDED = "Correct the annotation exclusive-topology, or ask the platform team to label nodes with"
+ADDED = "Correct the annotation alpha.jobset.sigs.k8s.io/exclusive-topology, or ask the platform team to label nodes with"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ UNPREFERRED = (
             [node("n0"), node("n1", 0), node("n2", 0)],
             "NeverFits",
             "KAI uses no node for w, which prefers one rack: no node has the labels of all levels",
-            "Ask the platform team to label the nodes, or prefer no level",
+            "Ask the platform team to label the nodes with zone and rack, or prefer no level",
             id="no node has the labels, and all together are too small",
         ),
         pytest.param(
@@ -169,7 +169,7 @@ UNPREFERRED = (
             [node("n0", labels=LABELS)],
             "NeverFits",
             "Together, the nodes that the pods may use have 8 GPUs, but w needs 16 GPUs",
-            "Use smaller or fewer pods, or ask the platform team for more nodes",
+            "Use smaller or fewer pods. Or ask the platform team for more nodes",
             id="the only node has the labels",
         ),
         pytest.param(
@@ -181,7 +181,7 @@ UNPREFERRED = (
                 pod("o-0", "o", 8, "n0"),
             ],
             "NoDomainFits",
-            "The nodes with the labels of all levels have no room for 2 pods of 8 GPUs, only for 1",
+            "The nodes with the labels of all levels have no room for 2 pods of 8 GPUs, only for 1 of these pods",
             f"{UNPREFERRED}. Or wait until PodGroup o (1 pod) ends and room for 1 more pod is free."
             " If it runs indefinitely, ask its owner to stop it",
             id="other pods hold the nodes with the labels",
@@ -373,14 +373,14 @@ def in_rack(name: str, rack: str) -> Object:
             [in_rack("n0", "a"), in_rack("n1", "b"), in_rack("n2", "b")],
             True,
             "Wait until one rack has room for all 2 pods, and then delete all pods of w together and"
-            " create them again: now, they would not be placed again",
+            " create them again: if restarted now, they would not be placed again",
             id="another pod holds the room",
         ),
         pytest.param(
             [in_rack("n0", "a"), in_rack("n1", "b")],
             False,
-            "Ask the platform team to check the labels of the nodes, or require a broader level: no"
-            " rack is large enough for all 2 pods, so they would not be placed again",
+            "Ask the platform team to check the labels of the nodes, or require a broader level. Do"
+            " not restart these pods: no rack is large enough for all 2 pods",
             id="no rack is large enough, for example because a label was changed",
         ),
     ],
@@ -407,7 +407,7 @@ def test_kai_evicts_pods_for_the_rest_of_a_gang() -> None:
     answer = told([*nodes, *queues(), topology(), high, group, *pods, *other], "PodGroup", "w")
     [reason] = answer.reasons
     assert (reason.id, reason.who) == ("BoundToDomain", "wait")
-    assert reason.remedy == "Wait: KAI may evict 1 pod of o, which can be preempted"
+    assert reason.remedy == "Wait: KAI may preempt 1 pod of o"
 
 
 def test_a_gang_does_not_wait_for_its_own_pods_to_end() -> None:
@@ -419,7 +419,7 @@ def test_a_gang_does_not_wait_for_its_own_pods_to_end() -> None:
     answer = told([*nodes, *queues(limit=4), topology(), group, *pods, *other], "PodGroup", "w")
     [limit] = [reason for reason in answer.reasons if reason.id == "QueueLimit"]
     assert limit.remedy == (
-        "Wait until enough of the limit is free, which PodGroup default/o uses, or ask for a higher"
+        "Wait until PodGroup default/o frees enough of the limit, or ask for a higher"
         " limit on queue team"
     )
 
@@ -438,7 +438,7 @@ def test_only_nodes_of_the_pool_lack_labels(labels: dict[str, str], ids: list[st
     assert [each.id for each in told([*nodes, *gang], "PodGroup", "w").reasons] == ids
 
 
-LARGER = "or ask the platform team for larger nodes"
+LARGER = "Or ask the platform team for larger nodes"
 
 
 @pytest.mark.parametrize(
@@ -448,29 +448,29 @@ LARGER = "or ask the platform team for larger nodes"
             [node("n0", 4)],
             [pod("w-0", "w", 8)],
             "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
-            f"Request at most 4 GPUs per pod, {LARGER}",
+            f"Request at most 4 GPUs per pod. {LARGER}",
             id="the largest node is free",
         ),
         pytest.param(
             [node("n0", 4), node("n1", 2)],
             [pod(f"w-{number}", "w", 8) for number in range(3)],
             "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
-            f"Request at most 2 GPUs per pod, {LARGER}",
+            f"Request at most 2 GPUs per pod. {LARGER}",
             id="not every pod finds a node of that size",
         ),
         pytest.param(
             [node("n0", 4)],
             [pod("w-0", "w", 8), pod("o-0", "o", 1, "n0")],
             "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
-            f"Request at most 4 GPUs per pod (for which room still has to become free), {LARGER}",
+            f"Request at most 4 GPUs per pod (for which room still has to become free). {LARGER}",
             id="another workload has a part of the largest node",
         ),
         pytest.param(
             [node("n0", 4, unschedulable=True), node("n1", 1)],
             [pod("w-0", "w", 8)],
             "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
-            "Request at most 4 GPUs per pod, and open the closed nodes (cordoned, tainted or not"
-            f" ready), {LARGER}",
+            "Request at most 4 GPUs per pod, and ask the platform team to open the closed nodes"
+            f" (cordoned, tainted or not ready). {LARGER}",
             id="the largest node is closed",
         ),
         pytest.param(
@@ -478,7 +478,7 @@ LARGER = "or ask the platform team for larger nodes"
             [pod("w-0", "w", 8, cpu="100")],
             "No node has 100 CPUs or 8 GPUs, which a pod requests; the largest amounts are 64 CPUs"
             " and 4 GPUs",
-            f"Request at most 64 CPUs and 4 GPUs per pod, {LARGER}",
+            f"Request at most 64 CPUs and 4 GPUs per pod. {LARGER}",
             id="two resources",
         ),
         pytest.param(
@@ -486,14 +486,14 @@ LARGER = "or ask the platform team for larger nodes"
             [pod(f"w-{number}", "w", 8, cpu="100") for number in range(2)],
             "No node has 100 CPUs or 8 GPUs, which a pod requests; the largest amounts are 64 CPUs"
             " and 4 GPUs",
-            f"Use smaller or fewer pods, which request at most 64 CPUs and 4 GPUs each, {LARGER}",
+            f"Use smaller or fewer pods, which request at most 64 CPUs and 4 GPUs each. {LARGER}",
             id="two resources, and too many pods",
         ),
         pytest.param(
             [node("n0", 1)],
             [pod(f"w-{number}", "w", 8) for number in range(2)],
             "No node has 8 GPUs, which a pod requests; the largest has 1 GPU",
-            f"Use smaller or fewer pods, which request at most 1 GPU each, {LARGER}",
+            f"Use smaller or fewer pods, which request at most 1 GPU each. {LARGER}",
             id="more pods than GPUs",
         ),
     ],
@@ -512,7 +512,7 @@ def test_nothing_runs_of_a_gang_whose_minimum_is_0() -> None:
     """It was once told that its minimum runs, and to do nothing."""
     gang = [*queues(), pod_group("w", 0), pod("w-0", "w", 8)]
     [(reason, _, remedy)] = said(told([node("n0", 4), *gang], "PodGroup", "w"))
-    assert (reason, remedy) == ("NeverFits", f"Request at most 4 GPUs per pod, {LARGER}")
+    assert (reason, remedy) == ("NeverFits", f"Request at most 4 GPUs per pod. {LARGER}")
 
 
 def test_no_more_memory_is_named_than_a_limit_allows() -> None:
@@ -533,6 +533,6 @@ def test_a_smaller_request_waits_for_the_rest_of_a_limit() -> None:
     [(reason, _, remedy)] = said(told([node("n0"), *gang], "PodGroup", "w"))
     assert (reason, remedy) == (
         "QueueLimit",
-        "Request at most 4 GPUs and wait until enough of the limit is free, which PodGroup"
-        " default/o uses, or ask for a higher limit on queue team",
+        "Request at most 4 GPUs and wait until PodGroup default/o frees enough of the limit, or ask"
+        " for a higher limit on queue team",
     )

@@ -277,15 +277,15 @@ NO_CAPACITY = Event("u", "Failed", "no capacity", NOW - 60, "karpenter", CLAIM, 
 @pytest.mark.parametrize(
     ("first", "last", "begins", "who"),
     [
-        pytest.param(300, 60, "have been on their way for 5 minutes: ", "wait", id="soon"),
+        pytest.param(300, 60, "has been adding nodes for 5 minutes: ", "wait", id="soon"),
         pytest.param(
             1800,
             60,
-            "have been announced for 30 minutes, last 60 seconds ago, and none has taken these",
+            "has announced nodes for 30 minutes, last 60 seconds ago, and none has taken these",
             "platform",
             id="again and again",
         ),
-        pytest.param(1800, 1800, "were announced 30 minutes ago: ", "platform", id="long ago"),
+        pytest.param(1800, 1800, "announced nodes 30 minutes ago: ", "platform", id="long ago"),
     ],
 )
 def test_nodes_that_are_announced_again_and_again_do_not_come(
@@ -296,7 +296,7 @@ def test_nodes_that_are_announced_again_and_again_do_not_come(
     events = (announced(first=first, last=last), NO_CAPACITY)
     answer = told(pod.ref, pod, *held, events=events)
     coming = answer.reasons[[each.id for each in answer.reasons].index("NodesComing")]
-    assert coming.text.startswith(f"Nodes {begins}")
+    assert coming.text.startswith(f"The autoscaler {begins}")
     assert coming.text.endswith(
         "About NodeClaim default-x, karpenter says: no capacity (60 seconds ago)"
     )
@@ -478,7 +478,7 @@ def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str, 
         (
             "Failed to prepare dynamic resources: error asserting ComputeDomain's namespace:"
             " ComputeDomain not found: 0a1b",
-            "Delete these pods, so that new ones get claims of an existing ComputeDomain",
+            "Delete the pods, so that new pods get new claims",
         ),
         (
             "Failed to prepare dynamic resources: the ResourceClaim's namespace is different than"
@@ -502,7 +502,7 @@ def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str, told
     [
         (
             "Job is invalid: limits: Limit must be set for non overcommitable resources",
-            "Set the limit of that resource",
+            "In the pod template, set the limit of the resource",
         ),
         ("Job.batch is invalid: spec.x: Required value", "Correct the field"),
         (

@@ -141,7 +141,10 @@ def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:
         for one in nodes
     )
     text = levels_text({"nodes": without})
-    assert f"Set the key of level rack to {RACK}s, a label that nodes have" in text
+    assert (
+        f"Set the key of level rack in ClusterTopology grove-topology to {RACK}s, a label that"
+        in text
+    )
 
 
 def test_a_name_in_the_domain_of_other_labels_is_not_taken_for_them() -> None:

@@ -91,7 +91,7 @@ CASES = (
     Case(
         "a node between others lacks the leaf, and with it the gang fits",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l1", "z/r2 s/l2"),
-        (("LevelLabelMissing", "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every part with a constraint of topology network. Once it has the label, this gang fits"),),
+        (("LevelLabelMissing", "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every part with a constraint of topology network. Once it is labelled, this gang fits"),),
         placed=("n1", "", "n3"),
     ),
     Case(
@@ -139,7 +139,7 @@ CASES = (
         "pods run in two leaves that KAI takes for one",
         fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
         (
-            ("RequiredViolated", "net must stay in one leaf, but its 2 pods are in 2 leafs: a.b/c and a/b.c"),
+            ("RequiredViolated", "net must stay in one leaf, but its 2 pods are in 2 leafs (a.b/c and a/b.c)"),
             ("DomainsJoined", "KAI joins names with dots, so it treats a.b/c and a/b.c as one leaf of topology network (2 nodes)"),
         ),
         placed=("n1", "n2", "n3"),

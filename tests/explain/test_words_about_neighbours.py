@@ -59,7 +59,7 @@ def test_a_scheduler_is_quoted_about_the_group_of_a_pod(asked: Asked) -> None:
         "volcano says: not ready (60 seconds ago). About its PodGroup job-1, volcano says: queue"
         " resource quota insufficient (60 seconds ago)"
     )
-    assert "capability of the queue" in reason.remedy
+    assert "raise spec.capability" in reason.remedy
 
 
 def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy(asked: Asked) -> None:
@@ -128,7 +128,7 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand(asked
         pytest.param(
             "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s)"
             " had untolerated taint {dedicated: x}, 1 node(s) had untolerated taint {other: }",
-            "Add a toleration for dedicated and other to the pod template",
+            "Add tolerations for dedicated and other to the pod template",
             id="taints besides that of the control plane",
         ),
         pytest.param(
@@ -174,6 +174,37 @@ def test_what_helps_is_said_for_messages_of_schedulers(
     reasons = asked(replace(POD, unscheduled=f"0/3 nodes are available: {words}.")).reasons
     [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
     assert refuses.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (
+            "1 node(s) didn't satisfy existing pods anti-affinity rules",
+            "Scale down the workload whose anti-affinity keeps other pods from these nodes",
+        ),
+        (
+            "1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod"
+            " access mode",
+            "Delete the other pod that uses the PersistentVolumeClaim",
+        ),
+        (
+            "pod has unbound immediate PersistentVolumeClaims",
+            "Find out why the PersistentVolumeClaims of the pod are not bound",
+        ),
+        (
+            "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 2 node(s) had"
+            " untolerated taint {dedicated: x}",
+            "Add a toleration for dedicated to the pod template",
+        ),
+    ],
+)
+def test_a_message_with_one_cause_has_one_remedy(words: str, remedy: str, asked: Asked) -> None:
+    reasons = asked(replace(POD, unscheduled=f"0/3 nodes are available: {words}.")).reasons
+    [refuses] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert refuses.remedy.startswith(remedy)
+    assert " Or: " not in refuses.remedy
+    assert "not-ready" not in refuses.remedy
 
 
 def test_tainted_devices_are_named_if_claims_cannot_be_allocated(asked: Asked) -> None:

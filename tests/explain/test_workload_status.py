@@ -215,7 +215,7 @@ def test_pods_without_a_gang_are_told_of_together(answer: Asking) -> None:
     assert [(reason.id, reason.text) for reason in told.reasons] == [
         (
             "KubeletRefuses",
-            f"kubelet says: {said} (0 seconds ago). 3 pods have had a node for 10 minutes and did"
+            f"kubelet says: {said} (0 seconds ago). 3 pods have had a node for up to 10 minutes and did"
             " not start",
         )
     ]

@@ -116,7 +116,7 @@ QUESTIONS = (
         lambda found: [
             found["workloads"][0]["reason"][key] for key in ("who", "remedy", "commands")
         ],
-        ["platform", "Label it", [LABEL]],
+        ["platform", "Label the node", [LABEL]],
     ),
     Question(
         "is anything pending in research?",

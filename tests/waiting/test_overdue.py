@@ -231,6 +231,8 @@ def test_pods_of_other_schedulers_are_not_ours() -> None:
         ("No node pool is assigned, although the PodGroup is 3 days old", "No node pool is assigned"),
         ("Kueue admitted it 5 minutes ago, and it has no pods", "Kueue admitted it, and it has no pods"),
         ("Nodes are announced for 2 hours, last 9 minutes ago, in vain", "Nodes are announced, in vain"),
+        ("4 pods have had a node for up to 5 minutes and did not start", "4 pods have had a node and did not start"),
+        ("Helper pod r-0 (created 4 minutes ago) is Pending", "Helper pod r-0 is Pending"),
         ("kubelet says: no (2 minutes ago). 1 pod waits for 3 pods", "kubelet says: no. 1 pod waits for 3 pods"),
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ from app.explain.reasons.reason import (
     upper_first,
     with_age,
 )
-from app.explain.reasons.rejected_constraints import joined_by
+from app.explain.reasons.rejected_constraints import joined_by, name_topology
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.state.domains import Path
 from app.facts.identity import Ref
@@ -38,10 +38,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Reasons:
-    """Report that pods of a part are not all known to be in one domain of its required level.
-
-    KAI itself may cause this if it places some pods of the part later than the others.
-    """
+    """Report that pods of a part are not all known to be in one domain of its required level."""
     told = [(part, part.told.required) for part in gang.bound_parts if part.told.required]
     unnamed = _unnamed(gang)
     told += [pair for pair in unnamed if pair not in told]
@@ -64,15 +61,20 @@ def required_violated(gang: Gang) -> Reasons:
         who: Who = "you"
         labelling = list(_labelling(gang, part, key, domains, unlabelled))
         if labelling and (part, key) not in unnamed:
-            it, its = ("the node", "its") if len(unlabelled) == 1 else ("the nodes", "their")
-            remedy = f"Label {it}, because KAI cannot tell which {level} {its} pods are in"
-            if not domains:
-                node = "the node" if len(unlabelled) == 1 else "each node (NODE)"
-                remedy = f"{remedy}. VALUE is the domain of {node}"
+            node = "node" if len(unlabelled) == 1 else "nodes"
+            remedy = (
+                f"Ask the platform team to label the {node}, because KAI cannot tell which {level}"
+                " these pods are in"
+            )
+            if not domains and len(unlabelled) == 1:
+                remedy = f"{remedy}. Replace VALUE with the domain of the node"
+            elif not domains:
+                remedy = f"{remedy}. Replace NODE with each node, and VALUE with its domain"
             commands = tuple(labelling)
             who = "platform"
         elif (part, key) in unnamed:
-            remedy = f"Name the topology in the PodGroup, then {restart}"
+            subgroup = "" if part is gang.whole else part.name
+            remedy = f"{name_topology(gang, subgroup)}, then {restart}"
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
         ):
@@ -99,17 +101,17 @@ def required_violated(gang: Gang) -> Reasons:
 
 
 def _title(gang: Gang, part: Unit | Member) -> str:
-    """Return the name of a part, and for a replica of a scaling group also this word.
+    """Return the name of a part, after the word `replica` if the part is a scaling group's replica.
 
-    Grove names the PodGang of replica 1 like the first replica in the base PodGang: both are
-    called `llm-0-prefill-0`.
+    Without the word, the replica could be taken for a PodGang, because both may have the same name,
+    such as `llm-0-prefill-0`.
     """
     is_replica = isinstance(part, Unit) and part.name != gang.whole.name
     return f"replica {part.name}" if is_replica and gang.ref.kind == "PodGang" else part.name
 
 
 def _lacking_room(gang: Gang, part: Unit | Member, level: str, restart: str) -> str:
-    """Return what to do about a part whose pods would have no place if they were restarted now.
+    """Return the remedy for a part whose pods would have no place if they were restarted now.
 
     `restart` says how to restart them. Return "" if they have a place, or if the room is not known.
     """
@@ -121,12 +123,12 @@ def _lacking_room(gang: Gang, part: Unit | Member, level: str, restart: str) -> 
     pods = counted(part.placed, "pod")
     if placements.under(EMPTY).fits:
         return (
-            f"Wait until one {level} has room for all {pods}, and then {restart}: now, they would"
-            " not be placed again"
+            f"Wait until one {level} has room for all {pods}, and then {restart}: if restarted now,"
+            " they would not be placed again"
         )
     return (
-        "Ask the platform team to check the labels of the nodes, or require a broader level: no"
-        f" {level} is large enough for all {pods}, so they would not be placed again"
+        "Ask the platform team to check the labels of the nodes, or require a broader level. Do"
+        f" not restart these pods: no {level} is large enough for all {pods}"
     )
 
 
@@ -136,9 +138,8 @@ def _labelling(
     """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
     `unlabelled` are the nodes of the part's pods that lack at least one of these labels, and
-    `domains` are the domains of its other pods. If there is one domain, the unlabelled nodes get
-    its labels, because KAI placed all pods there. Yield nothing if labels say that pods are in
-    several domains.
+    `domains` are the domains of the part's other pods. If there is one domain, the commands give
+    the unlabelled nodes its labels. Yield nothing if labels say that pods are in several domains.
     """
     own = gang.domains.by(part.told.levels)
     keys = own.keys[: own.depth(key)]
@@ -167,24 +168,27 @@ def _places(level: str, domains: set[Path], unlabelled: set[str], missing: str) 
     `missing` describes the label that these nodes lack.
     """
     names = listed(sorted("/".join(path) for path in domains))
-    inside = f"in {counted(domains, level)}: {names}" if domains else ""
+    inside = f"in {level} {names}" if domains else ""
+    if len(domains) > 1:
+        inside = f"in {counted(domains, level)} ({names})"
     lacks = "lacks" if len(unlabelled) == 1 else "lack"
     nodes = listed(sorted(unlabelled))
     outside = f"on {nodes}, which {lacks} the {missing}" if unlabelled else ""
-    return ", and ".join(filter(None, (inside, outside)))
+    return " and ".join(filter(None, (inside, outside)))
 
 
 def node_gone(gang: Gang) -> Reasons:
     """Report that pods are bound to nodes that do not exist any more."""
-    remedy = (
-        "Wait a few minutes until Kubernetes deletes these pods and their controller recreates"
-        " them, or force-delete them, because no kubelet is left to confirm a normal deletion"
-    )
     # The tree of domains is computed only if some pod has a node.
     for on_node, objects, evidence in _by_node(
         gang, lambda name: name not in gang.domains.positions
     ):
         text = f"{on_node}, which does not exist any more"
+        them, these = ("it", "this pod") if len(objects) == 1 else ("them", "these pods")
+        remedy = (
+            f"Wait a few minutes until Kubernetes deletes {these}, or force-delete {them}, because"
+            " no kubelet is left to confirm a normal deletion"
+        )
         names = shlex.join(ref.name for ref in objects)
         command = f"kubectl delete pod -n {objects[0].namespace} {names} --force"
         yield about(evidence, "NodeGone", text, remedy, "you", objects=objects, commands=(command,))
@@ -194,8 +198,8 @@ def node_not_ready(gang: Gang) -> Reasons:
     """Report that pods are on nodes that are not ready."""
     dead = gang.index.dead_nodes
     remedy = (
-        "Ask the platform team to repair or delete the node. Kubernetes usually deletes its pods"
-        " after five minutes, but they end only when the node is back or deleted"
+        "Ask the platform team to repair or delete the node. Kubernetes usually marks its pods for"
+        " deletion after five minutes, but they end only when the node is ready again or deleted"
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         node = next((each for each in gang.index.nodes if each.name == evidence.value), None)
@@ -212,10 +216,9 @@ def node_not_ready(gang: Gang) -> Reasons:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield (text, pods, evidence) for each node with unfinished pods of the gang.
+    """Yield (text, pods, evidence) for each node with unfinished pods, if `is_meant` accepts it.
 
-    The text is like `2 pods of llm-0 are on node gpu-01`. Only nodes for whose name `is_meant`
-    returns True count.
+    The text is like `2 pods of llm-0 are on node gpu-01`. `is_meant` gets the name of the node.
     """
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
@@ -224,7 +227,7 @@ def _by_node(
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
-    """Return (part, level) for each required level that KAI ignores for lack of a topology name."""
+    """Return (part, level) for each required level that KAI ignores, as no topology is named."""
     group = gang.pod_group
     if not group:
         return []
@@ -235,7 +238,7 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
 
 
 def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
-    """Return the domains of a level that have pods of the part, and nodes of pods without a label.
+    """Return the domains of a level that have pods of the part, and the unlabelled nodes with pods.
 
     A node counts as unlabelled if it lacks the label of this level or of a broader one.
     """
@@ -328,19 +331,19 @@ _BINDING: Advice = (
     (
         ("denied the request",),
         "Change the pod template so that it satisfies the policy named in the message, or delete"
-        " the workload: KAI tries the same again in every cycle.",
+        " the workload.",
         "you",
     ),
     (
         ("exceeded quota",),
-        "Ask the platform team to raise the ResourceQuota that the message names: KAI's helper pods"
-        " count too.",
+        "Ask the platform team to raise the ResourceQuota that the message names, because KAI's"
+        " helper pods count too.",
         "platform",
     ),
     (
         ("violates PodSecurity",),
-        "Ask the platform team for another Pod Security level of the namespace of KAI's helper"
-        " pods.",
+        "Ask the platform team to allow KAI's helper pods in their namespace: its Pod Security"
+        " level (label pod-security.kubernetes.io/enforce) rejects them.",
         "platform",
     ),
     (
@@ -354,14 +357,14 @@ _BINDING: Advice = (
         "platform",
     ),
 )
-"""The advice on messages of KAI's binder. The first row that applies counts."""
+"""Advice on messages of KAI's binder. The first row that applies counts."""
 
 _BINDER_LOG: tuple[str, Who] = (
     "Fix the problem that KAI's message describes, or ask the platform team to read the log of"
     " KAI's binder.",
     "platform",
 )
-"""The advice on other messages of KAI's binder."""
+"""Advice on other messages of KAI's binder."""
 
 
 def _helper(gang: Gang, said: str) -> Pod | None:
@@ -375,7 +378,7 @@ def _helper(gang: Gang, said: str) -> Pod | None:
 
 
 def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
-    """Return a text about a helper pod of KAI that does not run, and the remedy.
+    """Return a text about the state of a helper pod of KAI, and the remedy.
 
     A helper pod reserves a GPU, for example.
     """
@@ -393,25 +396,25 @@ def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
         named = listed(f"{taint.key} ({taint.effect})" for taint in taints)
         evicted = any(taint.effect == "NoExecute" for taint in taints)
         does = "is evicted by" if evicted else "does not tolerate"
+        one = len(taints) == 1
         return (
-            f"KAI's helper pod {name} {does} the taint {named} of {helper.node}{said}",
+            f"KAI's helper pod {name} {does} the {'taint' if one else 'taints'} {named} of"
+            f" {helper.node}{said}",
             f"Ask the platform team to give KAI's reservation pods a toleration for {named}, or to"
-            f" remove that taint from {helper.node}: {see}",
+            f" remove {'this taint' if one else 'these taints'} from {helper.node}: {see}",
         )
     state = helper.phase if helper.finished else listed(helper.waiting) or helper.phase
-    since = ""
+    created = ""
     if helper.created is not None and gang.facts.now:
-        since = f" for {ago(gang.facts.now - helper.created)}"
+        created = f" (created {ago(gang.facts.now - helper.created)} ago)"
     on = f" on {helper.node}" if helper.node else " without a node"
     if state == "Running":
         return (
             f"KAI's helper pod {name} is {state}{on} now{said}",
-            "Wait until KAI tries again, or ask the platform team to read the log of KAI's binder"
-            f" and of this pod: {see}",
+            "Wait until KAI tries again, or ask the platform team to read the logs of KAI's binder"
+            f" and of the helper pod: kubectl logs -n {helper.namespace} {name}",
         )
     return (
-        f"KAI's helper pod {name} has been {state}{on}{since}{said}"
-        if since
-        else f"KAI's helper pod {name} is {state}{on}{said}",
-        f"Ask the platform team to find out why this pod does not run: {see}",
+        f"KAI's helper pod {name}{created} is {state}{on}{said}",
+        f"Ask the platform team to find out why the helper pod does not run: {see}",
     )

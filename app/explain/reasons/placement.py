@@ -1,7 +1,6 @@
 """Report that nodes lack room for a gang, as KAI counts it.
 
-Before a remedy names another level, selector or node pool, this change is tried in a model of KAI's
-placement.
+A remedy names another level, selector or node pool only if the gang would fit with it.
 """
 
 import itertools
@@ -55,6 +54,7 @@ from app.explain.reasons.reason import (
     listed,
     plain,
     pods_of,
+    upper_first,
 )
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
@@ -75,7 +75,7 @@ def level_of(gang: Gang, demand: Demand) -> str:
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
-    """Return the sorted names of the parts of a demand that differ from `short` at most in name."""
+    """Return the names of `short` and of all parts that differ from it only in name, sorted."""
     return tuple(sorted({part.name for part in demand.flat() if part.profile == short.profile}))
 
 
@@ -123,21 +123,22 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     wider = _wider(obstacle)
     larger = "more nodes" if level == "cluster" else f"more nodes in one {level}"
     remedy = (
-        f"Use smaller or fewer pods{_also_needed(obstacle)}, or ask the platform team for {larger}"
+        f"Use smaller or fewer pods{_also_needed(obstacle)}. Or ask the platform team for {larger}"
     )
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
+    keys = gang.topology.keys if short.levels is None else short.levels
+    label = f"Ask the platform team to label the nodes with {listed(keys, 8)}"
     if not best:
         text = f"No {level} exists, because no node has the labels of all levels"
-        return text, "Ask the platform team to label the nodes, or require no level", "you"
+        return text, f"{label}, or require no level", "you"
     if short.preferred and not best.domain.nodes:
         preferred = gang.topology.name_of(short.preferred)
         text = (
             f"KAI uses no node for {short.name}, which prefers one {preferred}: no node has the"
             " labels of all levels"
         )
-        label = "Ask the platform team to label the nodes, or prefer no level"
-        return text, _unpreferred(obstacle) or label, "you"
+        return text, _unpreferred(obstacle) or f"{label}, or prefer no level", "you"
 
     room = _room_of(obstacle, short, best, level, selection)
 
@@ -145,9 +146,9 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 
 
 def _also_needed(obstacle: Obstacle) -> str:
-    """Return a step that is needed in addition to smaller pods, or "" if there is none.
+    """Return a step without which smaller pods would not fit either, or "" if there is none.
 
-    An example is `, and open the closed nodes (cordoned, tainted or not ready)`.
+    It continues a sentence, such as `, and ask the platform team to ...`.
     """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
@@ -160,11 +161,11 @@ def _also_needed(obstacle: Obstacle) -> str:
     return f", and {_OPEN}" if small.under(OPENED).fits else ""
 
 
-_OPEN = "open the closed nodes (cordoned, tainted or not ready)"
+_OPEN = "ask the platform team to open the closed nodes (cordoned, tainted or not ready)"
 
 
 def _without_size(demand: Demand) -> Demand:
-    """Return the demand with pods that request nothing."""
+    """Return the demand with pods that set no requests."""
 
     def change(part: Demand) -> Demand:
         pods = tuple((replace(shape, requests=_PLACE), count) for shape, count in part.pods)
@@ -208,7 +209,10 @@ def _room_of(
 
 
 def _unpreferred(obstacle: Obstacle) -> str:
-    """Return the advice to prefer no level if the gang then fits now, or else ""."""
+    """Return the advice to prefer no level, if the gang then fits now, or else "".
+
+    Parts that also require a level keep their preferred level.
+    """
 
     def change(part: Demand) -> Demand:
         return part if part.key else replace(part, preferred="")
@@ -256,7 +260,7 @@ def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
     The gang may need even smaller pods, because its pods do not have a node each.
     """
     placements_of = obstacle.gang.placements_of
-    larger = "or ask the platform team for larger nodes"
+    larger = "Or ask the platform team for larger nodes"
     also = _also_needed(obstacle)
     lowered = placements_of(_capped(obstacle.demand, most))
     if not (also or lowered.under(EMPTY).fits):
@@ -264,13 +268,13 @@ def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
         lowered = placements_of(_capped(obstacle.demand, most))
     amounts = listed(f"{amount(name, size, down=True)}{_of(name)}" for name, size in most.items())
     if also:
-        return f"Request at most {amounts} per pod{also}, {larger}"
+        return f"Request at most {amounts} per pod{also}. {larger}"
     if not lowered.under(EMPTY).fits:
-        return f"Use smaller or fewer pods, which request at most {amounts} each, {larger}"
+        return f"Use smaller or fewer pods, which request at most {amounts} each. {larger}"
     if not lowered.under(EMPTIED).fits:
-        return f"Request at most {amounts} per pod, and {_OPEN}, {larger}"
+        return f"Request at most {amounts} per pod, and {_OPEN}. {larger}"
     later = "" if lowered.now.fits else " (for which room still has to become free)"
-    return f"Request at most {amounts} per pod{later}, {larger}"
+    return f"Request at most {amounts} per pod{later}. {larger}"
 
 
 def _capped(demand: Demand, most: Mapping[str, int]) -> Demand:
@@ -315,7 +319,7 @@ def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return (text, remedy, who can act) if no node has all resources of a pod together, or None.
+    """Return (text, remedy, who can act) if no node has all that a pod requests, or None.
 
     Pods that request more of a resource than any node has are skipped.
     """
@@ -337,17 +341,18 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
             for name in apart
         )
         none = "both" if len(apart) == 2 else "all of these"
-        text = f"No node has everything that a pod requests: {each}, and none has {none}"
+        text = f"No node has everything that a pod requests: {each}, and no node has {none}"
+        together = listed(_sized(name, named[name]) for name in apart)
         remedy = (
             "Request only resources that one node has, or ask the platform team for nodes that"
-            f" offer {listed(apart)} together"
+            f" have {together}"
         )
         return text, remedy, "you"
     return None
 
 
 def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node]) -> Sequence[str]:
-    """Return two resources that none of `nodes` has together, the rarest if there are several.
+    """Return two resources of which no node has enough together, the rarest if there are several.
 
     If there are no such two, return all resources that some of `nodes` lack. `having` has the nodes
     that have enough of each resource, by the name of the resource.
@@ -371,24 +376,20 @@ def _sized(name: str, ask: int) -> str:
 
 
 def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
-    """Return whether pods request a device that no node has."""
+    """Return whether pods request a device that no node in the gang's node pool has."""
     asked = {name for shape, _ in demand.shapes for name, _ in shape.requests if is_device(name)}
     return any(not any(node.allocatable.get(name) for node in obstacle.nodes) for name in asked)
 
 
 _OF_GPUS = "nvidia.com/gpu."
-"""The prefix of NVIDIA's labels about GPUs.
-
-A node with such a label has GPUs, even if no device plugin offers them.
-"""
-
+"""The prefix of the labels of nodes with GPUs, even if no device plugin offers the GPUs."""
 
 _PLUGIN = "device-plugin"
 """A text in the names of the pods of NVIDIA's and other device plugins."""
 
 
 def _broken_plugin(index: Index) -> Pod | None:
-    """Return a pod of a device plugin that does not run, or None if there is none."""
+    """Return a pod of a device plugin that does not run, the first by name, or None."""
     broken = [
         pod
         for pod in index.facts.pods
@@ -404,9 +405,9 @@ _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
 
 
 def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return (text, remedy, who can act) if nodes offer GPUs only in other sizes, or None.
+    """Return (text, remedy, who can act) if nodes offer GPUs, but not as `name`, or None.
 
-    `text` is the beginning of the returned text, and `name` the requested resource.
+    `name` is the requested resource, and `text` the beginning of the returned text.
     """
     if name != _GPU and not _PART.fullmatch(name):
         return None
@@ -430,10 +431,10 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
 
 
 def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return the text that no node offers a device, the remedy, and who can act.
+    """Return the text that no node offers the device `name`, the remedy, and who can act.
 
-    `nodes` are the nodes that the pod may use, and `that` describes them in words, such as ` that
-    matches pool=h100`, or is "" for all nodes.
+    `nodes` are the nodes that the pod may use, and `that` describes them, such as ` that matches
+    pool=h100`, or is "" for all nodes.
     """
     text = f"No node{that} offers {name}, which a pod requests"
     if name.startswith(_HUGE_PAGES):
@@ -528,10 +529,10 @@ def no_domain_fits(gang: Gang) -> Reasons:
 
 
 def _beyond_all_room(gang: Gang) -> str:
-    """Return a text about the number of a workload's pending pods that fit without other workloads.
+    """Return a text with the number of a workload's pending pods that fit without other workloads.
 
-    It concerns pods that need each other although their scheduler places them one by one. Return ""
-    for other gangs, and if all or none of the pods would fit.
+    It concerns a single pod of a workload whose pods need each other (`NEEDS_ALL`). Return "" for
+    other gangs, and if all or none of the pods would fit.
     """
     made_for = gang.pods[0].made_for[:1] if gang.ref.kind == Pod.kind else ()
     if not made_for or made_for[0].kind not in NEEDS_ALL:
@@ -569,20 +570,16 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reason:
-    """Return a reason for a gang whose minimum runs, but whose other pods can never be placed.
-
-    They would not fit even without other workloads.
-    """
+    """Return a reason for a gang whose minimum runs, and whose other pods never have room."""
     gang = obstacle.gang
     short = obstacle.short
     text = (
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
         " next to it, even without other workloads"
     )
-    add = "Ask the platform team for more nodes to run the other pods"
-    remedy = f"Do nothing, because the gang has its minimum. {add}"
+    remedy = "Do nothing if the minimum is enough. Otherwise, ask the platform team for more nodes"
     if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
-        remedy = add
+        remedy = "Ask the platform team for more nodes to run the other pods"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     return about(evidence, "NoDomainFits", text, remedy, "platform")
 
@@ -593,7 +590,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
     needs = pods_of(short.shapes)
     has = best.pods if best else 0
     if level == "cluster":
-        only = f", only for {has}" if has else ""
+        only = f", only for {has} of these pods" if has else ""
         text = f"{_open_nodes(obstacle)} have no room for {needs}{only}"
     elif not best:
         return f"No {level} has room for {needs}: no node has the labels of all levels"
@@ -606,7 +603,10 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
         text = f"The nodes have room for each part of {short.name}, but not for all together"
     elif has >= short.count:
         where = f"{best.domain if best else level} has"
-        text = f"No {level} has room for all parts of {short.name} together; {where} room for each"
+        text = (
+            f"No {level} has room for all parts of {short.name} together; {where} room for each of"
+            " them"
+        )
 
     return text + _in_pieces(obstacle)
 
@@ -648,7 +648,8 @@ def _in_pieces(obstacle: Obstacle) -> str:
 def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     """Return the remedies for a lack of room in one text, who can act, and the commands.
 
-    Room that becomes free by itself comes first, and then changes with which the gang fits now.
+    Waiting for room that becomes free by itself comes first, then changes with which the gang fits
+    now.
     """
     itself = _by_itself(obstacle)
     elsewhere, commands = _elsewhere(obstacle)
@@ -667,7 +668,7 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
 
 
 def _by_itself(obstacle: Obstacle) -> list[str]:
-    """Return the remedies to wait because pods terminate, or because KAI may evict pods."""
+    """Return the remedies to wait, because pods terminate or KAI may evict pods."""
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     return [each for each in (_ending(obstacle), *evicts) if each]
 
@@ -707,7 +708,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     queues, commands = into_pool(gang, pool)
     use = f'Use node pool "{pool}" and a queue in it{queues}, if a scheduler serves it'
     if not pool:
-        leave = "Remove the node pool label from the workload and its PodGroup"
+        leave = f"Remove the label {NODE_POOL} from the workload and its PodGroup"
         use = f"{leave}, and use a queue without this label{queues}"
     return f"{use}: the gang fits there", commands
 
@@ -745,8 +746,7 @@ def _ending(obstacle: Obstacle) -> str:
 def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
 
-    Only pods on nodes that are open to the pending pods count. If PriorityClasses are not known,
-    return none.
+    Only pods on nodes that are open to the pending pods count.
     """
     losing = losing_against(obstacle.gang)
     if not losing:
@@ -762,7 +762,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
     """Return the remedies that free room, and who can act.
 
-    They concern one domain if the gang would fit there, or else all open nodes.
+    They concern one domain if freeing it is enough, or else all open nodes.
     """
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
@@ -784,8 +784,8 @@ _MOST_TRIED = 4
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
     """Return the domain with the most room in which the gang would fit if other pods there ended.
 
-    Return None if one domain is not enough, if there are too many parts to try domains
-    (`_MOST_PARTS`), or if none of the first `_MOST_TRIED` domains helps.
+    Return None if one domain is not enough, if there are more than `_MOST_PARTS` parts, or if none
+    of the `_MOST_TRIED` most promising domains helps.
     """
     short = obstacle.short
     like = [part for part in obstacle.demand.flat() if part.profile == short.profile]
@@ -803,7 +803,7 @@ def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
 
 
 def _wider(obstacle: Obstacle) -> str:
-    """Return the next wider level at which the gang fits, as advice, or "" if there is none."""
+    """Return the advice to require the next wider level at which the gang fits now, or ""."""
     short = obstacle.lacking
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
@@ -842,7 +842,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
     )
 
 
-_START_OVER = "Restart the gang, because it fits elsewhere"
+_START_OVER = "Restart the gang, because its minimum would then fit"
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
@@ -855,7 +855,8 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     them = "it" if len(part.placed) == 1 else "them"
     best = obstacle.placements.now.best
     if not best:
-        where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
+        nodes = listed(sorted(short.occupied))
+        where = f"on {nodes}, outside every {level_of(gang, short)} that KAI knows"
         helps = _start_over(gang) if gang.from_scratch.now.fits else _without_room(obstacle)
         return f"{run} {where}, and the rest must join {them}", helps
 
@@ -901,13 +902,13 @@ def _without_room(obstacle: Obstacle) -> str:
     gang = obstacle.gang
     if obstacle.placements.under(OPENED).fits:
         best = obstacle.placements.now.best
-        return f"Ask the platform team to {_OPEN}{f' in {best.domain}' if best else ''}"
+        return f"{upper_first(_OPEN)}{f' in {best.domain}' if best else ''}"
     if gang.whole.is_satisfied:
-        return "Request fewer pods. Nothing is wrong: the gang has its minimum"
+        return "Do nothing: the gang has its minimum. Use fewer pods if none should stay pending"
     if gang.from_scratch.under(EMPTIED).fits:
         return (
-            f"Restart the gang ({_restart(gang)}) once another domain has room for it, or"
-            " ask the platform team for nodes: other workloads currently fill every other domain"
+            f"Restart the gang ({_restart(gang)}) once another domain has room for all of it, or"
+            " ask the platform team for more nodes"
         )
     again = restart_of(gang, gang.pods, "all of its pods", has_new_template=True)
     return f"Use smaller pods in the pod templates, and restart the gang ({again})"

@@ -55,8 +55,8 @@ def kubelet_refuses(gang: Gang) -> Reasons:
     for each in by_key(((_alike(words, pod)), (words, pod)) for words, pod in told).values():
         pods = [pod for _, pod in each]
         words = max((words for words, _ in each), key=lambda words: words.time or 0.0)
-        since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
         have = counted(pods, "pod has", "pods have")
+        since = _since_bound(gang, pods)
         text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
         remedy, who = _start_remedy(words, pods)
         first = min(pods, key=attrgetter("name"))
@@ -68,7 +68,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 
 
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""The reasons of events that count at once. Others count if a pod has not started for a minute."""
+"""The reasons of events that count at once. Others count once a pod has had a node for a minute."""
 
 _STARTS: Advice = (
     (
@@ -79,21 +79,21 @@ _STARTS: Advice = (
     ),
     (
         ("not registered", "no such plugin"),
-        "Ask the platform team to check, on {nodes}, the kubelet plugin (a DaemonSet) of the driver"
-        " in the message: it registers with the kubelet when it starts.",
+        "Ask the platform team to check whether the kubelet plugin of the driver in the message (a"
+        " pod of a DaemonSet) runs on {nodes}.",
         "platform",
     ),
     (
         ("label already exists for a different computedomain",),
         "Wait until the pods of the other ComputeDomain on {nodes} have ended: a node is in one"
-        " ComputeDomain at a time. If it has no pods there, ask the platform team to remove the"
-        f" node label: kubectl label node NODE {DAEMON_OF}-",
+        " ComputeDomain at a time. If there are no such pods, ask the platform team to remove the"
+        f" node label: kubectl label node {{arguments}} {DAEMON_OF}-",
         "you",
     ),
     (
         ("computedomain not found",),
-        "Delete these pods, so that new ones get claims of an existing ComputeDomain: the one that"
-        " their claims name was deleted.",
+        "Delete the pods, so that new pods get new claims: the ComputeDomain that the existing"
+        " claims name was deleted.",
         "you",
     ),
     (
@@ -115,14 +115,14 @@ _STARTS: Advice = (
     (
         ("not bound", "unbound"),
         f"If the pod template sets nodeName, select the node by its label {HOSTNAME_KEY} instead:"
-        " a volume that waits for its pod is bound only if a scheduler places the pod. Otherwise,"
-        " ask the platform team about the storage.",
+        " WaitForFirstConsumer volumes are bound only if a scheduler places the pod. Otherwise, ask"
+        " the platform team about the storage.",
         "you",
     ),
     (
         ("multi-attach",),
-        "Use a volume with the access mode ReadWriteMany, or keep the pods that use it on one node."
-        " If the pod on the other node is no longer needed, delete it.",
+        "Use a volume with the access mode ReadWriteMany, or keep all pods that use the volume on"
+        " one node. If the pod on the other node is no longer needed, delete that pod.",
         "you",
     ),
     (
@@ -142,27 +142,29 @@ _STARTS: Advice = (
         "platform",
     ),
 )
-"""The advice on messages of kubelets, in lower case. The first row that applies counts."""
+"""Advice on messages of kubelets, in lower case. The first row that applies counts."""
 
 _OTHERWISE: tuple[str, Who] = (
     "Fix the problem that the message describes, or ask the platform team to check {nodes}.",
     "platform",
 )
-"""The advice on other messages of kubelets."""
+"""Advice on other messages of kubelets."""
 
 
 def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
-    nodes = listed(sorted({pod.node for pod in pods}))
+    nodes = sorted({pod.node for pod in pods})
     remedy, who = next(advice_for(words.text.lower(), _STARTS), _OTHERWISE)
-    return remedy.format(nodes=nodes), who
+    return remedy.format(nodes=listed(nodes), arguments=shlex.join(nodes)), who
+
+
+def _since_bound(gang: Gang, pods: Sequence[Pod]) -> str:
+    """Return how long pods have had a node, such as `up to 5 minutes` for several pods."""
+    longest = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+    return longest if len(pods) == 1 else f"up to {longest}"
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key for a message about a pod.
-
-    Messages that differ only in the pod's uid and name, or in the names of its node and claims,
-    have the same key.
-    """
+    """Return a key for a message about a pod, without the names of the pod, its node and claims."""
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
         text = text.replace(own, "") if own else text
@@ -170,12 +172,12 @@ def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
 
 
 def _is_late(gang: Gang, pod: Pod) -> bool:
-    """Return whether a pod has had a node for longer than a start takes."""
+    """Return whether a pod has had a node for longer than `MOST_STARTING`."""
     return pod.bound is not None and pod.bound < gang.facts.now - MOST_STARTING
 
 
 def not_started(gang: Gang) -> Reasons:
-    """Report that pods with a node for over a minute did not start, and no message says why."""
+    """Report that pods that have had a node for over a minute do not start, without a message."""
     unexplained = [
         pod
         for pod in gang.placed
@@ -190,7 +192,7 @@ def not_started(gang: Gang) -> Reasons:
 
 
 def container_crashes(gang: Gang) -> Reasons:
-    """Report that a container of a started pod does not run, for example because it crashes."""
+    """Report that a container of a running pod does not run, for example because it crashes."""
     running = [pod for pod in gang.placed if pod.phase == "Running"]
     for pods in _alike_in_containers(running):
         yield _in_container(gang, "ContainerCrashes", pods)
@@ -234,7 +236,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     if container.ended == "OOMKilled":
         remedy = (
             f"Raise limits.memory of container {container.name}: it was killed because memory ran"
-            " out. The log of that run shows what it did last"
+            " out. The log of the killed run may show why"
         )
     evidence = Evidence(first.ref, f"status, container {container.name}", container.reason)
     return about(
@@ -262,7 +264,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             # The kubelet rejects a pod soon after its creation, whose time is therefore shown.
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
-        remedy, who = _rejection_remedy(first)
+        remedy, who = _rejection_remedy(pods)
         evidence = Evidence(first.ref, "status.reason", first.failure)
         yield about(
             evidence,
@@ -321,8 +323,8 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
         "UnexpectedAdmissionError",
         ("number of devices unavailable",),
-        "Ask the platform team to check the device plugin on {node}, which has fewer devices than"
-        " the scheduler counts",
+        "Ask the platform team to check the device plugin on {node}: fewer devices are available"
+        " there than the scheduler counts",
         "platform",
     ),
     (
@@ -354,8 +356,8 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
         "Evicted",
         ("exceeds its request of", "larger consumption of"),
-        "Raise the containers' requests for the resource in the message to the usage there, or ask"
-        " the platform team for nodes with more of it",
+        "Raise the containers' requests for the resource to the usage in the message, or ask the"
+        " platform team for nodes with more of this resource",
         "you",
     ),
     (
@@ -367,14 +369,14 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
         "Evicted",
         ("low on resource: ",),
-        "Ask the platform team to find out what uses the resource in the message on {node}",
+        "Ask the platform team to find out what uses up the resource in the message on {node}",
         "platform",
     ),
 )
-"""The advice on failed pods: (start of the failure, texts, remedy, who can act).
+"""Advice on failed pods: (start of the failure, texts, remedy, who can act).
 
-The first row whose start and one of whose texts are in the failure counts. The texts about
-evictions are from the kubelet's `pkg/kubelet/eviction/helpers.go`.
+The first row counts whose start begins the failure, and one of whose texts is in it. The texts
+about evictions are from the kubelet's `pkg/kubelet/eviction/helpers.go`.
 """
 
 
@@ -382,18 +384,28 @@ def _is_evicted(failure: str) -> bool:
     return failure.startswith("Evicted") and not any(text in failure for text in _HAD_CONDITION)
 
 
-def _rejection_remedy(pod: Pod) -> tuple[str, Who]:
-    node = pod.node or "the node"
+def _rejection_remedy(pods: Sequence[Pod]) -> tuple[str, Who]:
+    """Return the remedy for pods with the same failure on the same node, and who can act."""
+    node = pods[0].node or "the node"
+    failure = pods[0].failure
     for begin, texts, remedy, who in _REJECTIONS:
-        if pod.failure.startswith(begin) and any(text in pod.failure for text in texts):
-            again = f"create {pod.name} again"
-            if fails_if_deleted(pod):
-                again = f"create {pod.controller} again, if it creates no other pod"
-            elif pod.controller:
-                delete = f"kubectl delete pod -n {shlex.quote(pod.namespace)} {pod.name}"
-                again = f"delete it, so that {pod.controller} creates another pod: {delete}"
-            return remedy.format(node=node, again=again), who
-    return f"Ask the platform team why {node} ended the pod", "platform"
+        if failure.startswith(begin) and any(text in failure for text in texts):
+            return remedy.format(node=node, again=_again(pods)), who
+    return f"Ask the platform team to read the log of the kubelet on {node}", "platform"
+
+
+def _again(pods: Sequence[Pod]) -> str:
+    """Return how to replace failed pods."""
+    names = sorted(pod.name for pod in pods)
+    controllers = sorted({pod.controller for pod in pods if pod.controller})
+    owners = listed(map(str, controllers))
+    if any(map(fails_if_deleted, pods)):
+        return f"create {owners} again, if no other pods are created"
+    if all(pod.controller for pod in pods):
+        create = "creates" if len(controllers) == 1 else "create"
+        delete = f"kubectl delete pod -n {shlex.quote(pods[0].namespace)} {shlex.join(names)}"
+        return f"delete {listed(names)}, so that {owners} {create} other pods: {delete}"
+    return f"create {listed(names)} again"
 
 
 def failed_pods(gang: Gang) -> list[Pod]:
@@ -431,10 +443,11 @@ def _has_node(gang: Gang, pod: Pod) -> bool:
 
 
 def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
-    since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
     have = f"{pods_in_words(gang, pods)} {'has' if len(pods) == 1 else 'have'}"
-    text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
-
+    text = (
+        f"{have} had a node for {_since_bound(gang, pods)} and did not start:"
+        f" {state or 'no state reported'}"
+    )
     first = min(pods, key=attrgetter("name"))
     evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
     see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"

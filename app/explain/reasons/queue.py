@@ -1,7 +1,6 @@
 """Report limits, quotas and fair shares of KAI's queues that keep a gang pending.
 
-The module also finds the pods that KAI may evict for a gang (`pkg/scheduler/actions/preempt` of
-KAI).
+This module also finds the pods that KAI may evict for a gang.
 """
 
 import json
@@ -82,9 +81,9 @@ class Excess(Value):
     asked: int
     """The amount that the gang requests."""
     use: str = "used"
-    """The word for `used`, and which pods count."""
+    """The words after the amount in use, which say which pods count."""
     is_unset: bool = False
-    """Does the queue set no such limit or quota, which KAI reads as 0?"""
+    """Does the queue not set the limit or quota? KAI then reads it as 0."""
 
     @property
     def words(self) -> str:
@@ -106,7 +105,7 @@ def _number(resource: str, thousandths: int) -> str:
 def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
     """Yield the limits of the queue `name` and the queues above it that the gang would exceed.
 
-    The `evicted` pods of the queue don't count.
+    The `evicted` pods don't count.
     """
     less = _quantities(evicted)
     asked = _asked(gang)
@@ -136,7 +135,7 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
 def bound_below(gang: Gang, demand: Demand) -> str:
     """Return the limit or quota that a demand would exceed if the gang's placed pods were gone.
 
-    It is a text such as `limit on queue q`, or "" if there is none.
+    The result is a text such as `limit on queue q`, or "" if there is none.
     """
     group = gang.pod_group
     if not group:
@@ -191,7 +190,7 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
 
 
 _BY_FIXED = "used by non-preemptible pods"
-"""Only these pods count for a quota that a gang must fit in."""
+"""The words for use that counts against a quota."""
 
 
 def use_words(index: Index, queue: Queue) -> str:
@@ -203,8 +202,8 @@ def use_words(index: Index, queue: Queue) -> str:
 def losing_against(gang: Gang) -> list[Pod]:
     """Return the placed pods of lower priority in the same queue that KAI may evict for a gang.
 
-    Return [] if the gang has no PodGroup or would exceed a quota, or if the PriorityClasses are not
-    known.
+    Return [] if the gang has no PodGroup or would exceed a quota, or if PriorityClasses were not
+    read. Source: `pkg/scheduler/actions/preempt` of KAI.
     """
     index = gang.index
     group = gang.pod_group
@@ -274,7 +273,7 @@ def given_up(gang: Gang) -> Reasons:
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
     commands = (f"kubectl patch {as_argument(group)} --type merge -p {patch}",)
-    remedy = "Let KAI retry in every cycle"
+    remedy = "Set spec.schedulingBackoff of the PodGroup to -1, so that KAI tries in every cycle"
     yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 
 
@@ -282,8 +281,8 @@ def queue_limit(gang: Gang) -> Reasons:
     """Report that the gang's queue, or one above it, would exceed a limit.
 
     Yield a reason for each limit that the pods of the queue and the gang exceed together, unless
-    KAI may evict other pods to stay within the limits. Otherwise, quote KAI's message that a limit
-    is reached, unless KAI should place the gang in its next cycle.
+    KAI may evict other pods for the gang. If there is none, quote KAI's message that a limit is
+    reached, unless KAI should place the gang in its next cycle.
     """
     group = gang.pod_group
     if not group:
@@ -325,9 +324,10 @@ def _below_limit(gang: Gang, over: Excess) -> str:
         steps.append(least)
     holders = list(_holders(gang, over))
     if holders:
-        one = len(holders) == 1
-        use = f"PodGroup {holders[0]} uses" if one else f"PodGroups {listed(holders, 3)} use"
-        steps.append(f"wait until enough of the limit is free, which {use}")
+        frees = f"PodGroup {holders[0]} frees"
+        if len(holders) > 1:
+            frees = f"PodGroups {listed(holders, 3)} free"
+        steps.append(f"wait until {frees} enough of the limit")
     return upper_first(", or ".join(filter(None, (" and ".join(steps), lower_first(raised)))))
 
 
@@ -379,17 +379,22 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
             f"Queue {queue.name} sets no {bound} of {listed(names)}, {kai}; the gang requests"
             f" {asked}"
         )
-        bounds = {name: {"quota": -1, "limit": -1} for name in names}
-        if bound == "quota":
-            bounds = {name: {"quota": -1} for name in names}
+        # A quota that is set stays as it is.
+        to_set = [
+            queue.shares[over.resource].unset if bound == "limit" else (bound,) for over in unset
+        ]
+        fields = listed(
+            f"{listed(same)} of {listed(resources)}"
+            for same, resources in by_key(zip(to_set, names, strict=True)).items()
+        )
+        bounds = {name: dict.fromkeys(each, -1) for name, each in zip(names, to_set, strict=True)}
         patch = shlex.quote(json.dumps({"spec": {"resources": bounds}}, separators=(",", ":")))
         named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
-        both = "quota and limit" if bound == "limit" else "the quota"
         yield about(
             Evidence(queue.ref, f"spec.resources.{names[0]}.{bound}", "absent"),
             reason,
             text,
-            f"Set {both} of {listed(names)} in queue {queue.name} to -1 (unlimited)",
+            f"Ask the platform team to set {fields} in queue {queue.name} to -1 (unlimited)",
             "platform",
             commands=(f"kubectl patch {named} --type merge -p {patch}",),
         )
@@ -421,8 +426,8 @@ def queue_status_stale(gang: Gang) -> Reasons:
                 for own in (by_status, account)
             )
             text = (
-                f"The status of queue {account.queue.name} reports {says} in use, but its pods use"
-                f" {uses}. KAI counts the pods, so the queue has room"
+                f"The status of queue {account.queue.name} reports {says} in use, but the queue's"
+                f" pods use {uses}. KAI counts the pods, so the queue has room"
             )
             remedy = (
                 "Ask the platform team to read the log of KAI's queue-controller, which writes the"
@@ -447,9 +452,9 @@ def _has_background(index: Index, queue: Queue) -> bool:
 
 
 def lower_priority(gang: Gang) -> Reasons:
-    """Report that pods in the gang's own queue use up a limit, and KAI may evict these pods.
+    """Report that a limit would be exceeded, but KAI may evict pods in the gang's own queue.
 
-    Yield nothing if KAI says that a limit is reached, because it has then already tried.
+    Yield nothing if KAI says that a limit is reached, because KAI has then tried to evict pods.
     """
     group = gang.pod_group
     over = next(over_limits(gang, group.queue), None) if group else None
@@ -484,7 +489,7 @@ def evicting(pods: Iterable[Pod]) -> str:
     if not groups:
         return ""
     holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
-    return f"Wait: KAI may evict {listed(holders)}, which can be preempted"
+    return f"Wait: KAI may preempt {listed(holders)}"
 
 
 def queue_quota(gang: Gang) -> Reasons:
@@ -521,7 +526,7 @@ def queue_quota(gang: Gang) -> Reasons:
 
 
 def _asks_to_be_preemptible(gang: Gang, group: KaiPodGroup) -> bool:
-    """Return whether a field or PriorityClass makes a PodGroup preemptible.
+    """Return whether a PodGroup is preemptible by its own field or its PriorityClass.
 
     KAI's message that a non-preemptible workload exceeds a quota is then outdated.
     """
@@ -532,7 +537,7 @@ def _asks_to_be_preemptible(gang: Gang, group: KaiPodGroup) -> bool:
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
     """Return a note about what makes a PodGroup non-preemptible: its own field, or its class.
 
-    Return "" for a semi-preemptible PodGroup, or one that names neither.
+    Return "" for a semi-preemptible PodGroup, or if the PodGroup sets neither.
     """
     if group.preemptibility:
         semi = group.preemptibility == SEMI_PREEMPTIBLE
@@ -559,9 +564,9 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
-    """Return the quota of a queue and its use as text, from KAI's message or the queue's status.
+    """Return a queue's quota and usage as text, from KAI's message, or else from the queue.
 
-    Return "" if the quota is 0 or unknown.
+    Return "" if the quota is 0, unlimited or unknown.
     """
     name = said.queue or group.queue
     quota = gpus_of(said.quota)
@@ -574,7 +579,7 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
 
 
 def within_quota(gang: Gang) -> Reasons:
-    """Report that the gang's queue is below its quota, but no other queue is above its quota.
+    """Report that the gang stays within its queue's quota, but no other queue is above its quota.
 
     KAI reclaims nothing from queues within their quotas.
     """
@@ -597,8 +602,8 @@ def within_quota(gang: Gang) -> Reasons:
     if not holding or any(each.allocated[0] > each.quota[0] for each in holding):
         return
     held = listed(
-        f"queue {each.queue.name} uses {_gpus(each.allocated[0])}, within its quota of"
-        f" {_gpus(each.quota[0])}"
+        f"queue {each.queue.name} uses {_gpus(each.allocated[0])}, within its"
+        f" {_quota_words(each.quota[0])}"
         for each in holding
     )
     promised = sum(each.quota[0] for each in (own, *leaves))
@@ -608,9 +613,12 @@ def within_quota(gang: Gang) -> Reasons:
         than = f"more than the {_gpus(has)} of the nodes"
         more = f". The quotas of all queues add up to {_gpus(promised)}, {than}"
     text = f"KAI reclaims nothing for this gang: {held}{more}"
-    remedy = "Ask the platform team to lower the quotas of these queues, or to add nodes"
+    of = f"quota of queue {holding[0].queue.name}"
+    if len(holding) > 1:
+        of = "quotas of these queues"
+    remedy = f"Ask the platform team to lower the {of}, or to add nodes"
     evidence = Evidence(
-        holding[0].queue.ref, "spec.resources.gpu.quota", _gpus(holding[0].quota[0])
+        holding[0].queue.ref, "spec.resources.gpu.quota", _quota_value(holding[0].quota[0])
     )
     yield about(evidence, "WithinQuota", text, remedy, "platform", severity="warning")
 
@@ -620,15 +628,23 @@ def _children(account: Account, accounts: Mapping[str, Account]) -> bool:
 
 
 def _gpus(count: float) -> str:
-    return "unlimited GPUs" if count == math.inf else amount("/gpu", round(count * 1000))
+    return amount("/gpu", round(count * 1000))
+
+
+def _quota_value(quota: float) -> str:
+    return "unlimited GPUs" if quota == math.inf else _gpus(quota)
+
+
+def _quota_words(quota: float) -> str:
+    return "unlimited quota" if quota == math.inf else f"quota of {_gpus(quota)}"
 
 
 def fair_share(gang: Gang) -> Reasons:
     """Report that KAI may reclaim resources for the gang from queues above their fair shares.
 
-    The gang must fit once KAI has evicted all pods that it may evict in other queues, and must be
-    within its quotas. Yield nothing if KAI says that a limit is reached, because it has then
-    already tried.
+    The gang must fit without the pods that KAI may evict in other queues, and must be within its
+    quotas. Yield nothing if KAI says that a limit is reached, because KAI has then tried to evict
+    pods.
     """
     turn = line_of(gang.index).get(gang.ref)
     if not turn or not turn.above or _said(gang, "OverLimit") or over_quota(gang, turn.queue):
@@ -645,8 +661,8 @@ def fair_share(gang: Gang) -> Reasons:
     used = accounts_of(gang.index, gang.pool)[first.name].allocated[0]
     evidence = Evidence(first.ref, "GPUs of its pods", plain(round(used * 1000)))
     remedy = (
-        "Wait: KAI may reclaim the excess for this gang. If it takes long, check preemptionDelay"
-        " and the minimum runtimes of the queues"
+        "Wait: KAI may reclaim the excess for this gang. If that takes long, check preemptionDelay"
+        " of the PodGroup and reclaimMinRuntime of the queues"
     )
     words = listed(over)
     queues = tuple(queue.ref for queue in turn.above)
@@ -655,7 +671,7 @@ def fair_share(gang: Gang) -> Reasons:
 
 
 def preemption_delay(gang: Gang) -> Reasons:
-    """Report that KAI waits for the preemptionDelay of the PodGroup before it evicts other pods."""
+    """Report that KAI says that the preemptionDelay of the PodGroup is not over."""
     group = gang.pod_group
     said = _said(gang, "PreemptionDelayNotElapsed")
     if not group or not said:
@@ -668,13 +684,11 @@ def preemption_delay(gang: Gang) -> Reasons:
     text = f"The gang may not preempt other workloads {until}"
 
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
-    remedy = (
-        f"Wait until the preemptionDelay of PodGroup {group.name} is over: KAI tries again then"
-    )
+    remedy = f"Wait until the preemptionDelay of PodGroup {group.name} is over"
     yield about(evidence, "PreemptionDelay", text, remedy, "wait")
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
-    """Return a reason that quotes KAI's message, or KAI's reason if there is no message."""
+    """Return a reason with `said` as its text: KAI's message, or KAI's reason if there is none."""
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

@@ -29,16 +29,13 @@ def after_others(gang: Gang) -> Reasons:
         name, words = doomed
         text = f"{text}. KAI cannot bind {name}: {words}"
         remedy = (
-            f"Correct or delete {name}, or ask its owner to do so: KAI chooses the same place for"
-            f" {name} in every cycle, so waiting does not help"
+            f"Correct or delete {name}, or ask its owner to do so: until then, KAI may choose this"
+            f" place for {name} in every cycle"
         )
         yield about(evidence, "AfterOthers", text, remedy, "you")
         return
-    ahead = listed((other.gang.name for other in before), 2)
-    remedy = (
-        f"Wait until {ahead} {'has' if len(before) == 1 else 'have'} started and room is free"
-        " again: KAI can then place this gang"
-    )
+    have = "has" if len(before) == 1 else "have"
+    remedy = f"Wait until {names} {have} started and room is free again"
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 
 
@@ -75,8 +72,8 @@ def place_words(number: int, count: int, queue: str) -> str:
 def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
     """Yield the turns of the gangs ahead that take the room of this gang.
 
-    If a queue is full for the gang, they are in this queue or below it. Otherwise, they get nodes
-    that are open to the gang.
+    If a limit or quota of a queue keeps this gang out, they are the gangs in this queue or below
+    it. Otherwise, they are the gangs that get nodes which are open to this gang.
     """
     index = gang.index
     full = index.queues.get(turn.full)

@@ -71,15 +71,15 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
             return words
     for words, demand in options:
         if obstacle.gang.placements_of(demand).under(EMPTIED).fits:
-            return f"{words}. Then room still has to become free there"
+            return f"{words}. The gang then still has to wait for room"
     return ""
 
 
 def shared_narrower_domain(gang: Gang) -> Reasons:
     """Report that a level is required, and all usable nodes share a narrower domain.
 
-    KAI never places such a gang. This is a defect: its `lowestCommonDomainID` returns the narrower
-    domain, and the domains above then seem to have no room.
+    KAI never places such a gang. This is a defect: KAI's `lowestCommonDomainID` returns the
+    narrower domain, and the domains above then seem to have no room.
     """
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.SHARED_DOMAIN not in obstacle.barriers:
@@ -117,12 +117,15 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     preferring = _preferring(demand, narrowest.key)
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
-        remedy = f"{each}, and open the closed nodes (cordoned, tainted or not ready)"
+        remedy = (
+            f"{each}, and ask the platform team to open the closed nodes (cordoned, tainted or not"
+            " ready)"
+        )
     return obstacle.lacking, remedy or "Remove all constraints"
 
 
 def _called(obstacle: Obstacle, part: Demand) -> str:
-    """Return the names of a part and of all similar parts, which all need the remedy."""
+    """Return the names of a part and of the parts that differ only in name, as text."""
     return listed(parts(obstacle.demand, part))
 
 
@@ -145,7 +148,7 @@ def sizes_differ(gang: Gang) -> Reasons:
     where = f"in one {level_of(gang, short)}" if short.key else "at the preferred level"
     text = (
         f"The pods of {_called(obstacle, short)} differ in size. KAI counts each like the largest,"
-        f" so it needs room {where} for {_as_kai_counts(short)}"
+        f" so KAI needs room {where} for {_as_kai_counts(short)}"
     )
     remedy = _sizes_remedy(obstacle, short)
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred)
@@ -161,17 +164,17 @@ def _as_kai_counts(short: Demand) -> str:
             f"{short.count} x {plain(largest)} GPUs, although the pods request {plain(asked)} in"
             " total"
         )
-    return f"{short.count} times the request of its largest pod"
+    return f"{short.count} times the request of the largest pod"
 
 
 def _sizes_remedy(obstacle: Obstacle, short: Demand) -> str:
-    """Return the remedy: a weaker constraint with which the gang fits, or else other requests."""
-    options = list(_smaller_constraints(obstacle, short))
+    """Return the remedy: a weaker constraint that helps, or else other requests."""
+    options = list(_weaker_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Request the same resources for all pods, or less for the largest pod"
 
 
-def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
+def _weaker_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
     """Yield (remedy, demand) for each weaker constraint of the parts like `short`."""
     demand = obstacle.demand
     topology = obstacle.gang.topology
@@ -218,17 +221,26 @@ def level_without_topology(gang: Gang) -> Reasons:
         if not key or not _matters(gang, name, told):
             continue
         text = f"{name} requests level {key} but names no topology, so KAI ignores the level"
-        remedy = "Set topologyConstraint.topology to the name of KAI's Topology"
         yield about(
             Evidence(group.ref, "topologyConstraint.topology", "absent"),
             "LevelWithoutTopology",
             text,
-            remedy,
+            name_topology(gang, "" if name == group.name else name),
             "you",
             objects=(gang.ref,),
             severity="warning",
             parts=(name,),
         )
+
+
+def name_topology(gang: Gang, subgroup: str) -> str:
+    """Return the remedy for a constraint without a topology, of the PodGroup or of `subgroup`."""
+    group = gang.pod_group.name if gang.pod_group else gang.ref.name
+    of = f"SubGroup {subgroup} in " if subgroup else ""
+    return (
+        f"Set topologyConstraint.topology of {of}PodGroup {group} to the name of a Topology"
+        " (kubectl get topologies.kai.scheduler)"
+    )
 
 
 def topology_without_level(gang: Gang) -> Reasons:
@@ -238,12 +250,17 @@ def topology_without_level(gang: Gang) -> Reasons:
     """
     group = gang.pod_group
     if group and group.without_level:
+        names = listed(group.without_level)
+        one = len(group.without_level) == 1
         text = (
-            f"The constraint of {listed(group.without_level)} names a topology but no level of it,"
-            " so KAI never places the gang"
+            f"The {f'constraint of {names} names' if one else f'constraints of {names} name'} a"
+            " topology but no level of it, so KAI never places the gang"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
-        remedy = "Request one of its levels, or remove the topology"
+        remedy = (
+            "Set requiredTopologyLevel or preferredTopologyLevel to a level of the topology, or"
+            f" remove topologyConstraint of {names} from PodGroup {group.name}"
+        )
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.without_level)
 
 
@@ -271,10 +288,9 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield each group of domains that KAI treats as one, if nodes are in several of them.
+    """Yield each group of domains that KAI treats as one, if the nodes `names` are in several.
 
-    `names` are the names of the nodes. The nodes in the group must also be in several domains of
-    the level `key`.
+    The nodes in the group must also be in several domains of the level `key`.
     """
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)
@@ -286,9 +302,9 @@ def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tupl
 
 
 def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
-    """Yield (required level, names of nodes) for the pods of each part: where they are or would be.
+    """Yield (required level or "", names of nodes) for each part.
 
-    The level is "" if the part requires none.
+    The nodes are those where pods of the part are or would be.
     """
     for part in gang.whole.parts():
         yield part.told.required, [pod.node for pod in part.placed]
@@ -300,7 +316,7 @@ def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
 def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
     """Return the names of the nodes that KAI would choose for a part alone.
 
-    If the part does not fit now, they are the nodes in an empty cluster with all nodes open.
+    If the part does not fit now, an empty cluster with open nodes is assumed.
     """
     placements = gang.placements_of(part)
     outcome = placements.now if placements.now.fits else placements.under(EMPTY)

@@ -18,8 +18,8 @@ _FAILING = {_JOB, "Workflow", "TaskRun"}
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
     """Return the command that deletes some pods of a gang, so that they are created again.
 
-    Return () if there are no pods, or more than _MOST_DELETED, or if a deleted pod is a failure for
-    its controller. For gangs without Grove, also return () if a pod has no controller.
+    Return () if there are no pods, or more than _MOST_DELETED, or if not all would be created
+    again.
     """
     pods = list(pods)
     if not 0 < len(pods) <= _MOST_DELETED:
@@ -31,7 +31,7 @@ def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
 
 
 def are_replaced(gang: Gang, pods: Iterable[Pod]) -> bool:
-    """Return whether controllers create the pods again if somebody deletes them."""
+    """Return whether controllers create all these pods again if somebody deletes them."""
     return all(
         (gang.is_of_grove or pod.controller is not None) and not fails_if_deleted(pod)
         for pod in pods
@@ -49,28 +49,28 @@ def restart_of(
     """Return how to delete some pods of a gang together, so that they are created again.
 
     `which` names the pods, such as "all of its pods". `has_new_template` says whether the new pods
-    need another pod template, which Jobs never change. A Job counts a deleted pod as a failure
-    (backoffLimit, podFailurePolicy), except while it is suspended.
+    need another pod template, which can't be changed in a Job. A Job counts a deleted pod as a
+    failure (backoffLimit, podFailurePolicy), except while the Job is suspended.
     """
     pods = list(pods)
     failing = [pod for pod in pods if fails_if_deleted(pod)]
     if failing:
-        owners = listed(
-            dict.fromkeys(
-                str(pod.made_for[0] if pod.made_for else pod.controller) for pod in failing
-            )
+        names = dict.fromkeys(
+            str(pod.made_for[0] if pod.made_for else pod.controller) for pod in failing
         )
+        owners = listed(names)
         is_of_jobs = all(pod.controller and pod.controller.kind == _JOB for pod in failing)
         if has_new_template or not is_of_jobs:
-            return f"create {owners} again"
+            return f"delete {owners} and create {'it' if len(names) == 1 else 'them'} again"
         if workload_of(gang) or any(pod.queued for pod in failing):
             return (
-                f"set spec.active of Kueue's Workload for {owners} to false and to true once its"
-                " pods are gone"
+                f"set spec.active of Kueue's Workload for {owners} to false, and back to true once"
+                " the pods are gone"
             )
-        return (
-            f"suspend {owners} (or the object that created it) and resume it once its pods are gone"
-        )
+        created, it = ("object that created it", "it")
+        if len(names) > 1:
+            created, it = ("objects that created them", "them")
+        return f"suspend {owners} (or the {created}), and resume {it} once the pods are gone"
 
     is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
     return f"delete {which} together{'' if is_created_again else ' and create them again'}"

@@ -5,8 +5,8 @@ Sources: `processors/status/eventing_scale_up_processor.go` of Cluster Autoscale
 autoscaler writes FailedScaleUp.
 
 An autoscaler sees no request in a pod that shares GPUs. So KAI's node-scale-adjuster creates a
-scaling pod that requests whole GPUs (`pkg/nodescaleadjuster` of KAI at d5bc503a). Messages about it
-count for the pods that share GPUs.
+scaling pod that requests whole GPUs (`pkg/nodescaleadjuster` of KAI at d5bc503a). Messages about
+the scaling pod count for the pods that share GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _COMING = ("TriggeredScaleUp", "Nominated")
 _FAILED = "FailedScaleUp"
 _HELPLESS = ("NotTriggerScaleUp", _FAILED, "FailedScheduling")
 _LATE = 900.0
-"""The seconds after which both autoscalers give up on a node that has not joined."""
+"""The seconds after which autoscalers give up on a node that has not joined."""
 
 
 def nodes_coming(gang: Gang) -> Reasons:
@@ -36,16 +36,16 @@ def nodes_coming(gang: Gang) -> Reasons:
     times = [event.time for _, event in told if event.time is not None]
     begin = [time for pod, _ in told for time in _announced(gang, pod)]
     age = now - min(begin) if begin and now else 0.0
-    coming = f"have been on their way for {ago(age)}" if age else "are on their way"
+    coming = f"has been adding nodes for {ago(age)}" if age else "is adding nodes"
 
     remedy = "Wait until the new nodes have joined"
     who: Who = "wait"
     if age > _LATE:
-        coming = f"were announced {ago(age)} ago"
+        coming = f"announced nodes {ago(age)} ago"
         last = now - max(times, default=0.0)
         if last < _LATE:
             coming = (
-                f"have been announced for {ago(age)}, last {ago(last)} ago, and none has taken"
+                f"has announced nodes for {ago(age)}, last {ago(last)} ago, and none has taken"
                 " these pods"
             )
         remedy = (
@@ -54,7 +54,8 @@ def nodes_coming(gang: Gang) -> Reasons:
         who = "platform"
 
     for evidence, objects in _newest_message(gang, told):
-        text = f"Nodes {coming}: {evidence.value}{_about_helper(evidence.object, objects)}"
+        said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
+        text = f"The autoscaler {coming}: {said}"
         text += _about_claim(gang, evidence.value)
         yield about(evidence, "NodesComing", text, remedy, who, objects=objects)
     if not told:
@@ -62,24 +63,21 @@ def nodes_coming(gang: Gang) -> Reasons:
 
 
 def _announced(gang: Gang, pod: Pod) -> Iterator[float]:
-    """Yield the times at which an autoscaler first announced new nodes for a pod."""
+    """Yield when an autoscaler first announced nodes for a pod: a time for each of its events."""
     for event in gang.index.events_about(pod.namespace, pod.uid):
         if is_of_autoscaler(event) and event.reason in _COMING:
             yield from filter(None, (event.first or event.time,))
 
 
 def _about_claim(gang: Gang, said: str) -> str:
-    """Return the newest warning about the NodeClaim that a message names, as text, or ""."""
+    """Return the newest warning about the NodeClaim that the message `said` names, or ""."""
     name = said.partition("nodeclaim/")[2].partition(",")[0].strip()
     words = words_about(gang.index, Ref("NodeClaim", "", name)) if name else None
     return f". About NodeClaim {name}, {words.quoted(gang.facts.now)}" if words else ""
 
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
-    """Return a note that a message about `ref` is about KAI's scaling pod.
-
-    Return "" if `ref` is one of the pods in `objects`.
-    """
+    """Return a note that `ref` is KAI's scaling pod, or "" if it is one of `objects`."""
     return "" if ref in objects else f" (about {ref.namespace}/{ref.name}, KAI's scaling pod)"
 
 
@@ -96,7 +94,7 @@ def _unanswered(gang: Gang) -> Reasons:
         f"KAI has asked for a node{since} with its scaling pod {first.namespace}/{first.name}, and"
         " no autoscaler has answered"
     )
-    remedy = "Ask the platform team whether a cluster autoscaler runs and reads that pod"
+    remedy = "Ask the platform team whether an autoscaler runs, and whether it watches that pod"
     evidence = Evidence(first.ref, "status.phase", first.phase)
     objects = refs(pod for pod in gang.waiting if pod.shape.part)
     yield about(evidence, "NodesComing", text, remedy, "platform", objects=objects, severity="note")
@@ -111,8 +109,8 @@ def no_node_group_helps(gang: Gang) -> Reasons:
         )
         if evidence.field.endswith(_FAILED):
             remedy = (
-                "Ask the platform team why the new nodes could not be created, such as a quota of"
-                " the cloud provider"
+                "Ask the platform team why no nodes could be created (for example, because of a"
+                " quota at the cloud provider)"
             )
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
         text = f"The autoscaler adds no nodes for {counted(objects, 'pod')}: {said}"
@@ -120,7 +118,7 @@ def no_node_group_helps(gang: Gang) -> Reasons:
 
 
 def nodes_are_added(gang: Gang) -> bool:
-    """Return whether the newest message of an autoscaler says that it adds nodes for a gang."""
+    """Return whether an autoscaler's newest message about a pending pod says that it adds nodes."""
     return bool(_with_reason(gang, _COMING))
 
 
@@ -134,10 +132,11 @@ def _latest(gang: Gang, pod: Pod) -> Event | None:
 
 
 def _scaling_pods(gang: Gang) -> list[Pod]:
-    """Return the pods with which KAI requests nodes for pending pods that share GPUs.
+    """Return the pods with which KAI requests nodes for the gang's pending pods that share GPUs.
 
-    If none is for a pod of this gang, return all scaling pods: KAI creates only as many as the pods
-    need GPUs in total (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
+    If none is for a pod of this gang, return all scaling pods. KAI creates only as many scaling
+    pods as all pods need GPUs in total (`pkg/nodescaleadjuster/scale_adjuster` of KAI), so a
+    scaling pod for another gang counts for this one too.
     """
     sharing = {pod.key for pod in gang.waiting if pod.shape.part}
     if not sharing:
@@ -147,9 +146,9 @@ def _scaling_pods(gang: Gang) -> list[Pod]:
 
 
 def _with_reason(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
-    """Return the pods whose newest event from an autoscaler has one of `reasons`, with this event.
+    """Return (pod, event) for each pod whose newest event from an autoscaler has one of `reasons`.
 
-    They are pending pods of the gang and KAI's scaling pods for them, newest event first.
+    The pods are pending pods of the gang and KAI's scaling pods for them. Newest events come first.
     """
     latest = ((pod, _latest(gang, pod)) for pod in (*gang.waiting, *_scaling_pods(gang)))
     told = [(pod, event) for pod, event in latest if event and event.reason in reasons]
@@ -161,8 +160,7 @@ def _newest_message(
 ) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
     """Yield the newest event, the first of `told`, as evidence, and the pending pods of all events.
 
-    If one of the events is about KAI's scaling pod, all pending pods that share GPUs are included.
-    Yield nothing if `told` is empty.
+    If one of the events is about a scaling pod, all pending pods that share GPUs are included.
     """
     for pod, event in told[:1]:
         words = " ".join(event.message.split())

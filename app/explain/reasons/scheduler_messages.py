@@ -43,6 +43,7 @@ from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
+from app.facts.unit_owners import EXCLUSIVE_GROUPS, EXCLUSIVE_JOBS
 
 SOON = 60.0
 """The seconds within which a running scheduler says something about a new pod."""
@@ -64,9 +65,9 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         remedy, who = _advice_on(
             text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
         )
-        level = _missing_level(gang, [pod for _, pod in each]) if _AFFINITY[0] in remedy else ""
-        if level:
-            remedy = remedy.replace(_AFFINITY[0], _without_level(level))
+        if _AFFINITY[0] in remedy:
+            label = _label_of_domains(gang, [pod for _, pod in each])
+            remedy = remedy.replace(_AFFINITY[0], label or _AFFINITY[0])
         cordons: tuple[str, ...] = ()
         helps = selector_of_kueue(gang) if _SELECT[0] in remedy else None
         if helps:
@@ -97,9 +98,9 @@ def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
 
 
 def _tainted_devices(gang: Gang, said: str) -> str:
-    """Return the devices with taints as text, if a scheduler says that it can't allocate claims.
+    """Return the devices with taints as text, if the message `said` is that claims lack devices.
 
-    Return "" otherwise. `said` is the message of the scheduler.
+    Return "" otherwise.
     """
     if "cannot allocate all" not in said:
         return ""
@@ -111,30 +112,27 @@ def _tainted_devices(gang: Gang, said: str) -> str:
     return f". Devices with a taint: {listed(found)}" if found else ""
 
 
-def _missing_level(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return the label of the domains that each get one group of pods, if no node has this label.
+def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
+    """Return the remedy if each group of pods needs its own domain, and no node has its label.
 
     Return "" otherwise, and if nodes were not read. The controller of LeaderWorkerSets or JobSets
     adds the affinity to the first pod of each group.
     """
     if "nodes" in gang.facts.unread:
         return ""
-    levels = {pod.exclusive for pod in pods} - {""}
-    missing = (
-        key for key in sorted(levels) if not any(key in node.labels for node in gang.index.nodes)
-    )
-    return next(missing, "")
-
-
-def _without_level(level: str) -> str:
-    return (
-        f"Correct the annotation exclusive-topology, or ask the platform team to label nodes with"
-        f" {level}: no node has this label, by which each group gets a domain of its own."
-    )
+    for pod in sorted(pods, key=lambda pod: pod.exclusive):
+        label = pod.exclusive
+        if label and not any(label in node.labels for node in gang.index.nodes):
+            annotation = EXCLUSIVE_GROUPS if pod.leader_worker_set else EXCLUSIVE_JOBS
+            return (
+                f"Correct the annotation {annotation}, or ask the platform team to label nodes with"
+                f" {label}: each group needs a domain of its own, and no node has this label."
+            )
+    return ""
 
 
 LESS = "Request less"
-"""The start of the remedy for messages about resources, which don't say who uses them."""
+"""The start of the remedy for messages about resources. It does not say who uses them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
@@ -143,7 +141,7 @@ _UNCORDON = "Ask the platform team to uncordon nodes."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
 WHOLE_GROUP = "Find out why pods of the group have no node: the group starts only as a whole."
-"""The remedy for messages of gang schedulers, which don't say why a group is not complete."""
+"""The remedy for messages of gang schedulers that don't say why a group is not complete."""
 
 _SELECT: tuple[str, Who] = (
     "Correct the nodeSelector or the node affinity in the pod template, or ask the platform team to"
@@ -151,20 +149,20 @@ _SELECT: tuple[str, Who] = (
     "you",
 )
 _AFFINITY: tuple[str, Who] = (
-    "Correct podAffinity in the pod template: the pods that it names are on nodes that cannot take"
-    " this pod.",
+    "Correct podAffinity in the pod template: the pods that it selects do not exist, or are on"
+    " nodes that cannot take this pod.",
     "you",
 )
 _ADVICE: Advice = (
     (
         ("existing pods anti-affinity",),
-        "Scale down the workload that is on these nodes, because its anti-affinity excludes other"
-        " pods, or ask the platform team for nodes in another domain.",
+        "Scale down the workload whose anti-affinity keeps other pods from these nodes, or ask the"
+        " platform team for nodes in another domain.",
         "you",
     ),
     (("pod affinity rules",), *_AFFINITY),
     (
-        ("anti-affinity",),
+        ("pod anti-affinity",),
         "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"
         " anti-affinity, or ask the platform team for nodes in another domain.",
         "you",
@@ -172,14 +170,14 @@ _ADVICE: Advice = (
     (("node affinity/selector", "node selector"), *_SELECT),
     (
         ("Too many pods",),
-        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes do"
-        " not need to run.",
+        "Ask the platform team to raise maxPods of the kubelets, or to delete pods on these nodes"
+        " that are not needed.",
         "platform",
     ),
     (
         ("queue resource quota insufficient",),
-        "Request less, or ask the platform team for more capability of the queue that the PodGroup"
-        " names: kubectl get queues.scheduling.volcano.sh",
+        "Request less, or ask the platform team to raise spec.capability of the PodGroup's queue:"
+        " kubectl get queues.scheduling.volcano.sh",
         "you",
     ),
     (("pod group is not ready",), WHOLE_GROUP, "you"),
@@ -193,8 +191,8 @@ _ADVICE: Advice = (
     (
         ("volume node affinity", "PersistentVolume's node affinity", "no available volume zone"),
         "Place the pods where their volumes are (kubectl get pv -o yaml shows the zone or the node"
-        " of each), or create the PersistentVolumeClaims again with a StorageClass that waits for"
-        " the pod (WaitForFirstConsumer).",
+        " of each volume), or copy the data and create the PersistentVolumeClaims again with a"
+        " StorageClass that waits for the pod (WaitForFirstConsumer).",
         "you",
     ),
     (
@@ -217,12 +215,12 @@ _ADVICE: Advice = (
     ),
     (
         ("max volume count",),
-        "Use fewer volumes, or ask the platform team for more nodes: each attaches a limited number"
-        " of volumes.",
+        "Use fewer volumes, or ask the platform team for more nodes: each node can attach only a"
+        " limited number of volumes.",
         "you",
     ),
     (
-        ("persistentvolumeclaim", "PersistentVolumeClaim"),
+        ('persistentvolumeclaim "', 'PersistentVolumeClaim "'),
         "Create or bind the PersistentVolumeClaim named in the message.",
         "you",
     ),
@@ -239,7 +237,7 @@ _ADVICE: Advice = (
         "you",
     ),
 )
-"""The advice on schedulers' messages. Most texts are from kube-scheduler's plugins."""
+"""Advice on schedulers' messages. Most texts are from kube-scheduler's plugins."""
 
 
 def _has_room(gang: Gang) -> bool:
@@ -268,8 +266,8 @@ def _advice_on(
     """Return the remedy for a scheduler's message, or "" if none is known, and who can act.
 
     A message has a cause for each group of nodes. With `has_room`, some nodes have room for the
-    pods, so a missing resource is not the cause on these. With `is_matched`, some nodes match the
-    pods' selectors, so the selectors are not the cause there.
+    pods, so another cause excludes these nodes. With `is_matched`, some nodes match the pods'
+    selectors, so another cause excludes these.
     """
     if _TERMINATING in words:
         return (
@@ -282,7 +280,7 @@ def _advice_on(
     if lacks:
         remedy = (
             f"{LESS} {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
-            " for nodes with more of it."
+            " for nodes with more of this resource."
         )
         helps.append((remedy, "you"))
     advice = [
@@ -318,12 +316,17 @@ def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
         return [(_UNCORDON, "platform")]
     if not taints:
         return []
-    named = listed(taints, 3)
-    if all(key.startswith(_CONDITION) for key in taints):
-        return [(f"Ask the platform team to repair the nodes with the taint {named}.", "platform")]
+    # A pod should not tolerate a broken node.
+    chosen = [key for key in taints if not key.startswith(_CONDITION)]
+    named = listed(chosen or taints, 3)
+    one = len(chosen or taints) == 1
+    if not chosen:
+        the = "the taint" if one else "the taints"
+        return [(f"Ask the platform team to repair the nodes with {the} {named}.", "platform")]
+    a = "a toleration" if one else "tolerations"
     remedy = (
-        f"Add a toleration for {named} to the pod template, or ask the platform team to remove that"
-        " taint from nodes."
+        f"Add {a} for {named} to the pod template, or ask the platform team to remove"
+        f" {'this taint' if one else 'these taints'} from nodes."
     )
     return [(remedy, "you")]
 
@@ -360,12 +363,12 @@ def scheduler_unknown(gang: Gang) -> Reasons:
         if any(map(fails_if_deleted, pods)):
             restart = restart_of(gang, pods, "these pods", has_new_template=True)
         remedy = (
-            f"Set schedulerName to a scheduler that runs here ({listed(usual)}) in the pod"
-            f" template, and {restart}."
+            f"Correct schedulerName in the pod template (known schedulers: {', '.join(usual[:4])}),"
+            f" and {restart}."
         )
         who: Who = "you"
         if has_profile:
-            remedy = f"Ask the platform team whether {name}, for which Grove has a profile, runs."
+            remedy = f"Ask the platform team whether {name} runs: Grove has a profile for it."
             who = "platform"
         objects = refs(pods)
         evidence = Evidence(objects[0], "spec.schedulerName", name)
@@ -390,7 +393,7 @@ def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
     """Yield (scheduler, pods, age) for schedulers that have been silent about pods for a minute.
 
     `age` is the age of the oldest of these pods, in words. KAI is left out. A scheduler whose name
-    is probably a typo is included without waiting for a minute.
+    is probably a typo is included before the minute is over.
     """
     now = gang.facts.now
     silent = (
@@ -417,8 +420,7 @@ def _is_misspelt(gang: Gang, name: str) -> bool:
 def kai_refuses(gang: Gang) -> Reasons:
     """Report that KAI said recently that it can't place a gang, and no other rule explains it.
 
-    KAI repeats a message while it holds, but updates a condition only if the message changes. An
-    older message may be outdated, because room that became free has no timestamp.
+    An older message may be outdated, because room may have become free since.
     """
     words = refusal_of_kai(gang)
     if not words:
@@ -472,7 +474,7 @@ def _queue_without_parent(gang: Gang) -> str:
 def is_current(gang: Gang, time: float) -> bool:
     """Return whether a message of KAI is recent, and not older than the objects that it is about.
 
-    These are the gang's pending pods, its PodGroup and its queue.
+    These are the gang's pending pods, PodGroup and queue.
     """
     times = [pod.created for pod in gang.waiting]
     if gang.pod_group:
@@ -510,7 +512,7 @@ def kai_silent(gang: Gang) -> Reasons:
         text = f"{text}; there is no SchedulingShard of node pool {gang.pool}"
         remedy = (
             "Ask the platform team for a SchedulingShard with spec.partitionLabelValue:"
-            f" {gang.pool}, or for a node pool that has one"
+            f" {gang.pool}, or use a node pool that has one"
         )
     evidence = Evidence(gang.ref, "KAI's words", "none")
     yield about(evidence, "KaiSilent", text, remedy, "platform")

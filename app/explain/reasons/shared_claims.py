@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
+from app.explain.reasons.blocking_workloads import together
 from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.obstacle import closed_because
@@ -51,9 +52,9 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
 def claim_queue(gang: Gang) -> Reasons:
     """Report that a shared claim of GPUs lacks the label with the gang's queue.
 
-    KAI then places no pod of the gang that uses the claim. KAI takes all DeviceClasses with `gpu`
+    KAI then places no pod of the gang that uses the claim, and takes all DeviceClasses with `gpu`
     in their names for GPUs: see `pkg/common/resources/dra.go` and
-    `pkg/scheduler/plugins/dynamicresources` of KAI. Claims from templates need no label.
+    `pkg/scheduler/plugins/dynamicresources`. Claims from templates need no label.
     """
     group = gang.pod_group
     if not group:
@@ -74,7 +75,7 @@ def claim_queue(gang: Gang) -> Reasons:
         name = shlex.quote(claim.name)
         overwrite = " --overwrite" if claim.queue else ""
         command = f"kubectl label resourceclaim -n {gang.namespace} {name} {label}{overwrite}"
-        remedy = f"Label the claim with queue {group.queue}, if no other queue uses it"
+        remedy = f"Label the claim with queue {group.queue}, if no pods of other queues use it"
         yield about(evidence, "ClaimQueue", text, remedy, "you", commands=(command,))
 
 
@@ -93,11 +94,13 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         where = listed(words) or "a node that is gone"
         number = counted(pods, "pending pod")
         text = (
-            f"ResourceClaim {claim.name} is bound to {where}, so {number} must go there, but the"
-            " gang does not fit there"
+            f"ResourceClaim {claim.name} is allocated on {where}, so {number} must go there, but"
+            " the gang does not fit there"
         )
         if not allowed:
-            text = f"ResourceClaim {claim.name} is bound to {where}, so {number} cannot be placed"
+            text = (
+                f"ResourceClaim {claim.name} is allocated on {where}, so {number} cannot be placed"
+            )
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
         to_open = [name for name, why in closed.items() if why]
@@ -131,22 +134,27 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
     `is_gone` says whether all of these nodes have been deleted.
     """
     is_ours = _is_ours(gang, claim)
-    each = "a ResourceClaimTemplate, which creates a claim for each pod"
-    if is_ours:
-        each = "mnnvl.claimMode: template, which creates a claim for each pod"
+    each = _CLAIM_FOR_EACH_OF_OURS if is_ours else _CLAIM_FOR_EACH
     if not is_gone:
-        return f"Use {each}", "platform" if is_ours else "you"
+        return each, "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
     names = listed(pod.name for pod in users)
-    if users and not is_ours:
+    if is_ours:
+        pods = f"{names}, and then the claim" if users else "the claim"
+        remedy = f"Delete {pods}: grove-admission creates a new one, which other nodes can get"
+    elif users:
         # Kubernetes deallocates a claim once it is reserved for no pod.
-        return f"Delete {names}: other nodes can then take the claim. Or use {each}", "you"
-    pods = f"{names} and then the claim" if users else "the claim"
-    again = "the new claim is bound to other nodes"
-    if not is_ours:
-        again += " once you have created it"
-    return f"Delete {pods}: {again}. Or use {each}", "you"
+        remedy = f"Delete {names}: the claim can then be allocated on other nodes"
+    else:
+        remedy = "Delete the claim and create it again, so that it can be allocated on other nodes"
+    return together(remedy, each), "you"
+
+
+_CLAIM_FOR_EACH = "Use a ResourceClaimTemplate, which creates a claim for each pod"
+_CLAIM_FOR_EACH_OF_OURS = (
+    "Ask the platform team to set mnnvl.claimMode: template, which creates a claim for each pod"
+)
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
@@ -169,14 +177,15 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[Pod]) -> Re
     name = claim.name
     use = counted(users, "pod still uses", "pods still use")
     text = f"ResourceClaim {name} is being deleted, but {use} it, so no other pod can use it"
-    again = "is created again" if _is_ours(gang, claim) else "can be created again"
+    again = "grove-admission creates" if _is_ours(gang, claim) else "you can create"
     restart = "Delete this pod" if len(users) == 1 else "Delete these pods together"
     commands: tuple[str, ...] = (_deleting_pods(claim, users),)
     if any(map(fails_if_deleted, users)):
         restart = upper_first(restart_of(gang, users, "these pods"))
         commands = ()
     remedy = (
-        f"{restart} as soon as the workload can tolerate it: then the claim is deleted, and {again}"
+        f"{restart} as soon as the workload can tolerate that: then the claim is deleted, and"
+        f" {again} it again"
     )
     evidence = Evidence(claim.ref, "metadata.deletionTimestamp", "set")
     waits = any(used.claim == name for pod in gang.waiting for used in pod.claims)
@@ -210,7 +219,8 @@ def claim_held(gang: Gang) -> Reasons:
                 )
             elif pod.deleting is not None:
                 finalizers = f" ({finalizers_of(pod.finalizers)})" if pod.finalizers else ""
-                state = f"terminating for {ago(gang.facts.now - (pod.deleted or 0.0))}{finalizers}"
+                age = ago(gang.facts.now - (pod.deleted or 0.0))
+                state = f"which has been terminating for {age}{finalizers}"
                 remedy = f"Find out why pod {consumer.name} does not terminate"
                 if pod.finalizers:
                     remedy = removal_of(pod.finalizers)
@@ -243,13 +253,11 @@ def claim_full(gang: Gang) -> Reasons:
             continue
         text = (
             f"{total} pods want to share ResourceClaim {claim.name}, but at most {MOST_CONSUMERS}"
-            f" can; {len(claim.consumers)} do"
+            f" can. It is reserved for {len(claim.consumers)}"
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
-        remedy = "Use a ResourceClaimTemplate, which creates a claim for each pod"
+        remedy = _CLAIM_FOR_EACH
         if _is_ours(gang, claim):
-            remedy = (
-                f"Use a narrower scope in the annotation {MNNVL_SCOPE}, or ask the platform team to"
-                " set mnnvl.claimMode: template"
-            )
+            narrow = f"Use a narrower scope in the annotation {MNNVL_SCOPE}"
+            remedy = together(narrow, _CLAIM_FOR_EACH_OF_OURS)
         yield about(evidence, "ClaimFull", text, remedy, "you", objects=refs(pods))

@@ -33,16 +33,16 @@ _SOON = 60.0
 
 
 def workers_to_come(index: Index, pod: Pod) -> int:
-    """Return how many workers a placed leader of a LeaderWorkerSet waits for, or 0.
+    """Return how many workers a placed leader of a LeaderWorkerSet lacks, or 0.
 
-    Return 0 if one of the workers exists, or if their controller says why it can't create them.
-    Also return 0 for a leader that is younger than a minute, unless the leader is not ready and the
+    Return 0 if one of the workers exists, or if the controller says why it can't create them. Also
+    return 0 for a leader that is younger than a minute, unless the leader is not ready and the
     startupPolicy is known to be LeaderReady.
     """
     made_by = pod.leader_worker_set
     if not pod.leads or not pod.node or not pod.is_alive or made_by is None:
         return 0
-    # once for all leaders of the set, because there may be thousands
+    # The names are found once for all leaders of the set, because there may be thousands.
     with_workers = index.remembered(
         ("leaders with workers", made_by),
         lambda: frozenset(
@@ -94,8 +94,8 @@ def _without_workers(
     if is_ready or policy not in ("", LEADER_READY):
         text = f"{names} {'is' if one else 'are'} {'ready' if is_ready else 'placed'}, but {none}"
         remedy = (
-            f"Find out why {made_by} creates no workers: read its events. If it has none, ask the"
-            " platform team whether its controller (lws-controller-manager) runs"
+            f"Read the events of {made_by}, which may say why there are no workers. If there are no"
+            " events, ask the platform team whether lws-controller-manager runs"
         )
         return about(
             Evidence(made_by, "workers", "0"),
@@ -109,16 +109,17 @@ def _without_workers(
     when = f" (startupPolicy: {policy})" if policy else ", if its startupPolicy is LeaderReady"
     text = (
         f"{names} {'is' if one else 'are'} not ready, and {none}. {made_by} creates the"
-        f" workers of a group only once its leader is ready{when}"
+        f" workers of a group only once the leader is ready{when}"
     )
     stalled = next((pod for pod in leaders if pod.stalled), None)
     if stalled:
         words = lower_first(stalled_words(stalled.stalled[0], index.facts.now))
         text += f". In {stalled.name}, {words}"
     remedy = (
-        f"Find out why {leaders[0].name} is not ready: {_CHECKS}. If the leader becomes ready only"
-        " with its workers, create the LeaderWorkerSet again with startupPolicy: LeaderCreated,"
-        " because leader and workers wait for each other"
+        f"Find out why {leaders[0].name} is not ready: its containers must run and pass their"
+        " readiness probes. If the leader becomes ready only with its workers, create the"
+        " LeaderWorkerSet again with startupPolicy: LeaderCreated, because leader and workers wait"
+        " for each other"
     )
     return about(
         Evidence(leaders[0].ref, "status.conditions[Ready]", "False"),
@@ -131,9 +132,6 @@ def _without_workers(
     )
 
 
-_CHECKS = "its containers must run and pass their readiness probes"
-
-
 def _commands(pod: Pod) -> tuple[str, ...]:
     """Return the commands that show why a pod is not ready."""
     named = f"-n {shlex.quote(pod.namespace)} {shlex.quote(pod.name)}"
@@ -141,10 +139,7 @@ def _commands(pod: Pod) -> tuple[str, ...]:
 
 
 def pods_to_come(index: Index, gangs: Iterable[Gang]) -> int:
-    """Return how many workers of placed leaders are still to come.
-
-    Pods that the gangs themselves lack are left out.
-    """
+    """Return how many workers of placed leaders do not exist and are not expected by the gangs."""
     gangs = {gang.ref: gang for gang in gangs}.values()
     workers = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
     counted_already = sum(gang.whole.expected - len(gang.pods) for gang in gangs)

@@ -39,8 +39,7 @@ def level_label_missing(gang: Gang) -> Reasons:
 
     There is one reason for each set of missing labels and each likely domain. It is a problem if
     the gang fits once the nodes are labelled. If the gang has room without these nodes, or if it is
-    not known whether it has, there is only one note. For a gang whose parts are not known, all
-    nodes count. A label that no node has is always a problem.
+    not known whether it has, there is only one note. A label that no node has is always a problem.
     """
     for topology, of in named_topologies(gang):
         outside = [node for node in topology.outside if _could_use(gang, node)]
@@ -67,7 +66,7 @@ def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
 def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> Reasons:
     """Yield the reasons about `outside`, the nodes that lack a label of this topology.
 
-    `of` is the text about the topology from `named_topologies`.
+    `of` is the text from `named_topologies`.
     """
     absent = topology.absent_keys
     ignored_for = f"for every {'part' if of else 'gang'} with a constraint{of}"
@@ -153,10 +152,7 @@ def _by_missing_keys(
 
 
 def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
-    """Return the reason for a key that no node has: the key is misspelt, or labels are missing.
-
-    There is no command, because each node needs another value.
-    """
+    """Return the reason for a key that no node has: the key is misspelt, or labels are missing."""
     level = topology.name_of(key)
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
@@ -165,14 +161,17 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
         f"No node has the label {key} (level {level}), so KAI ignores {ignored}"
         f" {ignored_for}{labels_hint(key, present)}"
     )
-    remedy = "Correct the key of the level, or label each node with its domain"
     named = topology.cluster or topology.kai
+    where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
+    remedy = (
+        f"Correct the key of level {level} in {where}, or label each node with its domain (label"
+        f" {key})"
+    )
     levels = suggested_levels(present)
     meant = _meant(topology, key, present)
     if meant:
-        remedy = f"Set the key of level {level} to {meant}, a label that nodes have"
+        remedy = f"Set the key of level {level} in {where} to {meant}, a label that nodes have"
     elif levels:
-        where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
         remedy = f"Set the levels of {where} to labels that nodes have: {yaml_of_levels(levels)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
@@ -194,13 +193,13 @@ def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
 
 
 def _fits(nodes: int, guessed: int) -> str:
-    """Return the text that the gang would fit if these nodes, or all nodes, had their labels.
+    """Return the text that the gang would fit if these nodes, or all nodes, were labelled.
 
     `nodes` is the number of these nodes, and `guessed` the number of all nodes with guessed labels.
     """
     if nodes < guessed:
-        return "; if all nodes have their labels, the gang fits"
-    return f". Once {'it has' if nodes == 1 else 'they have'} the label, this gang fits"
+        return ". Once all such nodes are labelled, this gang fits"
+    return f". Once {'it is' if nodes == 1 else 'they are'} labelled, this gang fits"
 
 
 def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect: str) -> Reason:
@@ -214,12 +213,12 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     labels = [f"{key}={value or 'VALUE'}" for key in keys]
     refs = tuple(node.ref for node in nodes)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
-    remedy = f"Label {_them(len(nodes))}"
+    remedy = "Label the node" if len(nodes) == 1 else "Label the nodes"
     if not value:  # The nodes may be in several domains.
-        remedy = f"{remedy}, where VALUE is the domain of the node"
+        remedy = "Label the node: replace VALUE with its domain"
         if len(nodes) > 1:
             names = ["NODE"]
-            remedy = "Label each node (NODE) with its own domain (VALUE)"
+            remedy = "Label each node: replace NODE with its name, and VALUE with its domain"
     command = f"kubectl label node {shlex.join([*names, *labels])}"
 
     return Reason(
@@ -250,7 +249,7 @@ def not_a_tree(gang: Gang) -> Reasons:
     """Report that a domain has several parents, or levels are not listed broadest first.
 
     If at least a fifth of the domain names of a level are under several parents, this counts as a
-    naming scheme, and there is one note for the level.
+    naming scheme, with one note for the level instead of a warning for each name.
     """
     for topology, of in named_topologies(gang):
         order = right_order(topology.levels, [node.labels for node in topology.index.nodes])
@@ -261,7 +260,7 @@ def not_a_tree(gang: Gang) -> Reasons:
 
 
 def _swapped(topology: Topology, order: Sequence[Level]) -> Reason:
-    """Return the reason for levels that nodes have, but that are not listed broadest first."""
+    """Return the reason for levels that are not listed broadest first, as `order` lists them."""
     moved = [
         (listed_one, right)
         for listed_one, right in zip(topology.levels, order, strict=True)
@@ -315,7 +314,10 @@ def _habit(
         )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
-    remedy = f"Do nothing if these are different {level.domain}s. Otherwise, correct the labels"
+    remedy = (
+        f"Do nothing if these are different {level.domain}s. Otherwise, correct the label"
+        f" {level.key} of the nodes"
+    )
     if total == 1:
         remedy += f", or list {level.domain} above {above} if it is the broader level"
     return about(evidence, "NotATree", text, remedy, "platform", severity="note")
@@ -335,7 +337,9 @@ def _two_parents(
     evidence = Evidence(refs[0], f"metadata.labels[{level.key}]", value)
     name = level.domain
     text = f"{value} is in {places}{of}, so KAI counts {len(parents)} {name}s of {nodes}"
-    remedy = f"Correct the wrong labels of nodes, or rename one {name} if both exist"
+    remedy = (
+        f"Correct the wrong labels of nodes. If these are different {name}s, rename all but one"
+    )
 
     return about(evidence, "NotATree", text, remedy, "platform", objects=refs, severity="warning")
 
@@ -343,7 +347,7 @@ def _two_parents(
 def topology_differs(gang: Gang) -> Reasons:
     """Report that KAI's Topology is missing, or has other levels or another owner than it should.
 
-    Otherwise, report the difference that Grove's own status mentions.
+    Also report a difference that Grove's status mentions.
     """
     cluster = gang.topology.cluster
     kai = gang.topology.kai
@@ -380,16 +384,16 @@ def _difference(text: str, evidence: Evidence) -> Reason:
 
 def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
     owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
-    us = "grove-admission" if cluster.kind == "ClusterTopology" else "Grove"
+    updater = "grove-admission" if cluster.kind == "ClusterTopology" else "Grove"
     text = (
-        f"Topology {kai.name} is owned by {owners}, not by {cluster.kind} {cluster.name}, so {us}"
-        " does not update it"
+        f"Topology {kai.name} is owned by {owners}, not by {cluster.kind} {cluster.name}, so"
+        f" {updater} does not update it"
     )
     evidence = Evidence(kai.ref, "metadata.ownerReferences", owners)
     return replace(_difference(text, evidence), severity="warning")
 
 
 def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:
-    is_former = (owner.kind, owner.name) == (cluster.kind, cluster.name)
-    former = "a previous " if is_former and owner.uid != cluster.uid else ""
-    return f"{former}{owner.kind} {owner.name}"
+    has_its_name = (owner.kind, owner.name) == (cluster.kind, cluster.name)
+    previous = "a previous " if has_its_name and owner.uid != cluster.uid else ""
+    return f"{previous}{owner.kind} {owner.name}"

@@ -23,13 +23,13 @@ from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _LEADER = ("leader pod not yet scheduled", "follower pod node selector not set")
-"""JobSet's messages about followers whose leader has no node: `pkg/webhooks/pod_webhook.go`."""
+"""Texts of JobSet's messages about followers whose leader has no node (`pkg/webhooks`)."""
 
 _ADVICE: Advice = (
     (
         ("exceeded quota",),
-        "Request less than the ResourceQuota of namespace {namespace} leaves, or ask for a higher"
-        " one: kubectl describe resourcequota -n {namespace}",
+        "Request at most what the ResourceQuota of namespace {namespace} leaves, or ask for a"
+        " higher quota: kubectl describe resourcequota -n {namespace}",
         "you",
     ),
     (
@@ -52,7 +52,8 @@ _ADVICE: Advice = (
     (
         ("violates PodSecurity",),
         "Change the securityContext in the pod template as the message says, or ask the platform"
-        " team for another Pod Security level of namespace {namespace}.",
+        " team to relax the Pod Security level of namespace {namespace} (label"
+        " pod-security.kubernetes.io/enforce).",
         "you",
     ),
     (
@@ -68,7 +69,8 @@ _ADVICE: Advice = (
     ),
     (
         ("non overcommitable resources", "must be equal to nvidia.com/"),
-        "Set the limit of that resource in the pod template to the same value as its request.",
+        "In the pod template, set the limit of the resource in the message to the same value as its"
+        " request.",
         "you",
     ),
     (
@@ -84,7 +86,7 @@ _ADVICE: Advice = (
     ),
     (
         ("pod group is not ready",),
-        "Find out why Volcano does not enqueue the PodGroup, such as the capability of its queue:"
+        "Find out why Volcano does not enqueue the PodGroup (its queue may lack capability):"
         " kubectl describe podgroups.scheduling.volcano.sh -n {namespace}",
         "you",
     ),
@@ -105,7 +107,7 @@ _ADVICE: Advice = (
         "you",
     ),
 )
-"""The advice on messages of controllers. The first row that applies counts."""
+"""Advice on messages of controllers. The first row that applies counts."""
 
 
 def waits_for_leader(words: Words) -> bool:
@@ -130,8 +132,7 @@ def advice_on(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]
             ". This is a deadlock: JobSet creates the followers only once the leader has a node,"
             " and KAI places the leader only once all pods exist",
             f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and request the level with"
-            f" {TOPOLOGY_REQUIRED}: JobSet's exclusive placement cannot be"
-            " combined with a gang.",
+            f" {TOPOLOGY_REQUIRED}: JobSet's exclusive placement cannot be combined with a gang.",
             "you",
         )
     known = known_advice(words.text, maker.namespace)
@@ -144,7 +145,7 @@ def advice_on(maker: Ref, words: Words, *, of_kai: bool) -> tuple[str, str, Who]
 def known_advice(text: str, namespace: str) -> tuple[str, Who] | None:
     """Return the remedy for a message about pods that can't be created, and who can act.
 
-    Return None for other messages.
+    Return None if no remedy is known.
     """
     known = next(advice_for(text, _ADVICE), None)
     if known is None:
@@ -192,8 +193,7 @@ def _refused_by_condition(gang: Gang) -> Reasons:
 def _not_created(gang: Gang, maker: Ref, words: Words, field: str, message: str) -> Reason:
     """Return the reason for pods that a controller can't create.
 
-    `words` are about the object `maker`, and come from its `field` or from an event, with
-    `message`.
+    `words` is a message about the object `maker`. Its source is `field`, with the value `message`.
     """
     said = f"About {maker}, {words.quoted(gang.facts.now)}{_about_group(gang, words)}"
     of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.pods)
@@ -236,10 +236,9 @@ def _lacks_required(gang: Gang) -> bool:
 def _refusals(gang: Gang) -> Iterator[Event]:
     """Yield the messages of controllers that explain missing pods of a gang, newest first.
 
-    For a gang without pods, they are all warnings about its workload, except KAI's, which creates
-    no pods. For other gangs, they are the
-    messages about pods that cannot be created, if they are newer than the newest pod. Yield none if
-    only some of the required pods exist, because GangIncomplete quotes the messages then.
+    For a gang without pods, they are all warnings about its workload except KAI's. For other gangs,
+    they are the messages about pods that cannot be created, if newer than the newest pod. Yield
+    none if only some of the required pods exist, because GangIncomplete quotes the messages then.
     """
     if not gang.pods:
         warnings = warnings_about(gang.index, gang.ref)

@@ -40,7 +40,8 @@ def claims_of(gang: Gang) -> list[VolumeClaim]:
 def volume_unbound(gang: Gang) -> Reasons:
     """Report that a PersistentVolumeClaim is missing, lost or being deleted, or must be bound.
 
-    A claim need not be bound if its StorageClass waits for the pod (WaitForFirstConsumer).
+    A pending claim is a problem if its StorageClass does not wait for the pod
+    (WaitForFirstConsumer), or if there is a warning about the claim.
     """
     for name, pods in _used_claims(gang):
         trouble = _problem_of(gang, name, pods)
@@ -64,7 +65,7 @@ def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, W
             "you",
         )
     if not claim:
-        return "does not exist", "Create it, or correct its name in the pod templates", "you"
+        return "does not exist", "Create the claim, or correct its name in the pod template", "you"
     if claim.deleting is not None:
         return (
             "is being deleted",
@@ -95,7 +96,7 @@ def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, W
 def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:
     """Return the problem of an unbound claim, the remedy, and who can act.
 
-    Return None if the claim is only bound once its pod is placed.
+    Return None if the StorageClass of the claim waits for the pod.
     """
     describe = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
     if claim.storage_class == "":
@@ -122,7 +123,8 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
         return None
 
     words = f"is not bound, and StorageClass {storage.name} binds volumes before pods are placed"
-    return words, f"Find out why its volume was not created: {describe}", "platform"
+    remedy = f"Ask the platform team why the claim has no volume: {describe}"
+    return words, remedy, "platform"
 
 
 def by_hand(gang: Gang) -> bool:
@@ -195,13 +197,11 @@ def volume_elsewhere(gang: Gang) -> Reasons:
     first = excluded[0]
     claim = first.volume.claim
     words, remedy, who = _why_excluded(gang, first)
-    where = f"which only nodes with {terms_words(first.volume.places)} can use"
-    text = f"PersistentVolumeClaim {claim.name} is bound to volume {claim.volume}, {where}, {words}"
+    has = f"is bound to volume {claim.volume}"
     if claim.phase != "Bound":
-        text = (
-            f"PersistentVolumeClaim {claim.name} gets a volume {where}"
-            f" ({_class_words(claim)}), {words}"
-        )
+        has = f"gets a volume of {_class_words(claim)}"
+    where = f"only nodes with {terms_words(first.volume.places)} can use"
+    text = f"PersistentVolumeClaim {claim.name} {has}, which {where}, {words}"
     others = len({each.volume.claim.key for each in excluded}) - 1
     if others:
         text += f"; {counted(others, 'other claim has', 'other claims have')} the same problem"
@@ -211,7 +211,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
 
 def _class_words(claim: VolumeClaim) -> str:
     name = claim.storage_class
-    return f"StorageClass {name}" if name else "of the default StorageClass"
+    return f"StorageClass {name}" if name else "the default StorageClass"
 
 
 def _without_volumes(part: Demand) -> Demand:
@@ -245,15 +245,14 @@ def _excluded(gang: Gang) -> Iterator[_Excluded]:
 
 
 def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
-    """Return why the nodes of a volume don't take its pod, the remedy, and who can act.
+    """Return why the nodes that can use a volume don't take its pod, the remedy, and who can act.
 
-    The cause continues a sentence about the volume, such as `and the pods do not select them`.
+    The cause continues a sentence about these nodes, such as `and the pods do not select them`.
     """
     shape = excluded.shape
     move = _how_to_move(gang.index, excluded.volume.claim)
     nodes = _usable(gang, shape.volumes)
     if not nodes:
-        number = counted(gang.index.nodes, "node")
         one_by_one = all(_usable(gang, [places]) for places in shape.volumes)
         if one_by_one:
             return (
@@ -262,7 +261,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
                 "you",
             )
         return (
-            f"and none of {number} is such a node",
+            "and there is no such node",
             f"Ask the platform team to bring such a node back{move}",
             "platform",
         )
@@ -284,7 +283,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
         if not any(is_selected(own, node) for node in inside):
             return (
                 f"and the pods do not select them ({names})",
-                f"Select nodes that can use the volume in the pod template{move}",
+                f"In the pod template, select nodes that can use the volume{move}",
                 "you",
             )
         return (
@@ -297,7 +296,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
     names = listed(node.name for node in open_)
     if not excluded.alone.under(EMPTIED).fits:
         lacks = _lacking(shape, open_)
-        why = f" ({lacks})" if lacks else ""
+        why = f" (too little {lacks})" if lacks else ""
         larger = (
             f"Ask the platform team for a node with {terms_words(excluded.volume.places)} that is"
             " large enough for the pod"
@@ -323,7 +322,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
 
 
 def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
-    """Return a text that lists the resources that no node has enough of for a pod."""
+    """Return the names of the resources of which no node has enough for a pod, as text."""
     return listed(
         name
         for name, ask in shape.requests
@@ -332,12 +331,14 @@ def _lacking(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def _how_to_move(index: Index, claim: VolumeClaim) -> str:
-    """Return the end of a remedy, which says how pods get a volume on another node."""
+    """Return the end of a remedy, which says how to get a volume that other nodes can use."""
     if claim.phase != "Bound":
         return ", or use another StorageClass"
     storage = class_of(index, claim)
-    late = "" if storage and storage.waits else " with a StorageClass that waits for the pod"
+    late = ""
+    if not storage or not storage.waits:
+        late = " with a StorageClass that waits for the pod (WaitForFirstConsumer)"
     return (
-        f". Or copy its data, and create {claim.name} again{late}: its volume is then created where"
-        " there is room"
+        f". Or copy the volume's data, and create PersistentVolumeClaim {claim.name} again{late}:"
+        " the new volume is then created where there is room"
     )

@@ -34,9 +34,9 @@ _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def _made_for_group(index: Index, gang: Gang) -> tuple[Ref, ...]:
-    """Return the workloads for which the pods of a gang's PodGroup were created.
+    """Return the workloads for which finished pods of a gang's PodGroup were created.
 
-    Return () for a gang that has living pods or no PodGroup.
+    Return () for a gang that has other pods or no PodGroup.
     """
     group = gang.pod_group
     if gang.pods or group is None:
@@ -75,7 +75,7 @@ def workload_failed(gang: Gang) -> Reasons:
 def workload_suspended(gang: Gang) -> Reasons:
     """Report that the workload is suspended, and Kueue has no Workload for it.
 
-    Other reasons apply if Kueue has one, or if Kueue manages a pod of the gang.
+    Yield nothing if Kueue manages a pod of the gang.
     """
     status = _status(gang)
     if status is None or not status.suspended or status.ended:
@@ -100,7 +100,7 @@ def workload_suspended(gang: Gang) -> Reasons:
             who = "platform"
     elif status.queued:
         who = "platform"
-        text += ". It has a label of Kueue, and Kueue has created no Workload for it"
+        text += ". Kueue has created no Workload for it, although it has a label of Kueue"
         remedy = (
             "Ask the platform team whether Kueue runs and manages this kind of workload in"
             f" namespace {ref.namespace}: Kueue starts it once there is quota"

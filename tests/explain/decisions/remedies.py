@@ -111,7 +111,7 @@ def alternatives(reason: Reason) -> list[str]:
 def carry_out(cluster: Cluster, reason: Reason, words: str) -> bool:
     """Do what one alternative says. False if it leaves open what exactly to do."""
     known = False
-    for step in re.split(r", and |\. (?=Then)", words):
+    for step in re.split(r", and |\. (?=Then|The gang then)", words):
         known = _carry_out_step(cluster, reason, step) or known
     return known
 
@@ -315,7 +315,7 @@ def _nodes_in_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> No
 
 
 ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
-    (r"KAI may evict (?P<who>.+), which can be preempted", _evict),
+    (r"KAI may preempt (?P<who>.+)", _evict),
     (
         r"^[Ww]ait until (?:.+ and )?room for \d+ more pods? is free(?: in (?P<domain>[^\s;:]+?))?"
         r"(?:;|: |\. If |$)",
@@ -326,7 +326,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _others_end,
     ),
     (r"^Use fewer replicas of .+ holds? the room", _others_gone_without_domain),
-    (r"^Then room still has to become free there$", _others_gone_without_domain),
+    (r"still has to (?:become free there|wait for room)$", _others_gone_without_domain),
     (r'[Rr]equire "(?P<wide>\w+)" instead of "(?P<narrow>\w+)"', _wider),
     (
         r"remove the preferred level|prefer no level",
@@ -351,8 +351,8 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _smaller,
     ),
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
-    (r"delete (?:.+ and then )?the claim: the new claim", _new_claim),
-    (r"delete .+: other nodes can then take the claim", _new_claim),
+    (r"delete .*the claim: grove-admission creates a new one", _new_claim),
+    (r"delete (?:the claim and create it|.+: the claim can then be)", _new_claim),
     (r"ask for a higher limit on queue", _raise_limit),
     (r"^request at most", _smaller),
     (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*ends?$", _queue_empties),

@@ -232,7 +232,7 @@ CLAIMS = (
         "ClaimElsewhere",
         "the shared claim is bound to one node",
         {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_NODE),)},
-        "ResourceClaim llm-0-mnnvl is bound to gpu-00, so 3 pending pods must go there, but the gang does not fit there",
+        "ResourceClaim llm-0-mnnvl is allocated on gpu-00, so 3 pending pods must go there, but the gang does not fit there",
         "platform",
         {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK),)},
     ),
@@ -253,7 +253,7 @@ CLAIMS = (
             ),
             "claims": (reserved("old-0"),),
         },
-        "ResourceClaim llm-0-mnnvl is reserved for old-0, terminating for 14 minutes (finalizer example.com/slow)",
+        "ResourceClaim llm-0-mnnvl is reserved for old-0, which has been terminating for 14 minutes (finalizer example.com/slow)",
         "you",
         {
             "pods": (
@@ -275,7 +275,7 @@ CLAIMS = (
             ),
             "claims": (reserved("old-0"),),
         },
-        "ResourceClaim llm-0-mnnvl is reserved for old-0, terminating for 14 minutes",
+        "ResourceClaim llm-0-mnnvl is reserved for old-0, which has been terminating for 14 minutes",
         "you",
         {"pods": claiming(SHARED), "claims": (reserved(),)},
     ),
@@ -300,7 +300,7 @@ CLAIMS = (
             ),
             "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(254))),),
         },
-        "257 pods want to share ResourceClaim llm-0-mnnvl, but at most 256 can; 254 do",
+        "257 pods want to share ResourceClaim llm-0-mnnvl, but at most 256 can. It is reserved for 254",
         "you",
         {
             "pods": (

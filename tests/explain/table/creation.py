@@ -70,8 +70,8 @@ MADE = (
         "WorkloadSuspended",
         "its JobSet has the label of a queue of Kueue",
         {"pods": OF_JOB, "workload_statuses": (replace(HELD, queued=True),)},
-        "JobSet train is suspended (spec.suspend: true), so its controller creates no pods. It has a"
-        " label of Kueue, and Kueue has created no Workload for it",
+        "JobSet train is suspended (spec.suspend: true), so its controller creates no pods. Kueue"
+        " has created no Workload for it, although it has a label of Kueue",
         "platform",
         {
             "pods": OF_JOB,

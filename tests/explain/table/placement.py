@@ -155,7 +155,7 @@ PLACEMENT = (
             "nodes": with_nics(),
             "pods": (pods()[0], *(pod(WORKERS, n, shape=with_nic(8)) for n in range(3))),
         },
-        "No node has everything that a pod requests: 1 node has 1 example.com/nic and 15 nodes have 8 nvidia.com/gpu, and none has both",
+        "No node has everything that a pod requests: 1 node has 1 example.com/nic and 15 nodes have 8 nvidia.com/gpu, and no node has both",
         "you",
         {
             "nodes": tuple(
@@ -238,7 +238,7 @@ PLACEMENT = (
             "gangs": (gang(told=SchedulerConstraint(), groups=()),),
             "sets": (pcs(asked=UserConstraint(), groups=()),),
         },
-        "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
+        "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3 of these pods",
         "wait",
         {
             "pods": (
@@ -279,7 +279,7 @@ PLACEMENT = (
         "BoundToDomain",
         "one of three workers runs on a node that has lost its label",
         {"nodes": without(RACK, "gpu-00"), "pods": ONE_RUNS},
-        "1 of 3 pods of llm-0-pool-0 runs on gpu-00, in no rack that KAI knows, and the rest must join it",
+        "1 of 3 pods of llm-0-pool-0 runs on gpu-00, outside every rack that KAI knows, and the rest must join it",
         "you",
         {"pods": ONE_RUNS},
         also=("LevelLabelMissing",),
@@ -288,7 +288,7 @@ PLACEMENT = (
         "BoundToDomain",
         "one of five workers runs on a node that has lost its label, and no rack is large enough",
         {**FIVE_WORKERS, "nodes": without(RACK, "gpu-00"), "pods": ONE_OF_FIVE_RUNS},
-        "1 of 5 pods of llm-0-pool-0 runs on gpu-00, in no rack that KAI knows, and the rest must join it",
+        "1 of 5 pods of llm-0-pool-0 runs on gpu-00, outside every rack that KAI knows, and the rest must join it",
         "you",
         {**FIVE_WORKERS, "nodes": without(RACK, "gpu-00"), "pods": ONE_OF_FIVE_RUNS[2:]},
         also=("LevelLabelMissing",),
@@ -466,7 +466,7 @@ PLACEMENT = (
         "NotStarted",
         "pods have been in ContainerCreating for 14 minutes",
         {"pods": HANGING},
-        "2 pods of llm-0 have had a node for 14 minutes without being started: ContainerCreating",
+        "2 pods of llm-0 have had a node for up to 14 minutes and did not start: ContainerCreating",
         "you",
         {"pods": tuple(replace(pod, bound=NOW - 60 if pod.bound else None) for pod in HANGING)},
     ),

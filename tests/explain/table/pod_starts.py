@@ -90,7 +90,7 @@ STARTING = (
             "pods": led(ready=False),
             "workload_statuses": (WorkloadStatus(LWS, startup=LEADER_READY, group=4),),
         },
-        f"{FIRST} is not ready, and its 3 workers do not exist. LeaderWorkerSet vllm creates the workers of a group only once its leader is ready (startupPolicy: LeaderReady)",
+        f"{FIRST} is not ready, and its 3 workers do not exist. LeaderWorkerSet vllm creates the workers of a group only once the leader is ready (startupPolicy: LeaderReady)",
         "you",
         {
             "pods": led(ready=False, size=1),
@@ -101,7 +101,7 @@ STARTING = (
         "PodsMissing",
         "the policy is not known, and the leader is not ready",
         {"pods": led(ready=False, size=2)},
-        f"{FIRST} is not ready, and its worker does not exist. LeaderWorkerSet vllm creates the workers of a group only once its leader is ready, if its startupPolicy is LeaderReady",
+        f"{FIRST} is not ready, and its worker does not exist. LeaderWorkerSet vllm creates the workers of a group only once the leader is ready, if its startupPolicy is LeaderReady",
         "you",
         {"pods": tuple(replace(each, created=NOW - 30) for each in led(ready=False, size=2))},
     ),
@@ -145,7 +145,7 @@ STARTING = (
         "an image can't be pulled, and its events are gone",
         {"pods": starting(NO_IMAGE)},
         "kubelet says: container engine, ImagePullBackOff: Back-off pulling image"
-        ' "example.com/engine:9". 4 pods have had a node for 10 minutes and did not start',
+        ' "example.com/engine:9". 4 pods have had a node for up to 10 minutes and did not start',
         "you",
         {"pods": starting(replace(NO_IMAGE, message=""))},
     ),

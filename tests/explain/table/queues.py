@@ -267,7 +267,7 @@ QUEUES = (
         "QueueStatusStale",
         "the status of the queue says that its limit is reached, and its pods use less",
         {"queues": queues(limit=64_000, allocated=64_000), **using(40)},
-        "The status of queue team-llm reports 64 GPUs in use, but its pods use 40 GPUs. KAI counts the pods, so the queue has room",
+        "The status of queue team-llm reports 64 GPUs in use, but the queue's pods use 40 GPUs. KAI counts the pods, so the queue has room",
         "platform",
         {"queues": queues(limit=64_000, allocated=40_000), **using(40)},
     ),

@@ -98,7 +98,7 @@ REFUSED = (
                 *fill("rack-a1", but=("gpu-00", "gpu-01")),
             )
         },
-        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so it needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
+        "The pods of llm-0-pool-0 differ in size. KAI counts each like the largest, so KAI needs room in one rack for 3 x 8 GPUs, although the pods request 10 in total",
         "you",
         {
             "pods": (
@@ -139,7 +139,7 @@ REFUSED = (
         "RequiredViolated",
         "workers that require a rack are in two",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-        "replica llm-0-pool-0 must stay in one rack, but its 3 pods are in 2 racks: zone-a/rack-a1 and zone-a/rack-a2",
+        "replica llm-0-pool-0 must stay in one rack, but its 3 pods are in 2 racks (zone-a/rack-a1 and zone-a/rack-a2)",
         "you",
         {"pods": placed("gpu-04", "gpu-00", "gpu-01", "gpu-02")},
     ),
@@ -150,7 +150,7 @@ REFUSED = (
             "nodes": without(RACK, "gpu-02"),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
-        "replica llm-0-pool-0 must stay in one rack, but its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02, which lacks the rack label",
+        "replica llm-0-pool-0 must stay in one rack, but its 3 pods are in rack zone-a/rack-a1 and on gpu-02, which lacks the rack label",
         "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),

@@ -30,7 +30,7 @@ TOPOLOGY = (
             "nodes": without(RACK, "gpu-13", "gpu-14"),
             "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
         },
-        "2 nodes of rack-b2 (16 GPUs) lack the label example.com/rack, so KAI ignores them for every gang with a constraint. Once they have the label, this gang fits",
+        "2 nodes of rack-b2 (16 GPUs) lack the label example.com/rack, so KAI ignores them for every gang with a constraint. Once they are labelled, this gang fits",
         "platform",
         {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
         also=("NoDomainFits",),

@@ -150,7 +150,7 @@ VOLUMES = (
         "VolumeElsewhere",
         "the node of the disk is gone",
         tied(disk(HOST, "gpu-99")),
-        f"{TIED} {HOST}=gpu-99 can use, and none of 16 nodes is such a node",
+        f"{TIED} {HOST}=gpu-99 can use, and there is no such node",
         "platform",
         tied(Volume("pv-1")),
     ),
@@ -187,7 +187,7 @@ VOLUMES = (
         "the nodes of the disk are too small",
         tied(disk(HOST, "gpu-04"), nodes=changed(("gpu-04",), allocatable=SMALL)),
         f"{TIED} {HOST}=gpu-04 can use, and gpu-04 is too small for the pod, even if empty"
-        " (nvidia.com/gpu)",
+        " (too little nvidia.com/gpu)",
         "platform",
         tied(disk(ZONE, "zone-a"), nodes=changed(("gpu-04",), allocatable=SMALL)),
     ),
@@ -233,8 +233,8 @@ VOLUMES = (
             **claimed(data(storage_class="late"), IN_ZONE_B),
             "pods": (*WITH_DATA, *fill("rack-b1", "rack-b2")),
         },
-        "PersistentVolumeClaim data gets a volume which only nodes with"
-        f" {ZONE}=zone-b can use (StorageClass late), and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more"
+        "PersistentVolumeClaim data gets a volume of StorageClass late, which only nodes with"
+        f" {ZONE}=zone-b can use, and gpu-08, gpu-09, gpu-10, gpu-11 and 4 more"
         " have no room for the pod",
         "wait",
         claimed(data(storage_class="late"), IN_ZONE_B),

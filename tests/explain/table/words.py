@@ -249,7 +249,7 @@ WORDS = (
                 for each in pods()
             ),
         },
-        "kubelet says: failed to get DRA client: plugin compute-domain.nvidia.com not registered (60 seconds ago). 4 pods have had a node for 10 minutes and did not start",
+        "kubelet says: failed to get DRA client: plugin compute-domain.nvidia.com not registered (60 seconds ago). 4 pods have had a node for up to 10 minutes and did not start",
         "platform",
         {
             "pods": starting(bound=NOW - 30),
@@ -269,7 +269,7 @@ WORDS = (
                 for each in pods()
             ),
         },
-        'kubelet says: secret "s" not found (60 seconds ago). 4 pods have had a node for 10 minutes and did not start',
+        'kubelet says: secret "s" not found (60 seconds ago). 4 pods have had a node for up to 10 minutes and did not start',
         "you",
         {"pods": starting(bound=NOW - 5)},
     ),

@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
         [
             "if: label gpu-10: example.com/rack=rack-b2",
             "1 workload would be worse:",
-            "! inference/llm  replica llm-0-pool-0 must stay in one rack, but its 3 pods are in 2 racks: zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
+            "! inference/llm  replica llm-0-pool-0 must stay in one rack, but its 3 pods are in 2 racks (zone-b/rack-b1 and zone-b/rack-b2) (RequiredViolated)",
         ],
         1,
     ),
