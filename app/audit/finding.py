@@ -312,7 +312,7 @@ BY_WARNING = (
         "Create the queue, or name an existing one.",
     ),
     (
-        "is ignored by KAI, because its constraint names no topology",
+        "is ignored by KAI, because no topology is named for it",
         "Where the level is set, also set the name of a KAI Topology.",
     ),
     ("unknown annotation", "Correct the name of the annotation."),

@@ -125,7 +125,7 @@ async def findings(
 async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_warnings() -> None:
     pod_group = builders.pod_group("mixed", {"name": "workers"})
     pod_group["spec"]["topologyConstraint"] = {"requiredTopologyLevel": "k/rack"}
-    text = 'spec.topologyConstraint.requiredTopologyLevel "k/rack" is ignored by KAI, because its constraint names no topology'
+    text = 'spec.topologyConstraint.requiredTopologyLevel "k/rack" is ignored by KAI, because no topology is named for it'
     assert await findings(TOPOLOGY, pod_group) == [("PodGroup", "default/mixed", 0, (text,))]
 
 

@@ -42,7 +42,7 @@ def below(at: str, required: str, above: str) -> str:
 
 
 def unnamed(at: str, level: str) -> str:
-    return f'{at} "{level}" is ignored by KAI, because its constraint names no topology'
+    return f'{at} "{level}" is ignored by KAI, because no topology is named for it'
 
 
 @pytest.mark.parametrize(

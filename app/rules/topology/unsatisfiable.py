@@ -84,7 +84,7 @@ def is_broader_level(level: str, other: str, kai: KaiTopology) -> bool:
 def _ignored(part: PartLevels) -> Iterator[str]:
     for at, level in ((part.required_at, part.required), (part.preferred_at, part.preferred)):
         if level:
-            yield f'{at} "{level}" is ignored by KAI, because its constraint names no topology'
+            yield f'{at} "{level}" is ignored by KAI, because no topology is named for it'
 
 
 def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[str]:
