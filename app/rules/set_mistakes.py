@@ -84,7 +84,7 @@ def mistake_warnings(template: Template) -> list[str]:
 def misspelt_annotations(
     annotations: JsonMap, labels: JsonMap, at: FieldPath, names: Comparisons
 ) -> Iterator[str]:
-    """Yield warnings about misspelt annotations, and about labels that must be annotations, by key.
+    """Yield warnings about misspelt annotations, and about labels that must be annotations.
 
     `at` is the path of the object that has both.
     """

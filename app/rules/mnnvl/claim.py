@@ -88,9 +88,9 @@ def inject(
     Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the object is not
     being deleted. `old` is the object that an UPDATE replaces, or None.
 
-    `configured_mode` is the form of new claims. A stored claim keeps its form and scope, see
-    `rules/README.md`. If no container requests a GPU, but the own annotation of `carrier` enables
-    MNNVL, there is a warning.
+    `configured_mode` is the form of new claims. A stored claim keeps its form, and also its scope
+    until Grove writes the pod spec again. If no container requests a GPU, but the own annotation of
+    `carrier` enables MNNVL, there is a warning.
     """
     inherited = inherited_by(carrier, old, facts.pcs)
     annotations = carrier.annotations.over(inherited)

@@ -46,8 +46,8 @@ class PodCliqueSetOwns(OwnerRule):
         """Return whether `resource` is ours, and has no owner or a PodGang as an owner.
 
         Without an owner, the resource would outlive its PodCliqueSet. Return False if its name does
-        not begin with the name of its replica, or if it has an owner of another kind than PodGangs
-        and its PodCliqueSet.
+        not begin with the name of its replica, or if an owner is neither a PodGang nor its
+        PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
