@@ -211,9 +211,9 @@ class PodMnnvlCheck(Value):
 
 
 _WITHOUT_CLAIM = (
-    "the Pod has no MNNVL claim, because the webhook pod-mnnvl.mutate.grove-admission.grove.io was"
-    " not called, or another webhook reverted its change. Run grove-admission doctor, or remove the"
-    f" annotation {MNNVL_ENABLED}"
+    f"the Pod lacks its MNNVL claim or the label {MNNVL_UNIT}, because the webhook"
+    " pod-mnnvl.mutate.grove-admission.grove.io was not called, or another webhook reverted its"
+    f" change. Run grove-admission doctor, or remove the annotation {MNNVL_ENABLED}"
 )
 
 

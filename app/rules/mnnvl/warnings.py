@@ -199,7 +199,8 @@ def _of_size(
         if most is not None and size.pods > most:
             yield (
                 f"{unit}: its {pods_with(size.pods, bounds.gpus)} must be in one domain of {key},"
-                f" and none has GPUs for more than {most}: not all of its pods can be placed"
+                f" and none has GPUs for more than {most}: not all of its pods can be placed unless"
+                " nodes are added"
             )
 
     most = nvlink.size(nodes)
