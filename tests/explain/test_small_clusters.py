@@ -536,3 +536,123 @@ def test_a_smaller_request_waits_for_the_rest_of_a_limit() -> None:
         "Request at most 4 GPUs and wait until PodGroup default/o frees enough of the limit, or ask"
         " for a higher limit on queue team",
     )
+
+
+NEXT = "KAI should place it in its next cycle, in n0"
+APART = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "outlook", "rules"),
+    [
+        pytest.param({}, f"Nothing blocks it now; {NEXT}.", "", id="no rules"),
+        pytest.param(
+            {"affinity": {"podAntiAffinity": APART, "podAffinity": APART}},
+            f"Nothing we check blocks it now; {NEXT}, unless a rule of its pods that is not checked"
+            " (podAffinity and podAntiAffinity) changes that.",
+            "podAffinity and podAntiAffinity",
+            id="affinity between pods",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]},
+            f"Nothing we check blocks it now; {NEXT}, unless a rule of its pods that is not checked"
+            " (hostPort) changes that.",
+            "hostPort",
+            id="a port of the node",
+        ),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}
+                }
+            },
+            f"Nothing blocks it now; {NEXT}.",
+            "",
+            id="a preference",
+        ),
+    ],
+)
+def test_nothing_is_promised_about_rules_that_are_not_checked(
+    spec: Object, outlook: str, rules: str
+) -> None:
+    """KAI's scheduler placed none of such gangs in the cycle in which it was promised."""
+    own = pod("w-0", "w")
+    own["spec"] |= spec
+    answer = told([node("n0"), *queues(), pod_group("w", 1), own], "PodGroup", "w")
+    [place] = answer.line
+    assert (answer.outlook, place.next) == (outlook, "next")
+    expected = f"a rule of its pods that is not checked ({rules})"
+    assert place.may_differ == ((expected,) if rules else ())
+
+
+def test_a_gang_without_room_has_no_place_by_rules_that_are_not_checked() -> None:
+    own = pod("w-0", "w", 16)
+    own["spec"]["affinity"] = {"podAntiAffinity": APART}
+    [place] = told([node("n0"), *queues(), pod_group("w", 1), own], "PodGroup", "w").line
+    assert (place.next, place.may_differ) == ("never", ())
+
+
+@pytest.mark.parametrize(
+    ("closed", "also"),
+    [
+        ({}, ""),
+        ({"unschedulable": True}, ", and open the closed nodes (cordoned, tainted or not ready)"),
+    ],
+)
+def test_smaller_pods_alone_do_not_open_nodes_or_leave_a_shared_domain(
+    closed: Object, also: str
+) -> None:
+    """Of both, none was once said if the nodes are closed."""
+    in_zone: Object = {"topologyConstraint": {"topology": "topo", "requiredTopologyLevel": "zone"}}
+    nodes = [node("n0", 4, labels=LABELS, **closed), node("n1", 4, labels=LABELS, **closed)]
+    pods = [pod(f"w-{number}", "w", 4) for number in range(3)]
+    gang = [*queues(), topology(), pod_group("w", 3, **in_zone), *pods]
+    [(reason, _, remedy)] = said(told([*nodes, *gang], "PodGroup", "w"))
+    level = ", and add rack as the preferred level wherever a level is required"
+    assert (reason, remedy) == (
+        "NeverFits",
+        f"Use smaller or fewer pods{level}{also}, or ask the platform team for more nodes in one"
+        " zone",
+    )
+
+
+def test_an_empty_term_of_an_affinity_matches_nothing() -> None:
+    own = pod("w-0", "w")
+    terms = {"nodeSelectorTerms": [{}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    own["spec"]["affinity"] = {"nodeAffinity": affinity}
+    [(reason, text, _)] = said(
+        told([node("n0"), *queues(), pod_group("w", 1), own], "PodGroup", "w")
+    )
+    says = "No node matches an empty term or a present, which pods select (0 of 1 node)"
+    assert (reason, text) == ("NoNodeMatches", says)
+
+
+OF_GOLD = "with the label kai.scheduler/node-pool=gold"
+OUT = "emove the label kai.scheduler/node-pool from the workload and its PodGroup"
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "remedy"),
+    [
+        pytest.param(
+            8, 8, f"R{OUT}, or ask the platform team for a queue {OF_GOLD}", id="it fits in both"
+        ),
+        pytest.param(8, 4, f"Ask the platform team for a queue {OF_GOLD}", id="only in its pool"),
+        pytest.param(
+            4,
+            4,
+            f"R{OUT} (it does not fit on nodes without a pool yet), or ask the platform team for a"
+            f" queue {OF_GOLD}",
+            id="in neither",
+        ),
+    ],
+)
+def test_a_gang_leaves_its_pool_only_for_nodes_that_have_room(
+    inside: int, outside: int, remedy: str
+) -> None:
+    """In more than half of such clusters, KAI's scheduler did not place it outside its pool."""
+    nodes = [node("n0", inside, labels=GOLD), node("n1", outside)]
+    gang = [*queues(), pod_group("w", 1, "gold"), pod("w-0", "w", 8), pod_group("o", 1)]
+    reasons = said(told([*nodes, *gang], "PodGroup", "w"))
+    assert [words for reason, _, words in reasons if reason == "QueueMissing"] == [remedy]

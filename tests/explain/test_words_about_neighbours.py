@@ -155,6 +155,7 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand(asked
                 "1 node(s) didn't match pod anti-affinity rules",
                 "1 node(s) didn't match pod topology spread constraints",
                 "1 node(s) didn't have free ports for the requested pod ports",
+                "Missing required configmaps: [data]",
                 "1 Too many pods",
                 "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu",
                 "1 node(s) were unschedulable",

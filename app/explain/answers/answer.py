@@ -114,7 +114,9 @@ class Answer(Value, rename=AS_JSON):
         found = next((own for own in self.line if own.next == "next"), None)
         if found:
             where = f", in {listed(found.where)}" if found.where else ""
-            words = f"Nothing blocks it now; KAI should place it in its next cycle{where}."
+            checked = "we check " if found.may_differ else ""
+            words = f"Nothing {checked}blocks it now; KAI should place it in its next cycle{where}"
+            words = f"{words}{found.unless}."
             return f"{words} {_IF_NOT}" if self.said else words
         notes = " The notes above do not block it." if self.reasons else ""
         if self.said:

@@ -65,7 +65,7 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     first: bool = True
     """Do all gangs of its node pool that are ahead of it get a place in the next cycle?"""
     may_differ: tuple[str, ...] = ()
-    """The settings of its SchedulingShard that may change the prediction."""
+    """The settings of its SchedulingShard, or rules of its pods, that may change the prediction."""
 
     @property
     def words(self) -> str:
@@ -83,12 +83,14 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
             where = f", and other gangs{elsewhere} are ahead of it"
-        unless = "" if self.next == "never" else _unless(self.may_differ)
-        return f"{place}; {prediction}{where}{unless}"
+        return f"{place}; {prediction}{where}{self.unless}"
 
-
-def _unless(settings: Sequence[str]) -> str:
-    return f", unless {listed(settings)} changes that" if settings else ""
+    @property
+    def unless(self) -> str:
+        """What may change the prediction, such as `, unless SchedulingShard gold changes that`."""
+        if self.next == "never" or not self.may_differ:
+            return ""
+        return f", unless {listed(self.may_differ)} changes that"
 
 
 def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
@@ -105,6 +107,8 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             of_pool = (other for other in line.values() if other.pool == turn.pool)
             first = next(other for other in of_pool if other is turn or not other.used)
             differs = tuple(settings_of(gang.facts.shards, turn.pool))
+            if becomes == "next":
+                differs += tuple(_unchecked(gang))
             found.append(InLine(gang.ref, *place, becomes, got, first is turn, differs))
     return tuple(sorted(found, key=attrgetter("order")))
 
@@ -114,6 +118,13 @@ def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:
     for shard in shards:
         if shard.pool == pool and shard.sets:
             yield f"SchedulingShard {shard.name} with {listed(shard.sets)}"
+
+
+def _unchecked(gang: Gang) -> Iterator[str]:
+    """Yield a text if pods of a gang have rules about other pods, which are not evaluated."""
+    fields = {field for shape, _ in gang.demand.shapes for field in shape.unchecked}
+    if fields:
+        yield f"a rule of its pods that is not checked ({listed(sorted(fields))})"
 
 
 def _next(gang: Gang, turn: Turn, reasons: Sequence[Reason]) -> Next:

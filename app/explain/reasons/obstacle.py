@@ -286,7 +286,8 @@ def selector_words(shape: Shape) -> str:
 
 def terms_words(terms: Sequence[Term]) -> str:
     """Return a text such as `zone=a or zone=b` for alternative terms."""
-    return " or ".join(listed(map(_requirement_words, term), 8) for term in terms[:_MOST_TERMS])
+    shown = (listed(map(_requirement_words, term), 8) for term in terms[:_MOST_TERMS])
+    return " or ".join(words or "an empty term" for words in shown)
 
 
 _MOST_TERMS = 4

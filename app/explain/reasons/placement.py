@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.packer import Rules
+from app.explain.placing.packer import AS_KAI, Rules
 from app.explain.placing.placements import (
     EMPTIED,
     EMPTY,
@@ -146,19 +146,23 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 
 
 def _also_needed(obstacle: Obstacle) -> str:
-    """Return a step without which smaller pods would not fit either, or "" if there is none.
+    """Return the steps without which smaller pods would not fit either, or "" if there are none.
 
     It continues a sentence, such as `, and ask the platform team to ...`.
     """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
-    if small.now.fits:
-        return ""
-    unshared = Assumption(rules=Rules(shared=False))
-    if not small.under(EMPTY).fits and small.under(unshared).fits:
+    steps = ""
+    rules = AS_KAI
+    unshared = Rules(shared=False)
+    if not small.under(EMPTY).fits and small.under(replace(EMPTY, rules=unshared)).fits:
         level = gang.topology.levels[-1].domain
-        return f", and add {level} as the preferred level wherever a level is required"
-    return f", and {_OPEN}" if small.under(OPENED).fits else ""
+        steps = f", and add {level} as the preferred level wherever a level is required"
+        rules = unshared
+    is_closed = not small.under(Assumption(rules=rules)).fits
+    if is_closed and small.under(replace(OPENED, rules=rules)).fits:
+        steps += f", and {_OPEN}"
+    return steps
 
 
 _OPEN = "ask the platform team to open the closed nodes (cordoned, tainted or not ready)"

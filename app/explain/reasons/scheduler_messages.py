@@ -224,6 +224,12 @@ _ADVICE: Advice = (
         "Create or bind the PersistentVolumeClaim named in the message.",
         "you",
     ),
+    (
+        ("Missing required configmaps",),
+        "Create the ConfigMaps that the message names, correct their names in the pod template, or"
+        " mark them as optional.",
+        "you",
+    ),
     (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
     (
         ("were unschedulable",),

@@ -3,7 +3,7 @@
 Other fields, such as env and args, are dropped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -106,6 +106,11 @@ class Shape(Value):
     """The request for GPU fractions, or None."""
     volumes: tuple[tuple[Term, ...], ...] = ()
     """For each volume that only some nodes can use, the terms, one of which a node must meet."""
+    unchecked: tuple[str, ...] = ()
+    """The fields whose rules about other pods are not evaluated, although schedulers follow them.
+
+    They are `podAffinity` and `podAntiAffinity` with required terms, and `hostPort`.
+    """
 
     @property
     def selects(self) -> bool:
@@ -206,9 +211,22 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
             required_affinity(spec),
             tolerations(spec),
             part,
+            unchecked=tuple(_unchecked(spec)),
         )
     )
     return shape
+
+
+def _unchecked(spec: JsonMap) -> Iterator[str]:
+    """Yield `Shape.unchecked`."""
+    for field in ("podAffinity", "podAntiAffinity"):
+        if maps_at(spec, "affinity", field, "requiredDuringSchedulingIgnoredDuringExecution"):
+            yield field
+    ports = (
+        port for container in maps_at(spec, "containers") for port in maps_at(container, "ports")
+    )
+    if any(port.get("hostPort") for port in ports):
+        yield "hostPort"
 
 
 _cached_shape = lru_cache(maxsize=1024)(_read_shape)

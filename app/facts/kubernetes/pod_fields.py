@@ -24,10 +24,15 @@ class MetadataForm(TypedDict, total=False):
     deletionGracePeriodSeconds: Any
 
 
+class _Port(TypedDict, total=False):
+    hostPort: Any
+
+
 class _Container(TypedDict, total=False):
     name: Any
     resources: Any
     restartPolicy: Any
+    ports: list[_Port] | None
 
 
 class _Volume(TypedDict, total=False):

@@ -267,3 +267,26 @@ def test_a_workload_has_its_uid_because_events_are_about_it() -> None:
 )
 def test_the_level_that_groups_have_to_themselves_is_kept(annotations: Any, level: str) -> None:
     assert read_pod({"metadata": {"annotations": annotations}}).exclusive == level
+
+
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "unchecked"),
+    [
+        ({}, ()),
+        ({"affinity": {"podAffinity": PREFERRED}}, ()),
+        ({"affinity": {"podAffinity": REQUIRED}}, ("podAffinity",)),
+        (
+            {"affinity": {"podAntiAffinity": REQUIRED, "podAffinity": REQUIRED}},
+            ("podAffinity", "podAntiAffinity"),
+        ),
+        ({"containers": [container("1", ports=[{"containerPort": 80}])]}, ()),
+        ({"containers": [container("1"), container("1", ports=[{"hostPort": 80}])]}, ("hostPort",)),
+        ({"affinity": {"podAffinity": "odd"}, "containers": [{"ports": "odd"}]}, ()),
+    ],
+)
+def test_the_rules_about_other_pods_are_noted(spec: Any, unchecked: tuple[str, ...]) -> None:
+    assert read_pod({"metadata": {"name": "p"}, "spec": spec}).shape.unchecked == unchecked
