@@ -11,6 +11,7 @@ from app.base.groups import by_key
 from app.base.spelling import MOST_ALIKE, MOST_COMPARED, alike
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
+from app.explain.placing.placements import Assumption
 from app.explain.reasons.queue import as_argument
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed, lower_first
 from app.explain.state.index import Index
@@ -161,6 +162,10 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     """Return the remedy for a gang whose queue is in another node pool."""
     index = gang.index
     moved, move = _moved(group, queue.pool)
+    fits = _fits_in(gang, queue.pool)
+    if not fits:
+        there = f"in node pool {queue.pool}" if queue.pool else "on nodes without a pool"
+        moved = f"{moved} (it does not fit {there} yet)"
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
     if can_move and queue.pool and not has_scheduler(index, queue.pool):
         shard = f"a SchedulingShard of node pool {queue.pool} (there is none)"
@@ -182,9 +187,14 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
         return labelled
     wanted = f"with the label {NODE_POOL}={group.pool}" if group.pool else "without a node pool"
     words = f"Ask the platform team for a queue {wanted}"
-    if can_move:
-        words = f"{moved}, or {lower_first(words)}"
-    return _Help(words, "platform", (move,) if can_move else ())
+    if can_move and (fits or not _fits_in(gang, group.pool)):
+        return _Help(f"{moved}, or {lower_first(words)}", "platform", (move,))
+    return _Help(words, "platform")
+
+
+def _fits_in(gang: Gang, pool: str) -> bool:
+    """Return whether a gang has room in a node pool now, or True if that is not known."""
+    return not gang.index.room_is_known or gang.placements.under(Assumption(pool=pool)).fits
 
 
 def has_scheduler(index: Index, pool: str) -> bool:
