@@ -596,7 +596,10 @@ def test_a_gang_without_room_has_no_place_by_rules_that_are_not_checked() -> Non
     ("closed", "also"),
     [
         ({}, ""),
-        ({"unschedulable": True}, ", and open the closed nodes (cordoned, tainted or not ready)"),
+        (
+            {"unschedulable": True},
+            ", and ask the platform team to open the closed nodes (cordoned, tainted or not ready)",
+        ),
     ],
 )
 def test_smaller_pods_alone_do_not_open_nodes_or_leave_a_shared_domain(
@@ -611,7 +614,7 @@ def test_smaller_pods_alone_do_not_open_nodes_or_leave_a_shared_domain(
     level = ", and add rack as the preferred level wherever a level is required"
     assert (reason, remedy) == (
         "NeverFits",
-        f"Use smaller or fewer pods{level}{also}, or ask the platform team for more nodes in one"
+        f"Use smaller or fewer pods{level}{also}. Or ask the platform team for more nodes in one"
         " zone",
     )
 
