@@ -66,7 +66,7 @@ CASES = [
         342,
         "w0",
         "GangIncomplete",
-        "Create the missing pods, or lower the minimum of the PodGroup to the number of existing pods",
+        "Create the missing pods, or lower minMember of PodGroup w0 to 1",
         id="a foreign gate makes no pods once it is open",
     ),
 ]

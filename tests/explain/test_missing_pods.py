@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one of three pods that name a PodGang that is gone is pending": (
         {"pods": (*pods()[:1], *(replace(each, node=node) for each, node in zip(STRANDED[1:], ("", "gpu-00", "gpu-01"), strict=True)))},
-        "PodGang llm-0-9 does not exist, but 3 pods refer to it, of which 1 pod is pending",
+        "PodGang llm-0-9 does not exist, but 3 pods refer to it, 1 of them pending",
     ),
     "Grove has replaced PodGangs for exactly five minutes": (
         {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 300),)),)},
@@ -197,7 +197,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "Kueue has just opened a gate, and has a Workload without conditions": (
         opened(RESERVED),
-        "Kueue holds the workload in queue lab: its quota is reserved, but the Workload is not admitted yet: Kueue has not admitted it yet",
+        "Kueue holds the workload in queue lab: its quota is reserved, but the Workload is not admitted yet",
     ),
     "Kueue admitted a gang a minute ago, and its gates are still there": (
         kueue(RESERVED, replace(ADMITTED, time=NOW - 60)),
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             replace(ADMITTED, holds=False),
             checks=(KueueCheck("a", ""), KueueCheck("b", "Pending", "", NOW - 90, 1)),
         ),
-        "Kueue holds 4 pods in queue lab: its quota is reserved, and the Workload waits for AdmissionCheck a, which is in state Pending and AdmissionCheck b, which has been in state Pending for 90 seconds after 1 retry",
+        "Kueue holds 4 pods in queue lab: its quota is reserved, and the Workload waits for AdmissionCheck a (Pending) and AdmissionCheck b (Pending for 90 seconds after 1 retry)",
     ),
     "Kueue has evicted a gang, stops its pods, and tries again": (
         opened(replace(EVICTED, reason="Preempted"), RESERVED, requeues=1),

@@ -232,7 +232,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ChannelTaken",
         "others have the channels",
         channels("gpu-12", "gpu-13"),
-        "Ask the owner of sweep-3 to release the channel: each node has only one",
+        "Ask the owner of ResourceClaim sweep-3 to release the channel: a node has only one",
     ),
     (
         "ChannelTaken",

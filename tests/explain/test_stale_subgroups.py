@@ -45,10 +45,12 @@ def test_a_gang_that_is_below_its_minimum(needed: int | None, said: Said) -> Non
 def test_a_release_of_kai_that_does_not_know_how_many_subgroups_are_enough(said: Said) -> None:
     reason = stale(said, 1)
     assert reason.text.startswith(
-        "KAI has counted g as below its minimum for 20 seconds, although its minSubGroup (1) is"
-        " satisfied, which KAI respects from 0.18 on: KAI evicts its 1 running pod at "
+        "KAI has counted g as below its minimum for 20 seconds, because KAI respects"
+        " minSubGroup (1, satisfied) only from 0.18 on: KAI evicts its 1 running pod at "
     )
-    assert reason.remedy.startswith("Ask the platform team for KAI 0.18. To keep KAI from ")
+    assert reason.remedy.startswith(
+        "Ask the platform team to upgrade KAI to 0.18. To keep KAI from "
+    )
 
 
 class _Counted(tuple[SubGroup, ...]):

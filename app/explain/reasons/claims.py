@@ -43,10 +43,7 @@ def uses_claims(gang: Gang) -> bool:
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
-    """Yield (claim, pod) for each claim of a gang's pods.
-
-    For a PodClique without pods, yield (claim, gang) for its own claims.
-    """
+    """Yield (claim, pod) for a gang's pods, and (claim, gang) for its PodCliques without pods."""
     for member in gang.members:
         for pod in member.pods:
             yield from ((claim, pod.ref) for claim in pod.claims)
@@ -402,14 +399,14 @@ def _without_channel(gang: Gang) -> frozenset[str]:
 def _no_channels(without: Collection[str]) -> Reason:
     """Return the reason for a gang that would be placed on these nodes, which have no channels."""
     names = sorted(without)
-    has, there = ("has", "it") if len(names) == 1 else ("have", "them")
+    has = "has" if len(names) == 1 else "have"
     text = (
         f"{listed(names)} {has} no ResourceSlice of driver {CHANNEL_DRIVER}, so no NVLink channel"
         " can be allocated there, and the gang does not fit on the other nodes"
     )
     remedy = (
-        f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER} runs on {there}: it"
-        " publishes the ResourceSlices"
+        f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER}, which publishes the"
+        " ResourceSlices, runs there"
     )
     objects = tuple(Ref("Node", "", name) for name in names)
     evidence = Evidence(objects[0], "ResourceSlices", "0")
@@ -452,8 +449,9 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     ]
     if users:
         return together(*freeing_remedies(gang, users, 1)[0])
-    names = listed(dict.fromkeys(claim.name for claim in takers.values()))
-    return f"Ask the owner of {names} to release the channel: each node has only one"
+    names = dict.fromkeys(claim.name for claim in takers.values())
+    claims = "ResourceClaim" if len(names) == 1 else "ResourceClaims"
+    return f"Ask the owner of {claims} {listed(names)} to release the channel: a node has only one"
 
 
 def _waits_for_channel(gang: Gang) -> bool:

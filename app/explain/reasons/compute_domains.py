@@ -264,12 +264,12 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         first = broken[0]
         said = state_words(index, first)
         remedy = (
-            "Ask the platform team to read the log of the daemon pod:"
+            f"Ask the platform team to read the log of {first.name}:"
             f" kubectl logs -n {first.namespace} {first.name}"
         )
         if not first.has_started:
             remedy = (
-                "Ask the platform team to find out why the daemon pod does not start:"
+                f"Ask the platform team to find out why {first.name} does not start:"
                 f" kubectl describe pod -n {first.namespace} {first.name}"
             )
         none = f". No daemon pod is on {listed(bare)}" if bare else ""
@@ -296,7 +296,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         return (
             f". No daemon pod is on {listed(bare)}: {first.name} is pending"
             f"{f', {said}' if said else ''}",
-            "Ask the platform team to find out why the daemon pod is pending: kubectl describe pod"
+            f"Ask the platform team to find out why {first.name} is pending: kubectl describe pod"
             f" -n {first.namespace} {first.name}",
             "platform",
         )

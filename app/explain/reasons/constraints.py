@@ -152,7 +152,7 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
         return
 
     others = sorted(kai.name for kai in facts.kai_topologies)
-    exist = f"existing {are(others, 'one')} {listed(others, 8)}" if others else "there is none"
+    exist = f"existing {are(others, 'one')} {listed(others, 8)}" if others else "none exists"
     text = f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which does not exist"
     text += f"; {exist}"
     evidence = Evidence(gang.ref, "topology", name)
@@ -222,7 +222,7 @@ def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology)
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that a set, its scaling groups or its cliques request and its gang lacks.
+    """Yield the levels that a PodCliqueSet requests for all or some pods, and that its gang lacks.
 
     `whole` has the constraints that the scheduler gets, and `keys` are the levels, broadest first.
     """

@@ -153,7 +153,6 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 
 
 def _missing_gang_remedy(gang: Gang, pcs: SetWithStatus) -> str:
-    """Return the remedy for a missing PodGang."""
     log = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log
@@ -170,7 +169,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     if len(waiting) == len(pods):
         refer = counted(pods, "pending pod refers", "pending pods refer") + " to it"
     elif waiting:
-        refer += f", of which {counted(waiting, 'pod is', 'pods are')} pending"
+        refer += f", {len(waiting)} of them pending"
     text = f"PodGang {name} does not exist, but {refer}"
     remedy = _missing_gang_remedy(gang, pcs)
     who: Who = "platform"

@@ -62,10 +62,10 @@ def gang_stale(gang: Gang) -> Reasons:
     what_helps = f"Find out why the other pods do not run. {_no_eviction(group)}"
     if gang.whole.is_satisfied and group.needed is not None:
         below = (
-            f"KAI has counted {group.name} as below its minimum for {ago(lasts)}, although its"
-            f" minSubGroup ({group.needed}) is satisfied, which KAI respects from 0.18 on"
+            f"KAI has counted {group.name} as below its minimum for {ago(lasts)}, because KAI"
+            f" respects minSubGroup ({group.needed}, satisfied) only from 0.18 on"
         )
-        what_helps = f"Ask the platform team for KAI 0.18. {_no_eviction(group)}"
+        what_helps = f"Ask the platform team to upgrade KAI to 0.18. {_no_eviction(group)}"
     grace, doubt = (group.grace, "") if group.grace is not None else _UNKNOWN
     if running and grace >= 0 and lasts <= grace + _LATE:
         at = clock(group.stale + grace)

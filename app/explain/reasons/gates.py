@@ -410,7 +410,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 def wrong_scheduler(gang: Gang) -> Reasons:
     """Report that constrained pods use a scheduler that ignores constraints or is unknown."""
     if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
-        return  # Grove hands the gang to another backend, such as Kueue.
+        return  # Another backend of Grove, such as Kueue, may read constraints.
     others = (
         (pod.scheduler, pod)
         for pod in gang.pods

@@ -183,9 +183,9 @@ def labelling_memory(obstacle: Obstacle) -> str:
 
 
 def _without_memory(obstacle: Obstacle) -> list[str]:
-    """Return the nodes that pods with requests for GPU memory could use if they had its label.
+    """Return the names of selected nodes with a free GPU that lack the label of GPU memory.
 
-    Only nodes with a free GPU count.
+    Return [] if no pod requests GPU memory.
     """
     shapes = [shape for shape in obstacle.shapes if shape.part and shape.part.memory]
     if not shapes:

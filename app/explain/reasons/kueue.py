@@ -405,7 +405,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     reserved = workload.condition("QuotaReserved")
     if reserved is None or not reserved.message:
         return "Kueue has not evaluated it yet", Help(
-            "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
+            "Wait a minute. If nothing changes, ask the platform team to read the log of Kueue's"
             " controller.",
             "wait",
         )
@@ -431,9 +431,9 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
     checks = [check for check in workload.checks if check.state != READY]
     if not checks:
         admitted = workload.condition("Admitted")
-        said = _said(admitted, now) if admitted else "Kueue has not admitted it yet"
-        return f"its quota is reserved, but the Workload is not admitted yet: {said}", Help(
-            "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
+        said = f": {_said(admitted, now)}" if admitted else ""
+        return f"its quota is reserved, but the Workload is not admitted yet{said}", Help(
+            "Wait a minute. If nothing changes, ask the platform team to read the log of Kueue's"
             " controller.",
             "platform",
         )
@@ -463,11 +463,11 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 def _check(check: KueueCheck, now: float) -> str:
     told = one_line(check.message)
     state = check.state or "Pending"
-    is_state = f"is in state {state}"
     if check.time is not None and now:
-        is_state = f"has been in state {state} for {ago(now - check.time)}"
-    words = f"AdmissionCheck {check.name}, which {is_state}"
-    words += f" after {counted(check.retries, 'retry')}" if check.retries else ""
+        state += f" for {ago(now - check.time)}"
+    if check.retries:
+        state += f" after {counted(check.retries, 'retry')}"
+    words = f"AdmissionCheck {check.name} ({state})"
     return f"{words}: {told}" if told else words
 
 

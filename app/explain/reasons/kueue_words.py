@@ -69,8 +69,8 @@ _TURN_ON_DRA = (
     "Ask the platform team to enable KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
 _STOPS_OTHERS = (
-    "Wait: Kueue stops other workloads for it. If that lasts, ask the platform team to read Kueue's"
-    " log."
+    "Wait: Kueue stops other workloads for it. If that takes long, ask the platform team to read"
+    " the log of Kueue's controller."
 )
 _OTHERS_FIRST = "Wait until workloads that Kueue has admitted end, or request less."
 _NEXT_CYCLE = "Wait a minute: Kueue evaluates it in its next cycle."
@@ -80,8 +80,9 @@ _OF_EVICTIONS = (
     # pkg/workload/evict/evict.go, with the reasons of apis/kueue/v1beta2/workload_types.go
     _Row(
         "Evicted PodsReadyTimeout",
-        "Find out why its pods were not ready in time. Kueue tries again. If they only need longer,"
-        " ask the platform team to raise waitForPodsReady.timeout in Kueue's configuration.",
+        "Find out why the pods were not ready in time. Kueue tries again. If the pods only need"
+        " longer, ask the platform team to raise waitForPodsReady.timeout in Kueue's"
+        " configuration.",
         "you",
     ),
     _Row(

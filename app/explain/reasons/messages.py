@@ -198,7 +198,7 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> Mapping[str, int]:
-    """Return the number of pods that each scheduler has placed or rejected, by its name.
+    """Return the number of pods that each scheduler has placed or rejected, by scheduler name.
 
     The schedulers of Kubernetes and KAI are always included.
     """
@@ -237,8 +237,8 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it was bound to its node, or None.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
-    container counts only if no container is stalled. If no warning counts, return the message in
-    the state of the first stalled container with one, unless the state is CrashLoopBackOff.
+    container counts only if no container is stalled. If no warning counts, return the message of
+    the first stalled container that has one and is not in CrashLoopBackOff.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):

@@ -119,8 +119,7 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     return (
         f"{text}. {names} {exists}, but {listed(schedulers)} {has} {it}, so KAI does not count"
         f" {it}",
-        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and create the"
-        f" {'pod' if one else 'pods'} again",
+        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names}, and create {it} again",
     )
 
 
@@ -329,4 +328,5 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
     if gang.pod_group and gang.pod_group.subgroups:
         minimums = (f"minMember of SubGroup {own.name} to {len(own.pods)}" for own in short)
         return f"{create}, or lower {listed(minimums)} in PodGroup {gang.pod_group.name}"
-    return f"{create}, or lower the minimum of the PodGroup to the number of existing pods"
+    existing = sum(len(member.pods) for member in short)
+    return f"{create}, or lower minMember of {gang.ref} to {existing}"

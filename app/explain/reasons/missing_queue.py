@@ -152,7 +152,7 @@ def _patched(group: KaiPodGroup, name: str) -> str:
 
 
 def _is_below_itself(index: Index, queue: Queue) -> bool:
-    """Return whether the parents of a queue form a cycle, in which KAI hangs."""
+    """Return whether the parents of a queue form a cycle, which makes KAI hang."""
     above = [*chain(index, queue.name)][-1].parent
     parent = index.queues.get(above)
     return parent is not None and parent.pool == queue.pool
@@ -254,7 +254,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
-    """Return (remedy, command) to move a gang into a node pool, or out of its pool if it is ""."""
+    """Return (remedy, command) to move a gang into `pool`, or out of any pool if that is ""."""
     if not pool:
         return (
             f"Remove the label {NODE_POOL} from the workload and its PodGroup",

@@ -471,7 +471,10 @@ _CHOSEN_WITHIN = 60.0
 
 
 def outside_pool(gang: Gang) -> Reasons:
-    """Report that the gang's node pool is too small even if empty, and other nodes would do."""
+    """Report that the gang does not even fit in its empty node pool, but would on all nodes.
+
+    Also report that the pool has no nodes.
+    """
     obstacle = obstacle_of(gang)
     if not obstacle or Barrier.OTHER_POOL not in obstacle.barriers or any(queue_missing(gang)):
         return

@@ -352,6 +352,6 @@ def labelled_for(obstacle: Obstacle, demand: Demand) -> str:
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> tuple[str, ...]:
-    """Return why a node is closed to some of the pods that select it, or () if it is to none."""
+    """Return why a node is closed to some pods that select it, or () if it is closed to none."""
     causes = (tuple(unfit_causes(shape, node)) for shape in shapes if is_selected(shape, node))
     return next(filter(None, causes), ())

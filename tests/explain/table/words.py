@@ -469,7 +469,7 @@ WORDS = (
             ),
             again=NOW + 90,
         ),
-        f"Kueue holds 4 pods in queue lab (ClusterQueue team-a): its quota is reserved, and the Workload waits for AdmissionCheck prov, which has been in state Retry for 60 seconds after 2 retries: no capacity in zone-a (flavor h100); previously: Evicted due to AdmissionCheck in Retry state; Kueue does not try again before {clock(NOW + 90)}",
+        f"Kueue holds 4 pods in queue lab (ClusterQueue team-a): its quota is reserved, and the Workload waits for AdmissionCheck prov (Retry for 60 seconds after 2 retries): no capacity in zone-a (flavor h100); previously: Evicted due to AdmissionCheck in Retry state; Kueue does not try again before {clock(NOW + 90)}",
         "platform",
         GROUPED,
     ),
