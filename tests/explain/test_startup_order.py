@@ -241,3 +241,32 @@ def test_kai_does_not_decide_on_a_workload_without_pods() -> None:
     )
     without_pods = answered(stateful_set(1), ref=ref)
     assert without_pods.outlook == f"If it has no pods, find out why: {command}"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec", "headline"),
+    [
+        (
+            "grove.io/v1alpha1",
+            "PodCliqueSet",
+            {"template": {}},
+            "It is not known whether a has pods",
+        ),
+        (
+            "grove.io/v1alpha1",
+            "PodCliqueSet",
+            {"replicas": 0},
+            "a has no replicas, so there is nothing to place",
+        ),
+        ("resource.k8s.io/v1", "ResourceClaim", {}, "It is not known whether a pod uses a"),
+    ],
+)
+def test_a_file_without_pods_leaves_open_whether_there_are_pods(
+    version: str, kind: str, spec: Object, headline: str
+) -> None:
+    metadata = {"name": "a", "namespace": "ml"}
+    document = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+    answer = explain(Index(facts_of([document], NOW)), Ref(kind, "ml", "a"))
+    assert answer
+    assert answer.headline == headline
+    assert answer.exit_code == (0 if "replicas" in spec else 2)

@@ -98,7 +98,7 @@ class Answer(Value, rename=AS_JSON):
         """The conclusion about a pending object without `causes`, or "" for any other object."""
         if self.causes or self.state != "waits":
             return ""
-        if not self.total and self.ref.kind in _WORKLOADS:
+        if not self.total and (self.ref.kind in _WORKLOADS or "pods" in self.lacking):
             see = to_describe(self.ref)
             words = (
                 "Its controller has created no pods yet. If it creates none within a minute, find"
@@ -130,7 +130,8 @@ class Answer(Value, rename=AS_JSON):
         Facts are missing if a reason or the tree needs facts that could not be read, or if reasons
         were skipped and no other reason explains why the object is pending.
         """
-        unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
+        is_open = self.state in ("waits", "unknown")
+        unexplained = is_open and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
             return 2
         return 1 if self.reasons or self.state in ("waits", "warning") else 0
@@ -338,10 +339,11 @@ def _headline_without_pods(about: Subject) -> str:
         return f"{name} {_how_it_ends(about)}"
     if _is_scaled_to_zero(about):
         return f"{name} has no replicas, so there is nothing to place"
+    if "pods" in about.index.facts.unread:
+        has = f"a pod uses {name}" if about.ref.kind in USED else f"{name} has pods"
+        return f"It is not known whether {has}"
     if about.ref.kind in USED:
         return f"No pod uses {name}{_what_makes_ready(about)}"
-    if "pods" in about.index.facts.unread:
-        return f"It is not known whether {name} has pods"
     return f"{name} is pending: it has no pods yet"
 
 
@@ -349,6 +351,8 @@ def _headline_of_empty_set(about: Subject, pcs: SetWithStatus, tree: Branch) -> 
     """Return the headline of a PodCliqueSet that neither has pods nor expects any."""
     if not pcs.replicas:
         return f"{pcs.name} has no replicas, so there is nothing to place"
+    if not about.index.facts.unread.isdisjoint(("pods", "cliques", "gangs")):
+        return f"It is not known whether {pcs.name} has pods"
     missing = "it has no pods" if tree.children else "none of its objects exist"
     if pcs.deleted_at is not None:
         return f"{pcs.name} is being deleted: {missing} any more"

@@ -78,6 +78,8 @@ class _Grower:
         """Return the branch of a set without gangs and PodCliques."""
         asked = asked_words(pcs.asked)
         state, words = ("waits", "nothing created yet") if pcs.replicas else ("well", "no replicas")
+        if pcs.replicas and not self._index.facts.unread.isdisjoint(("pods", "cliques", "gangs")):
+            words = "not known"
         if pcs.deleted_at is not None:
             words = "being deleted"
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
@@ -86,6 +88,7 @@ class _Grower:
         """Return the branch of an object that no pod belongs to, or that no pod uses."""
         state, words = ("well", "no pod uses it") if ref.kind in USED else ("waits", "no pods")
         if "pods" in self._index.facts.unread:
+            state = "unknown" if ref.kind in USED else state
             words = "not known"
         return self._branch(ref, placed=0, total=0, state=state, words=words)
 

@@ -69,7 +69,7 @@ def _without_events(gang: Gang) -> bool:
 
 
 def _without_pods(gang: Gang) -> bool:
-    """Return whether pods were not read, so that only events tell about their creation."""
+    """Return whether pods were not read, so that only their workload tells about their creation."""
     return "pods" in gang.facts.unread
 
 
@@ -210,7 +210,7 @@ RULES: tuple[Rule, ...] = (
         "GangIncomplete",
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
-    Rule(uncreated_pods.creation_refused, ("events",), _without_pods, "PodsNotCreated"),
+    Rule(uncreated_pods.creation_refused, (), _without_pods, "PodsNotCreated"),
     Rule(startup_order.pods_missing, ("pods",), _has_leaders, together=True),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),

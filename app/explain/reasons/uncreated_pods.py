@@ -165,12 +165,17 @@ def pods_not_created(gang: Gang) -> Reasons:
 
 
 def creation_refused(gang: Gang) -> Reasons:
-    """Report that an event says that pods of a workload can't be created, if no pods were read."""
+    """Report that pods of a workload can't be created, although it is not known which pods exist.
+
+    An event or a condition of the workload says so.
+    """
     warnings = warnings_about(gang.index, gang.ref)
     event = next((event for event in warnings if is_refusal(event.reason)), None)
-    if event is not None:
-        words = words_of(event, "its controller")
-        yield _not_created(gang, event.about, words, f"event {event.reason}", event.message)
+    if event is None:
+        yield from _refused_by_condition(gang)
+        return
+    words = words_of(event, "its controller")
+    yield _not_created(gang, event.about, words, f"event {event.reason}", event.message)
 
 
 def _refused_by_condition(gang: Gang) -> Reasons:
