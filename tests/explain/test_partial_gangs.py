@@ -86,7 +86,7 @@ BOUND = "because all 4 pods together exceed the current one. Then set minMember:
             ["n1"],
             {},
             "preemptible",
-            f"{MINIMUM}. None of them runs then until all 4 pods have room together",
+            f"{MINIMUM}. Then no pod runs until all 4 pods have room together",
             id="another pod holds the room of the fourth",
         ),
     ],

@@ -141,10 +141,9 @@ def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape,
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
     """Return the shape of a pod or PodClique, with the GPUs that its claims request.
 
-    The shape of a pending pod also has the nodes that can use its volumes.
-
     Claims that are already allocated do not count, because their GPUs count as used. Claims that
-    several pods share do not count either.
+    several pods share do not count either. The shape of a pending pod also has the nodes that can
+    use its volumes.
     """
     shape = _with_claims(index, user)
     if isinstance(user, Pod) and user.volumes and not user.node:
@@ -176,9 +175,9 @@ def _with_claims(index: Index, user: Pod | PodClique) -> Shape:
 
 
 def _without_names(index: Index, shape: Shape) -> Shape:
-    """Return a shape that requests GPUs of DRA drivers like a claim if it requests them by name.
+    """Return a shape whose requests for GPUs by the name of a DeviceClass count like claims.
 
-    Requests for other devices of DeviceClasses are left out, because their number is not known.
+    Requests for other devices by such a name are left out, because their number is not known.
     """
     named = [name for name, _ in shape.requests if name in index.claimed]
     if not named:
@@ -206,7 +205,7 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
-    """Return the gang of a single pod, which belongs to no PodGang or PodGroup."""
+    """Return the gang of a single pod."""
     shape = _shape_of(index, pod)
     member = Member(pod.name, 1, 1, shape, (pod,), shapes=(shape,))
     return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), topology_of(index))
@@ -298,8 +297,8 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
     """Yield the gangs of `pods`, each with the first of `pods` in it, by namespace and name.
 
-    Pods that name an existing KAI PodGroup are in its gang. Every other pod is its own gang, and so
-    is every pending pod outside the SubGroups of its PodGroup.
+    Pods that name an existing KAI PodGroup are in its gang, unless they are outside its SubGroups.
+    Every other pod is its own gang.
     """
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):
@@ -313,7 +312,7 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
 
 
 def leaves_of(index: Index, group: KaiPodGroup) -> Collection[str]:
-    """Return the names of the SubGroups of a PodGroup that have pods, in their order."""
+    """Return the names of the SubGroups without children, in their order: only they have pods."""
 
     def look() -> Mapping[str, None]:
         subgroups = _distinct(group.subgroups)
@@ -340,7 +339,7 @@ _DEFAULT_SUBGROUP = "default"
 
 
 def outside_subgroups(index: Index, group: KaiPodGroup) -> list[Pod]:
-    """Return the pending pods of a PodGroup that name none of its SubGroups."""
+    """Return the pods of a PodGroup for which `is_outside_subgroups` is true."""
     pods = index.pods_of_group.get(group.key, ())
     return [pod for pod in pods if is_outside_subgroups(index, group, pod)]
 

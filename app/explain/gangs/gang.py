@@ -275,7 +275,7 @@ class Gang(Value, dict=True):
     ref: Ref
     """The object that the gang represents: a PodGang, a PodGroup or a Pod.
 
-    If there is none of these yet, it is the PodCliqueSet, or the object that the user asks about.
+    If there is none of these, it is the PodCliqueSet or another object that stands for the pods.
     """
     whole: Unit
     """All its parts, with the constraint of the gang itself."""
@@ -314,7 +314,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def waiting(self) -> Pods:
-        """Its existing pods that have no node."""
+        """The pods that have no node."""
         return tuple(pod for pod in self.pods if not pod.node)
 
     @property

@@ -115,7 +115,7 @@ def subject(index: Index, ref: Ref) -> Subject | None:
 def _beside(index: Index, gang: Gang) -> Iterator[Gang]:
     """Yield the pods of a gang's PodGroup that are in none of its SubGroups, each as a gang.
 
-    Yield none if the gang lacks pods, because GangIncomplete names them then.
+    Yield none if the gang lacks pods, because GangIncomplete then names these pods.
     """
     if gang.pod_group and (gang.whole.is_ready or gang.whole.is_satisfied):
         pods = outside_subgroups(index, gang.pod_group)
@@ -169,10 +169,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
-    """Find a PodGroup of Kubernetes, for a name that no PodGroup of KAI has.
-
-    Return None if there is none.
-    """
+    """Find a PodGroup of Kubernetes, or None, for a name that no PodGroup of KAI has."""
     if ref.key not in index.workload_groups:
         return None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)
@@ -180,7 +177,7 @@ def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _by_group(index: Index) -> Mapping[Key, Sequence[PodGang]]:
-    """Return the PodGangs by the key of their KAI PodGroup, in the order of their names."""
+    """Return the PodGangs by the key of their KAI PodGroup, sorted by name."""
     gangs = sorted(index.facts.gangs, key=lambda gang: gang.name)
     groups = ((gang_of(index, pod_gang).pod_group, pod_gang) for pod_gang in gangs)
     return by_key((group.key, pod_gang) for group, pod_gang in groups if group)

@@ -25,7 +25,7 @@ from app.objects.shape import Object
 
 
 def document(answer: Answer) -> Object:
-    """Return an answer as a map, in which unknown numbers are null."""
+    """Return an answer as a map. Unknown numbers are null."""
     rooms = [{"domain": room.domain.path, "pods": room.pods} for room in answer.room]
     return {**to_builtins(replace(answer, room=())), "room": rooms}
 
@@ -74,7 +74,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
 
 
 def users_document(topology: Topology, domains: Sequence[DomainReport]) -> list[Object] | None:
-    """Return the workloads that use GPUs of some domains, or None if usage is not known."""
+    """Return the workloads that use GPUs of these domains, or None if usage is not known."""
     users = users_in(topology, [report.path for report in domains])
     return None if users is None else list(map(user_document, users))
 

@@ -12,7 +12,7 @@ _MOST = 3
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
     """Yield a hint: the namespaces that have an object with this name, or else other names.
 
-    `others` are the known objects. Objects of other kinds than `ref` are ignored.
+    `others` are the known objects. Only those of the same kind as `ref` count.
     """
     others = sorted(other for other in others if other.kind == ref.kind)
     elsewhere = [other.namespace for other in others if other.name == ref.name]
@@ -27,7 +27,7 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
     """Yield similar names in the namespace of `ref`, or else some names in this namespace.
 
-    If the namespace has no objects of the kind, yield the most similar name elsewhere.
+    If the namespace has none of the objects, yield the most similar name elsewhere.
     """
     nearby = [other.name for other in others if other.namespace == ref.namespace]
     near = _near(ref.name, nearby)

@@ -93,10 +93,7 @@ def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 
 
 def queue_cells(row: QueueRow) -> tuple[str, ...]:
-    """Return the cells of a queue.
-
-    Unknown values are `?`. The amounts of a queue that does not exist are `-`.
-    """
+    """Return the cells of a queue, with `?` for unknown values, and `-` if it does not exist."""
     name = "  " * (row.depth - 1) + row.name
     waiting = "?" if row.waiting is None else f"{row.waiting:,}"
     if not row.exists:
@@ -107,7 +104,7 @@ def queue_cells(row: QueueRow) -> tuple[str, ...]:
 
 
 def front_words(gang: InFront) -> str:
-    """Return the prediction, such as `KAI should place it next in r3`."""
+    """Return the prediction for a gang, such as `KAI should place it next in r3`."""
     if gang.next is None:
         return "not examined yet"
     where = f" in {listed(gang.where)}" if gang.where else ""
@@ -159,7 +156,7 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
         yield row.unusable
     if row.unset:
         bounds = " and no ".join(row.unset)
-        yield f"has no {bounds}, which KAI reads as 0. Set -1 in spec.resources for unlimited"
+        yield f"has no {bounds}, which KAI reads as 0. For unlimited, set -1 in spec.resources"
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
@@ -172,7 +169,7 @@ def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
 def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
     """Return the unread kinds that the unknown numbers of `rows` may need, each with the cause.
 
-    Return {} if all numbers of existing queues are known.
+    Return {} if there are rows, and all numbers of existing queues are known.
     """
     numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
     if rows and not any(None in of_row for of_row in numbers):
@@ -182,7 +179,7 @@ def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
-    """Return 0 if no queue has a problem, 1 if any has, and 2 if not everything was read."""
+    """Return 2 if not everything is known, else 1 if a queue has a problem, else 0."""
     there = [row for row in rows if row.exists]
     if not queues_are_known(index) or any(
         None in (*row.amounts, row.waiting, row.in_line) for row in there
@@ -194,8 +191,8 @@ def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
 def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     """Return the queues as a map.
 
-    GPUs are whole numbers or fractions. If an existing queue has no quota or limit, because it is
-    unlimited, the value is null. Any other null value is not known or was not examined.
+    GPUs are whole numbers or fractions. An unlimited quota or limit of an existing queue is null.
+    Any other null value is not known or was not examined.
     """
     return {
         "headline": queues_headline(rows, facts),

@@ -49,7 +49,7 @@ def refusal(index: Index, ref: Ref, *, exists: bool) -> Iterator[str]:
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     """Yield sentences that say who can grant the permissions missing in `unseen`, and how."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
-    # only a ClusterRoleBinding can grant permission to read these
+    # Only a ClusterRoleBinding can grant permission to read these.
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
     wide = fields & {ROOM, CHANNELS, *cluster_scoped}
     in_namespace = fields - wide if namespace else set()
@@ -83,7 +83,7 @@ def _found_by(kind: str) -> Resource:
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
-    """Return the PodGangs of a PodCliqueSet, or else its PodCliques, or else its pods.
+    """Return the known PodGangs of a PodCliqueSet, or else its PodCliques, or else its pods.
 
     Return [] for other kinds.
     """

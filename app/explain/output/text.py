@@ -21,7 +21,7 @@ MOST_LINES = 40
 MOST_WORDS = 5
 """The maximum number of KAI's messages, and of gangs with a position, that are shown."""
 _IDS_FROM = 88
-"""The column from which the ids of reasons are written."""
+"""The first column of the ids of reasons, unless the text before an id is longer."""
 _COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
 _PRODUCTS = {
     "sets": "Grove",
@@ -57,7 +57,7 @@ def _fitted(lines: Iterable[str], width: int) -> list[str]:
 
 
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Return numbered reasons, with remedies and who can act, as lines that are safe to show."""
+    """Return numbered reasons with their remedies and commands, as lines that are safe to show."""
     return map(visible, _reason_lines(reasons))
 
 
@@ -76,7 +76,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _who(reason: Reason) -> str:
-    """Return ` (platform team)` if only that team can act and the remedy does not say so, or ""."""
+    """Return ` (platform team)` if that team must act and the remedy does not name it, or ""."""
     is_said = "platform team" in reason.remedy
     return " (platform team)" if reason.who == "platform" and not is_said else ""
 
@@ -117,8 +117,7 @@ def _foot(answer: Answer) -> Iterator[str]:
     elif kinds:
         yield (
             f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add these"
-            " objects, or use a file written with --record: such a file says which kinds are empty"
-            " and which were not read"
+            " objects, or use a file written with --record"
         )
 
 
@@ -127,7 +126,7 @@ _PARTS = {ROOM, CHANNELS}
 
 
 def _is_without_room(lacking: set[str]) -> bool:
-    """Return whether only the facts about room are lacking, as with --no-room."""
+    """Return whether `lacking` has only facts about room, as with --no-room."""
     of_room = {*_PARTS, "nodes", "pods"}
     return not lacking or (not lacking.isdisjoint(of_room) and lacking <= {*of_room, "slices"})
 
@@ -235,7 +234,7 @@ def without_pods(branch: Branch) -> Branch:
 
 
 def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
-    """Yield each child that differs from the previous one, and how many like it follow."""
+    """Yield each child that looks different from the previous one, and how many like it follow."""
     for _, same in groupby(children, _look):
         child, *more = same
         yield child, len(more)

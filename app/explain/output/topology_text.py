@@ -60,10 +60,12 @@ def _held_lines(survey: Survey) -> Iterator[str]:
     held = survey.held.held
     waits = ""
     if survey.held.waiting:
-        waits = f"; {counted(survey.held.waiting, 'pod is', 'pods are')} pending for a channel"
+        waits = (
+            f"; {counted(survey.held.waiting, 'pending pod needs', 'pending pods need')} a channel"
+        )
     claims = counted(len(held), "claim holds an NVLink channel", "claims hold NVLink channels")
     need = "doesn't need it" if len(held) == 1 else "don't need them"
-    yield f"{claims} and {need}{waits}:"
+    yield f"{claims} but {need}{waits}:"
     for each in held[:MOST_DOMAINS]:
         yield f"  {each.node or '-'}  {'/'.join(each.claim.key)}: {each.reason}"
         yield f"     fix: {each.remedy}"
@@ -137,7 +139,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the names of the domains with free GPUs, most free GPUs first, with these numbers."""
+    """Return the names and free GPUs of the domains with free GPUs, most free GPUs first."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),
@@ -152,7 +154,7 @@ def _most(inside: Sequence[DomainReport], everything: bool) -> str:
 
 
 def free_words(report: DomainReport) -> str:
-    """Return how many GPUs of a domain are free, and how many soon will be."""
+    """Return the free GPUs of a domain as text, such as `8 of 16 GPUs free, 4 soon`."""
     if report.free is None:
         return f"{amount('/gpu', report.gpus)}, free: not known"
     soon = f", {plain(report.soon or 0)} soon" if report.soon else ""
@@ -202,7 +204,7 @@ def room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the room at the requested level, and at a wider level if there is not enough."""
+    """Return the room at the requested level, and at a wider one if no domain has enough."""
     return "\n".join(map(visible, _search_lines(search)))
 
 

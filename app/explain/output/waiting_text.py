@@ -147,11 +147,11 @@ def _without_rows(facts: Snapshot, namespace: str, others: Sequence[Pod]) -> str
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
-    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if facts are missing.
+    """Return 2 if facts are missing, else 1 if any is pending or has a problem, else 0.
 
     Facts are missing if PodCliqueSets or the state of a workload are not known, or if a workload is
     pending without a reason and some kinds were not read. `others` are pending pods in none of the
-    rows, and lead to 1.
+    rows.
     """
     states = {row.state for row in rows}
     if "unknown" in states or "sets" in facts.unseen:

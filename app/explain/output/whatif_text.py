@@ -37,7 +37,7 @@ def effects_text(effects: Effects, *, everything: bool) -> str:
 
 
 def effects_headline(effects: Effects) -> str:
-    """Return the effects in one line: how many gangs break, move, start to fit or stay pending."""
+    """Return the effects in one line: what gets worse, moves, starts to fit or stays pending."""
     lost = [fate for fate in effects.moves if fate.how in ("breaks", "shrinks")]
     worse = len(lost) + len(effects.worse)
     breaks = counted(worse, "workload would be worse", "workloads would be worse")
@@ -125,7 +125,7 @@ def _cells(fate: Fate) -> tuple[str, ...]:
 
 
 def _after(fate: Fate) -> str:
-    """Return where a gang would go, and the first reason that keeps it from starting."""
+    """Return where a gang would be placed, and the first reason that keeps it from starting."""
     where = f" in {listed(fate.where)}" if fate.where else ""
     if not fate.reasons:
         taken = ", because gangs ahead of it take the room"

@@ -78,7 +78,7 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
     if kind == "StatefulSet":
         return (
             f"use a LeaderWorkerSet or a Job: KAI's pod-grouper gives a {kind} the minimum 1."
-            f" Or create a PodGroup with minMember: {number} that its pods name"
+            f" Or create a PodGroup with minMember: {number} that the pods name"
         )
     if kind == "RayCluster":
         return "set minReplicas of the worker group to the number of its replicas"
@@ -111,7 +111,7 @@ def _together(gang: Gang) -> str:
     """Return the steps after which KAI starts all pods of the gang together.
 
     _STEP stands for the step that sets the minimum of a part. The other steps are the same for all
-    parts, and take long to find.
+    parts, and expensive to compute.
     """
     demand = _needing_all(gang.whole).demand(from_scratch=True)
     placements = gang.placements_of(demand, from_scratch=True)
@@ -128,7 +128,7 @@ def _together(gang: Gang) -> str:
         )
     places = _places_now(placements, demand)
     if not places:
-        return f"{_STEP}. None of them runs then until {pods} have room together"
+        return f"{_STEP}. Then no pod runs until {pods} have room together"
     restart = restart_of(gang, gang.pods, "all pods")
     return f"{_STEP}, and {restart}: {pods} fit in {places} now"
 
