@@ -313,7 +313,9 @@ def _several(
     if inside and sum(smallest) > most:
         return
 
-    if sum(size * count for size, count in copies) <= most:
+    if sum(smallest) > most:
+        remedy = "Keep the pods of each ComputeDomain within one NVLink domain"
+    elif sum(size * count for size, count in copies) <= most:
         common = {
             f"one {MNNVL_GROUP}" if clique.mnnvl_group else f"{MNNVL_SCOPE}: replica"
             for members in domains.values()
@@ -321,7 +323,7 @@ def _several(
         }
         remedy = f"Use {' or '.join(sorted(common))} for all cliques"
     else:
-        remedy = "Make them so large that no two fit into one NVLink domain"
+        remedy = "Make the ComputeDomains so large that no two fit into one NVLink domain"
     yield (
         f"a replica of the PodCliqueSet gets {number} ComputeDomains: if two share an NVLink"
         " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)."
@@ -355,14 +357,16 @@ def _how_to_keep_together(
 ) -> str:
     """Return the remedy: the broadest level that is known to be within an NVLink domain.
 
-    Return "" without such a level, and if an enclosed part requires a broader one, which is not
-    allowed.
+    Return "" without such a level, if its domains have fewer nodes than there are pods, and if an
+    enclosed part requires a broader level, which is not allowed.
     """
+    number = sum(pods for _, pods in members)
     owner = next(iter(_keeping_together(members)), None)
     fitting = (
         position
         for position, level in enumerate(levels)
         if level.key == NVLINK_DOMAIN or nodes.is_within(level, NVLINK_DOMAIN)
+        if number <= (nodes.most_with_equal(level.key) or number)
     )
     position = next(fitting, None)
     if owner is None or position is None:

@@ -27,14 +27,11 @@ def loose(kind: str, name: str) -> str:
     )
 
 
-def several(
-    domains: int, common: str = "grove.io/mnnvl-scope: replica", *, fits: bool = True
-) -> str:
-    remedy = (
-        f"Use {common} for all cliques"
-        if fits
-        else "Make them so large that no two fit into one NVLink domain"
-    )
+LARGER = "Make the ComputeDomains so large that no two fit into one NVLink domain"
+APART = "Keep the pods of each ComputeDomain within one NVLink domain"
+
+
+def several(domains: int, remedy: str = "Use grove.io/mnnvl-scope: replica for all cliques") -> str:
     return f"a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892). {remedy}"
 
 
@@ -65,6 +62,13 @@ def several(
             [node(2, rack="r", clique="a"), node(2, rack="s", clique="b")],
             [f'{LOOSE}. Require "rack" in the topologyConstraint of clique "w"'],
             id="a level above the NVLink domain",
+        ),
+        pytest.param(
+            pcs(clique("w", replicas=3), enabled="true"),
+            {OF_SET: "zone"},
+            [node(2, rack=rack, clique=nvlink) for rack, nvlink in zip("rst", "aab", strict=True)],
+            [LOOSE],
+            id="a level above the NVLink domain, and the next one is too small",
         ),
         pytest.param(
             pcs(clique("w"), enabled="true"),
@@ -158,7 +162,7 @@ def several(
             ),
             RACK,
             [node(4, clique="a")],
-            [several(3, fits=False)],
+            [several(3, LARGER)],
             id="each replica of a scaling group has its own",
         ),
         pytest.param(
@@ -166,7 +170,7 @@ def several(
             {},
             [node(3, clique="a")],
             [
-                several(2, fits=False),
+                several(2, APART),
                 f'{loose("clique", "a")}. Require "zone" in the topologyConstraint of clique "a"',
                 f'{loose("clique", "b")}. Require "zone" in the topologyConstraint of clique "b"',
             ],
@@ -189,21 +193,26 @@ def several(
             ),
             RACK,
             [node(2, clique="a")],
-            [several(3, fits=False)],
+            [several(3, LARGER)],
             id="only the two smallest fit into an NVLink domain",
         ),
         pytest.param(
             pcs(clique("a", group="x"), clique("b", group="y")),
             RACK,
             [node(4, clique="a")],
-            [several(2, "one grove.io/mnnvl-group")],
+            [several(2, "Use one grove.io/mnnvl-group for all cliques")],
             id="several groups of Grove",
         ),
         pytest.param(
             pcs(clique("a", group="x"), clique("b", enabled="true")),
             RACK,
             [node(4, clique="a")],
-            [several(2, "grove.io/mnnvl-scope: replica or one grove.io/mnnvl-group")],
+            [
+                several(
+                    2,
+                    "Use grove.io/mnnvl-scope: replica or one grove.io/mnnvl-group for all cliques",
+                )
+            ],
             id="a group of Grove next to a clique with our annotation",
         ),
         pytest.param(
@@ -287,9 +296,7 @@ def warn(number: int) -> int:
     template = read_template(obj)
 
     def ask() -> None:
-        assert preflight_warnings(template, required, LEVELS, Nodes()) == [
-            several(number, fits=False)
-        ]
+        assert preflight_warnings(template, required, LEVELS, Nodes()) == [several(number, LARGER)]
         assert capacity_warnings(template, required, [], LEVELS, Nodes()) == []
 
     return steps(ask)
@@ -427,4 +434,4 @@ def test_the_replicas_of_a_group_are_counted_and_not_listed(
     template = {"cliques": cliques, "podCliqueScalingGroups": [group]}
     obj = {"metadata": {"name": "s"}, "spec": {"template": template}}
     told = [text for text in warned(obj, {}, []) if "gets" in text]
-    assert told == ([] if number is None else [several(number, fits=False)])
+    assert told == ([] if number is None else [several(number, LARGER)])
