@@ -3,9 +3,13 @@
 If the remedy can be carried out on the objects, the last part of a test does that.
 """
 
+from collections.abc import Mapping
+
 import pytest
 
 from app.explain.answers.answer import Answer
+from app.explain.placing.demand import Demand
+from app.explain.reasons import placement
 from tests.explain.small import (
     Object,
     in_subgroup,
@@ -506,6 +510,76 @@ def test_pods_that_request_no_more_than_it_says_have_a_place(
     gang = [*queues(), pod_group("w", own), pod_group("o", 1), *pods]
     [(reason, *words)] = said(told([*nodes, *gang], "PodGroup", "w"))
     assert (reason, words) == ("NeverFits", [text, remedy])
+
+
+def with_more(obj: Object, **more: str) -> Object:
+    """A node that also offers, or a pod that also requests, these amounts."""
+    names = {name.replace("_", "-"): quantity for name, quantity in more.items()}
+    if obj["kind"] == "Node":
+        obj["status"]["allocatable"] |= names
+    else:
+        obj["spec"]["containers"][0]["resources"]["requests"] |= names
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "text", "remedy"),
+    [
+        pytest.param(
+            [with_more(node("n0"), memory="2015Gi")],
+            [pod("w-0", "w", 8, memory="2Ti")],
+            "No node has 2 TiB of memory, which a pod requests; the largest has 1.9 TiB",
+            f"Request at most 1.9 TiB of memory per pod. {LARGER}",
+            id="memory, rounded to 2 TiB",
+        ),
+        pytest.param(
+            [with_more(node("n0"), hugepages_1Gi="3Gi")],
+            [with_more(pod(f"w-{number}", "w"), hugepages_1Gi="8Gi") for number in range(2)],
+            "No node has 8 GiB of hugepages-1Gi, which a pod requests; the largest has 3 GiB",
+            f"Request at most 1 GiB of hugepages-1Gi per pod. {LARGER}",
+            id="half of the huge pages, which is no multiple of a page",
+        ),
+        pytest.param(
+            [node("n0"), with_more(node("n1", 0), hugepages_2Mi="4Gi")],
+            [with_more(pod("w-0", "w", 8), hugepages_2Mi="2Gi")],
+            "No node has everything that a pod requests: 1 node has 2 GiB of hugepages-2Mi and 1"
+            " node has 8 nvidia.com/gpu, and no node has both",
+            "Request only resources that one node has, or ask the platform team for nodes that"
+            " have 2 GiB of hugepages-2Mi and 8 nvidia.com/gpu",
+            id="huge pages on another node",
+        ),
+        pytest.param(
+            [node("n0")],
+            [with_more(pod("w-0", "w"), ephemeral_storage="1Gi")],
+            "No node offers ephemeral-storage, which a pod requests",
+            "Remove the request for ephemeral-storage from the pod template, or ask the platform"
+            " team to find out why nodes have no ephemeral-storage in status.allocatable",
+            id="a plain resource of no node",
+        ),
+    ],
+)
+def test_amounts_of_bytes(nodes: list[Object], pods: list[Object], text: str, remedy: str) -> None:
+    gang = [*queues(), pod_group("w", len(pods)), *pods]
+    [(reason, *words)] = said(told([*nodes, *gang], "PodGroup", "w"))
+    assert (reason, words) == ("NeverFits", [text, remedy])
+
+
+def test_few_smaller_requests_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a search for places, and the memory of nodes of one kind differs slightly."""
+    tried = []
+    capped = placement._capped
+
+    def counting(demand: Demand, most: Mapping[str, int]) -> Demand:
+        tried.append(most)
+        return capped(demand, most)
+
+    monkeypatch.setattr(placement, "_capped", counting)
+    nodes = [with_more(node(f"n{n:03}", 1), memory=f"{64 * 2**20 - n}Ki") for n in range(200)]
+    pods = [pod(f"w-{number}", "w", 0, memory="128Gi") for number in range(600)]
+    gang = [*queues(), pod_group("w", len(pods)), *pods]
+    [(_, _, remedy)] = said(told([*nodes, *gang], "PodGroup", "w"))
+    assert remedy == f"Request at most 21.3 GiB of memory per pod. {LARGER}"
+    assert len(tried) < 10
 
 
 def test_nothing_runs_of_a_gang_whose_minimum_is_0() -> None:

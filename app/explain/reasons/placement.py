@@ -64,6 +64,7 @@ from app.explain.state.index import Index
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import NODE_POOL
+from app.facts.quantity import thousandths
 
 _PLACE = (("pods", 1000),)
 """The requests of a pod that sets none."""
@@ -245,14 +246,14 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             largest = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= largest:
                 continue
-            if not largest and (is_device(name) or name.startswith(_HUGE_PAGES)):
+            if not largest:
                 return _not_offered(obstacle.gang.index, name, that, nodes)
             most[name] = largest
         if most:
             asked = dict(shape.requests)
             has = " or ".join(f"{amount(name, asked[name])}{_of(name)}" for name in most)
             largest_has = "the largest has" if len(most) == 1 else "the largest amounts are"
-            amounts = listed(amount(name, size) for name, size in most.items())
+            amounts = listed(amount(name, size, down=True) for name, size in most.items())
             text = f"No node{that} has {has}, which a pod requests; {largest_has} {amounts}"
             return text, _smaller_pods(obstacle, most), "you"
     return None
@@ -308,9 +309,9 @@ def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
     if len(most) > 1:
         return {}
     [(name, limit)] = most.items()
-    step = 1000 if is_device(name) else 1
+    step = _step(name)
     pods = range(1, min(obstacle.demand.count, _MOST_ON_A_NODE) + 1)
-    amounts = {node.allocatable.get(name, 0) for node in obstacle.nodes}
+    amounts = {node.allocatable.get(name, 0) // step * step for node in obstacle.nodes}
     sizes = sorted({has // count // step * step for has in amounts for count in pods})
     sizes = [size for size in sizes if 0 < size < limit]
 
@@ -320,6 +321,22 @@ def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
 
     fitting = bisect_left(sizes, True, key=is_too_large)
     return {name: sizes[fitting - 1]} if fitting else {}
+
+
+def _step(resource: str) -> int:
+    """Return the amount of which smaller requests are multiples, in thousandths.
+
+    Nodes of one kind differ by a few KiB of memory, and each size that is tried takes a search for
+    places.
+    """
+    if is_device(resource):
+        return 1000
+    if resource.startswith(_HUGE_PAGES):  # the API server rejects parts of a page
+        return thousandths(resource.removeprefix(_HUGE_PAGES)) or 1000
+    return _TENTH_OF_A_GIB if is_in_bytes(resource) else 100
+
+
+_TENTH_OF_A_GIB = 2**30 * 1000 // 10
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
@@ -376,7 +393,7 @@ def _of(resource: str) -> str:
 
 def _sized(name: str, ask: int) -> str:
     """Return a text such as `64 CPUs`, or `8 nvidia.com/gpu` for a device."""
-    return f"{plain(ask)} {name}" if is_device(name) and "/" in name else amount(name, ask)
+    return f"{plain(ask)} {name}" if is_device(name) else f"{amount(name, ask)}{_of(name)}"
 
 
 def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
@@ -435,7 +452,7 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
 
 
 def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return the text that no node offers the device `name`, the remedy, and who can act.
+    """Return the text that no node offers the resource `name`, the remedy, and who can act.
 
     `nodes` are the nodes that the pod may use, and `that` describes them, such as ` that matches
     pool=h100`, or is "" for all nodes.
@@ -445,6 +462,12 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         remedy = (
             f"Request memory instead of {name}, or ask the platform team to reserve huge pages of"
             " this size on nodes"
+        )
+        return text, remedy, "you"
+    if not is_device(name):
+        remedy = (
+            f"Remove the request for {name} from the pod template, or ask the platform team to find"
+            f" out why nodes have no {name} in status.allocatable"
         )
         return text, remedy, "you"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
