@@ -40,7 +40,6 @@ from scripts.apiserver.processes import free_port
 from scripts.apiserver.sandbox import Sandbox
 
 NAME = "grove-admission.grove-system.svc"
-PATH = "/validate/podgroup"
 LATE_SECONDS = 0.5
 KEPT = 4
 PATIENCE = 5.0
@@ -84,7 +83,8 @@ async def main() -> int:
 async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
     """Yield the balancer, the kubeconfig and the tools ports of two servers of an API server.
 
-    The webhook configurations are stored as they are installed, without a caBundle.
+    The webhook configurations are stored as they are installed, without a caBundle, but their
+    paths are not managed, so that calls need no token.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -94,7 +94,10 @@ async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
         sandbox = Sandbox(state_dir=directory)
         await sandbox.start()
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}
-        await sandbox.apply([namespace, *webhook_configurations(ServiceTarget())])
+        configurations = webhook_configurations(ServiceTarget())
+        for configuration in configurations:
+            del configuration["metadata"]["annotations"]
+        await sandbox.apply([namespace, *configurations])
         async with replica(directory) as first, replica(directory) as second:
             balancer.endpoints += [first[0], second[0]]
             yield balancer, sandbox.kubeconfig, [first[1], second[1]]
@@ -228,10 +231,8 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 
 
 def ca_bundle(configuration: dict[str, Any]) -> str:
-    clients = [webhook["clientConfig"] for webhook in configuration["webhooks"]]
-    bundle: str = next(
-        client.get("caBundle", "") for client in clients if client["service"]["path"] == PATH
-    )
+    """Return the caBundle of the first webhook. The server writes the same one to all."""
+    bundle: str = configuration["webhooks"][0]["clientConfig"].get("caBundle", "")
     return bundle
 
 

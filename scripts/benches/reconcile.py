@@ -63,7 +63,7 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
-server: {{host: 127.0.0.1, port: {port}, toolsPort: {tools_port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
 client: {{queriesPerSecond: {rate}, burst: {burst}}}
 leaderElection: {{leaseSeconds: 5, renewSeconds: 3, retrySeconds: 1}}
 """
@@ -133,7 +133,7 @@ class Server:
         burst = 100 if limited else 10_000
         path = directory / f"config-{port}.yaml"
         tools_port = free_port()
-        values = {"port": port, "tools_port": tools_port, "rate": rate, "burst": burst}
+        values = {"port": port, "rate": rate, "burst": burst}
         path.write_text(CONFIGURATION.format(levels=listed, **values))
         command = [
             sys.executable,
@@ -144,6 +144,8 @@ class Server:
             str(path),
             "--certs",
             str(directory / "certs"),
+            "--tools-port",
+            str(tools_port),
         ]
         command += [
             "--kubeconfig",

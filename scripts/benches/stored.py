@@ -2,11 +2,11 @@
 
 The sandbox serves the cluster in a separate process. It streams lists unless `--pages` is given, as
 Kubernetes before 1.34 does not. In the sandbox, objects share their large parts, so thousands of
-them take little memory. The server may have `--memory` MiB of data. There are two measurements:
+them take little memory. The server may have `--memory` MiB of data.
 
-- starts: the objects are stored before the server starts
-- running: the objects are stored while the server runs, and then all watches are cut, so that they
-  list again
+There are two measurements. For `starts`, the objects are stored before the server starts. For
+`running`, they are stored while the server runs. Then all watches are cut, so that the server lists
+the objects again.
 
 The column `leads` says whether the server leads in the end, and how many of its caches have no list
 yet.

@@ -1,14 +1,14 @@
 """Measure the cost of `waiting.enabled` for the leader.
 
-The cluster has 15,000 nodes, 60,000 pods and 20,000 PodCliques, as in `console.py`. Two
-measurements are made:
+The cluster has 15,000 nodes, 60,000 pods and 20,000 PodCliques, as in `console.py`.
 
-- A separate process reads the cluster over HTTP from `cluster.py`, with the limits of the
-  configuration, and checks it as the leader does. Its CPU time and memory are measured until the
-  first check is done, and then while a pod changes ten times a second.
-- In this process, without reading: `none` is the memory before, `facts` the memory of the stores,
-  and `looks` the memory that checks add. The CPU times are those of the first check, and the
-  medians of ten checks after a change of a pod and of a node.
+First, a separate process reads the cluster over HTTP from `cluster.py`, with the limits of the
+configuration, and checks it as the leader does. Its CPU time and memory are measured until the
+first check is done, and then while a pod changes ten times a second.
+
+The second measurement is in this process, without reading. `none` is the memory before, `facts` the
+memory of the stores, and `looks` the memory that checks add. The CPU times are those of the first
+check, and the medians of ten checks after a change of a pod and of a node.
 
 The exit code is 1 if the separate process needs more than MOST_MIB or MOST_CPU_SECONDS.
 """
