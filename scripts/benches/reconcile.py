@@ -288,11 +288,12 @@ class Bench:
             builders.pod_clique(f"restored-{number}-worker", labels[number])
             for number in range(count)
         )
-        await self._all(POD_CLIQUE, cliques)
         names = [(COMPUTE_DOMAIN, f"restored-{n}-cd") for n in range(count)]
         names += [(RESOURCE_CLAIM, f"restored-{n}-mnnvl-claim") for n in range(count)]
         watching = Restored()
         async with watching.running(self.client):
+            await self._all(POD_CLIQUE, cliques)
+            await until(lambda: all(name in watching.created for _, name in names))
             deleted: dict[str, float] = {}
             for resource, name in names:
                 deleted[name] = time.monotonic()
@@ -487,7 +488,7 @@ class Bench:
         await server.idle(count)
         rate = await self._bare_rate(count)
         server.stop()
-        server = Server(self.directory, self.port, {**LEVELS, "numa": "example.com/numa"})
+        server = Server(self.directory, self.port, {**LEVELS, "host": "example.com/host"})
         await server.ready()
         await until(lambda: server.patches() > 0)
         begin = time.monotonic()
@@ -503,7 +504,7 @@ class Bench:
             f"  {ours:,.0f} patches/s, {ours / rate:.2f} of the bare client's {rate:,.0f}/s", end=""
         )
         print(
-            f"; resident {server.resident():.0f} MiB; wrong: {await self._wrong('example.com/numa')}"
+            f"; resident {server.resident():.0f} MiB; wrong: {await self._wrong('example.com/host')}"
         )
         server.stop()
 
