@@ -173,7 +173,7 @@ async def test_two_pod_clique_sets_whose_compute_domains_have_one_name() -> None
 async def test_a_group_on_a_clique_without_gpus() -> None:
     assert await answer("podcliqueset.mnnvl-group-no-gpus") == (
         200,
-        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of w requests nvidia.com/gpu',
+        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of clique "w" requests nvidia.com/gpu',
     )
 
 

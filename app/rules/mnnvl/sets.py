@@ -23,10 +23,12 @@ from app.facts.grove.template import (
 )
 from app.facts.grove.unit_member import GROVE_CLAIM, SCOPES
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldError, Findings, invalid, not_supported
+from app.objects.fields import FieldError, Findings, invalid, listed, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
 from app.rules.mnnvl.claim import both_vocabularies
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
+
+_SHOWN = 5
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only when it deletes them itself."""
@@ -307,13 +309,16 @@ def ignored_annotations(
         warnings += _without_gpus(template)
     asking = template.asking
     if asking and not compute_domains:
-        names = ", ".join(f'"{clique.name}"' for clique in asking)
         warnings.append(
-            f"MNNVL is requested by {names}, but NVIDIA's ComputeDomain API is not installed in"
-            " this cluster: install NVIDIA's DRA driver, or remove the annotations"
+            f"MNNVL is requested by {_listed(asking)}, but NVIDIA's ComputeDomain API is not"
+            " installed in this cluster: install NVIDIA's DRA driver, or remove the annotations"
         )
 
     return warnings
+
+
+def _listed(cliques: Sequence[CliqueTemplate]) -> str:
+    return listed([owner_text(clique.parts[0].owner) for clique in cliques], _SHOWN)
 
 
 def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
@@ -372,6 +377,6 @@ def _without_gpus(template: Template) -> Iterator[str]:
         cliques = members.get(id(part), [])
         if part.group and cliques and not any(clique.whole_gpus for clique in cliques):
             yield (
-                f'{part.path_of(MNNVL_GROUP)} "{part.group}" is ignored: no container of '
-                f"{', '.join(clique.name for clique in cliques)} requests nvidia.com/gpu"
+                f'{part.path_of(MNNVL_GROUP)} "{part.group}" is ignored: no container of'
+                f" {_listed(cliques)} requests nvidia.com/gpu"
             )

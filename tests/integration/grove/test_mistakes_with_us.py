@@ -185,7 +185,7 @@ async def test_a_computedomain_of_one_name_is_rejected(
 @pytest.mark.parametrize(
     ("pcs", "texts"),
     [
-        (mistakes.WITHOUT_GPUS, ["is ignored: no container of w requests nvidia.com/gpu"]),
+        (mistakes.WITHOUT_GPUS, ['is ignored: no container of clique "w" requests nvidia.com/gpu']),
         (mistakes.UNREAD, ["has no effect in this cluster", "which counts as"]),
     ],
     ids=["no GPUs", "nobody reads them"],

@@ -289,7 +289,9 @@ def test_both_vocabularies_on_one_pod_clique(
         pytest.param(
             pcs(clique("a", gpus=0), clique("b", gpus="0"), group="train"),
             True,
-            [f'{OF_SET} "train" is ignored: no container of a, b requests nvidia.com/gpu'],
+            [
+                f'{OF_SET} "train" is ignored: no container of clique "a", clique "b" requests nvidia.com/gpu'
+            ],
             id="no GPUs at all",
         ),
         pytest.param(
@@ -339,7 +341,7 @@ def test_annotations_that_nobody_reads(obj: Any, groups_read: bool, warnings: li
 def test_mnnvl_without_the_driver() -> None:
     template = read_template(pcs(clique("a"), clique("b", gpus=0), enabled="true"))
     assert ignored_annotations(template, groups_read=True, compute_domains=False) == [
-        "MNNVL is requested by \"a\", but NVIDIA's ComputeDomain API is not installed in this cluster: install NVIDIA's DRA driver, or remove the annotations"
+        "MNNVL is requested by clique \"a\", but NVIDIA's ComputeDomain API is not installed in this cluster: install NVIDIA's DRA driver, or remove the annotations"
     ]
 
 
