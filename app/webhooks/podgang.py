@@ -19,7 +19,7 @@ from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet
 from app.facts.grove.podgang import SlimPodGang, read_gang
-from app.facts.labels import MNNVL_ADOPTED
+from app.facts.labels import GROVE_PCS_NAME, MNNVL_ADOPTED
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.shape import map_of, text_at
@@ -119,8 +119,8 @@ class PodGangWebhook(Value):
                     f'PodCliqueSet "{pcs_name}" is not known yet: until it is, PodGang {gang.name}'
                     " gets only preferred topology constraints"
                     if pcs_name
-                    else f"PodGang {gang.name} has no label that names its PodCliqueSet, so it gets"
-                    " only preferred topology constraints"
+                    else f"PodGang {gang.name} has no label {GROVE_PCS_NAME} that names its"
+                    " PodCliqueSet, so it gets only preferred topology constraints"
                 )
         with contextlib.suppress(Unavailable):
             warnings += dialect.podgang_warnings(request.object, self.facts)

@@ -125,8 +125,8 @@ async def test_a_gang_without_labels_is_warned_about() -> None:
     response = await Caller().ask("/mutate/podgang", gang)
     name = gang["request"]["object"]["metadata"]["name"]
     assert response["warnings"][0] == (
-        f"PodGang {name} has no label that names its PodCliqueSet, so it gets only preferred"
-        " topology constraints"
+        f"PodGang {name} has no label app.kubernetes.io/part-of that names its PodCliqueSet, so it"
+        " gets only preferred topology constraints"
     )
 
 
