@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.reasons.messages import Words
+from app.explain.reasons.pod_starts import _rejection_remedy, _start_remedy
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
@@ -333,6 +335,20 @@ def test_all_rejected_pods_are_replaced(
     reasons = answered(facts(**beside(*both))).reasons
     [found] = [each for each in reasons if each.id == "KubeletRefuses"]
     assert found.remedy.endswith(again)
+
+
+def test_no_command_lists_very_many_pods_or_nodes() -> None:
+    """A controller may create new pods for rejected ones until thousands have failed."""
+    owner = Ref("ReplicaSet", NAMESPACE, "r")
+    rejected = [failed(OF_NODE, 900, number, controller=owner) for number in range(9, 60)]
+    remedy, _ = _rejection_remedy(rejected)
+    assert remedy.endswith(" and 47 more, so that ReplicaSet r creates other pods")
+
+    words = Words("kubelet", "label already exists for a different ComputeDomain", None)
+    many = [replace(pod, node=f"n{number}") for number, pod in enumerate(rejected)]
+    remedy, _ = _start_remedy(words, many)
+    assert "on n0, n1, n10, n11 and 47 more have ended" in remedy
+    assert remedy.endswith(": kubectl label node NODE resource.nvidia.com/computeDomain-")
 
 
 def test_a_rejected_pod_that_is_asked_for_is_told_of_whatever_its_age(said: Said) -> None:

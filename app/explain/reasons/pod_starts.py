@@ -34,7 +34,7 @@ from app.explain.reasons.reason import (
     to_describe,
     with_age,
 )
-from app.explain.reasons.restarts import fails_if_deleted
+from app.explain.reasons.restarts import MOST_NAMED, fails_if_deleted
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
@@ -154,7 +154,8 @@ _OTHERWISE: tuple[str, Who] = (
 def _start_remedy(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     nodes = sorted({pod.node for pod in pods})
     remedy, who = next(advice_for(words.text.lower(), _STARTS), _OTHERWISE)
-    return remedy.format(nodes=listed(nodes), arguments=shlex.join(nodes)), who
+    arguments = shlex.join(nodes) if len(nodes) <= MOST_NAMED else "NODE"
+    return remedy.format(nodes=listed(nodes), arguments=arguments), who
 
 
 def _since_bound(gang: Gang, pods: Sequence[Pod]) -> str:
@@ -403,8 +404,11 @@ def _again(pods: Sequence[Pod]) -> str:
         return f"create {owners} again, if no other pods are created"
     if all(pod.controller for pod in pods):
         create = "creates" if len(controllers) == 1 else "create"
-        delete = f"kubectl delete pod -n {shlex.quote(pods[0].namespace)} {shlex.join(names)}"
-        return f"delete {listed(names)}, so that {owners} {create} other pods: {delete}"
+        advice = f"delete {listed(names)}, so that {owners} {create} other pods"
+        if len(names) > MOST_NAMED:
+            return advice
+        namespace = shlex.quote(pods[0].namespace)
+        return f"{advice}: kubectl delete pod -n {namespace} {shlex.join(names)}"
     return f"create {listed(names)} again"
 
 

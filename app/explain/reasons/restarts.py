@@ -8,8 +8,8 @@ from app.explain.reasons.kueue import workload_of
 from app.explain.reasons.reason import listed
 from app.facts.kubernetes.pod import Pod
 
-_MOST_DELETED = 50
-"""The maximum number of pods in a command."""
+MOST_NAMED = 50
+"""The maximum number of pods or nodes in a command."""
 _JOB = "Job"
 _FAILING = {_JOB, "Workflow", "TaskRun"}
 """The controllers for which a deleted pod is a failure."""
@@ -18,11 +18,11 @@ _FAILING = {_JOB, "Workflow", "TaskRun"}
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:
     """Return the command that deletes some pods of a gang, so that they are created again.
 
-    Return () if there are no pods, or more than _MOST_DELETED, or if not all would be created
+    Return () if there are no pods, or more than MOST_NAMED, or if not all would be created
     again.
     """
     pods = list(pods)
-    if not 0 < len(pods) <= _MOST_DELETED:
+    if not 0 < len(pods) <= MOST_NAMED:
         return ()
     if not are_replaced(gang, pods):
         return ()
