@@ -693,6 +693,24 @@ def test_smaller_pods_alone_do_not_open_nodes_or_leave_a_shared_domain(
     )
 
 
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        (0, "Request at most 2 GPUs per pod{}"),
+        (1, "Request at most 2 GPUs per pod (for which room still has to become free){}"),
+    ],
+)
+def test_an_amount_is_true_of_nodes_in_a_shared_domain_too(held: int, text: str) -> None:
+    """With 4 GPUs per pod, KAI's scheduler placed no such gang, with the preferred level either."""
+    in_zone: Object = {"topologyConstraint": {"topology": "topo", "requiredTopologyLevel": "zone"}}
+    pods = [pod(f"w-{number}", "w", 8) for number in range(2)]
+    other = [pod_group("o", 1), pod("o-0", "o", held, "n0")]
+    gang = [*queues(), topology(), pod_group("w", 2, **in_zone), *pods, *other]
+    answer = told([node("n0", 4, labels=LABELS), *gang], "PodGroup", "w")
+    level = ", and add rack as the preferred level wherever a level is required"
+    assert [each.remedy for each in answer.reasons] == [f"{text.format(level)}. {LARGER}"]
+
+
 def test_an_empty_term_of_an_affinity_matches_nothing() -> None:
     own = pod("w-0", "w")
     terms = {"nodeSelectorTerms": [{}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.packer import AS_KAI, Rules
+from app.explain.placing.packer import Rules
 from app.explain.placing.placements import (
+    AS_IT_IS,
     EMPTIED,
     EMPTY,
     OPENED,
@@ -123,9 +124,8 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
     larger = "more nodes" if level == "cluster" else f"more nodes in one {level}"
-    remedy = (
-        f"Use smaller or fewer pods{_also_needed(obstacle)}. Or ask the platform team for {larger}"
-    )
+    also, _ = _also_needed(obstacle)
+    remedy = f"Use smaller or fewer pods{also}. Or ask the platform team for {larger}"
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
     keys = gang.topology.keys if short.levels is None else short.levels
@@ -146,24 +146,25 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     return room, wider or _unpreferred(obstacle) or remedy, "you"
 
 
-def _also_needed(obstacle: Obstacle) -> str:
-    """Return the steps without which smaller pods would not fit either, or "" if there are none.
+def _also_needed(obstacle: Obstacle) -> tuple[str, Assumption]:
+    """Return the steps without which smaller pods would not fit either, and what they change.
 
-    It continues a sentence, such as `, and ask the platform team to ...`.
+    They continue a sentence, such as `, and ask the platform team to ...`, and are "" if none is
+    needed.
     """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
     steps = ""
-    rules = AS_KAI
+    then = AS_IT_IS
     unshared = Rules(shared=False)
     if not small.under(EMPTY).fits and small.under(replace(EMPTY, rules=unshared)).fits:
         level = gang.topology.levels[-1].domain
         steps = f", and add {level} as the preferred level wherever a level is required"
-        rules = unshared
-    is_closed = not small.under(Assumption(rules=rules)).fits
-    if is_closed and small.under(replace(OPENED, rules=rules)).fits:
-        steps += f", and {_OPEN}"
-    return steps
+        then = Assumption(rules=unshared)
+    opened = replace(then, opened=True)
+    if not small.under(then).fits and small.under(opened).fits:
+        return f"{steps}, and {_OPEN}", opened
+    return steps, then
 
 
 _OPEN = "ask the platform team to open the closed nodes (cordoned, tainted or not ready)"
@@ -266,20 +267,20 @@ def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
     """
     placements_of = obstacle.gang.placements_of
     larger = "Or ask the platform team for larger nodes"
-    also = _also_needed(obstacle)
+    also, then = _also_needed(obstacle)
+    ever = replace(then, free="empty", opened=True)
     lowered = placements_of(_capped(obstacle.demand, most))
-    if not (also or lowered.under(EMPTY).fits):
-        most = _fitting(obstacle, most) or most
+    if not lowered.under(ever).fits:
+        most = _fitting(obstacle, most, ever) or most
         lowered = placements_of(_capped(obstacle.demand, most))
     amounts = listed(f"{amount(name, size, down=True)}{_of(name)}" for name, size in most.items())
-    if also:
-        return f"Request at most {amounts} per pod{also}. {larger}"
-    if not lowered.under(EMPTY).fits:
-        return f"Use smaller or fewer pods, which request at most {amounts} each. {larger}"
-    if not lowered.under(EMPTIED).fits:
-        return f"Request at most {amounts} per pod, and {_OPEN}. {larger}"
-    later = "" if lowered.now.fits else " (for which room still has to become free)"
-    return f"Request at most {amounts} per pod{later}. {larger}"
+    if not lowered.under(ever).fits:
+        return f"Use smaller or fewer pods, which request at most {amounts} each{also}. {larger}"
+    if not lowered.under(replace(ever, opened=then.opened)).fits:
+        also = f"{also}, and {_OPEN}"
+        then = replace(then, opened=True)
+    later = "" if lowered.under(then).fits else " (for which room still has to become free)"
+    return f"Request at most {amounts} per pod{later}{also}. {larger}"
 
 
 def _capped(demand: Demand, most: Mapping[str, int]) -> Demand:
@@ -301,8 +302,8 @@ _MOST_ON_A_NODE = 32
 """The maximum number of pods on a node for which a smaller request is looked for."""
 
 
-def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the largest request of pods, of one resource, with which the gang would ever fit.
+def _fitting(obstacle: Obstacle, most: Mapping[str, int], ever: Assumption) -> Mapping[str, int]:
+    """Return the largest request of pods, of one resource, with which the gang would `ever` fit.
 
     It is below `most`. Return nothing if there is none, or if `most` has several resources.
     """
@@ -317,7 +318,7 @@ def _fitting(obstacle: Obstacle, most: Mapping[str, int]) -> Mapping[str, int]:
 
     def is_too_large(size: int) -> bool:
         lowered = _capped(obstacle.demand, {name: size})
-        return not obstacle.gang.placements_of(lowered).under(EMPTY).fits
+        return not obstacle.gang.placements_of(lowered).under(ever).fits
 
     fitting = bisect_left(sizes, True, key=is_too_large)
     return {name: sizes[fitting - 1]} if fitting else {}
