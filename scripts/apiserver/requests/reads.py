@@ -166,7 +166,7 @@ class ReadHandlers(Struct):
 
 
 def _batches(objects: list[Object], served: Served, shown: Representation) -> Iterator[bytes]:
-    """Yield the ADDED lines of objects in batches of more than `_BATCH` bytes."""
+    """Yield the ADDED lines of objects in batches of about `_BATCH` bytes."""
     lines: list[bytes] = []
     length = 0
     for obj in objects:
