@@ -139,7 +139,7 @@ PARTS = {
     "Set …, or annotate the … with …",
     "Use … for all cliques",
     ". Set minAvailable = replicas at creation to keep all pods together",
-    ". No … has GPUs for all pods together",
+    ". No … has room for all pods together",
     "Make the ComputeDomains so large that no two fit into one NVLink domain",
     "Keep the pods of each ComputeDomain within one NVLink domain",
     '. Require "…" in the topologyConstraint of …',

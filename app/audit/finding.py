@@ -321,7 +321,7 @@ BY_WARNING = (
         "Create the PodCliqueSet again with another schedulerName, or start that scheduler.",
     ),
     (
-        "has GPUs for all pods together",
+        "has room for all pods together",
         "Create the PodCliqueSet again with a broader domain or fewer pods, if its pods must stay"
         " together.",
     ),

@@ -73,7 +73,7 @@ def test_apart(groups: list[Any], required: Any, nodes: Any, warnings: list[str]
     ("nodes", "end"),
     [
         (2, "Set minAvailable = replicas at creation to keep all pods together"),
-        (1, "No rack has GPUs for all pods together"),
+        (1, "No rack has room for all pods together"),
     ],
 )
 def test_pods_are_only_kept_together_where_all_fit(nodes: int, end: str) -> None:
@@ -81,6 +81,16 @@ def test_pods_are_only_kept_together_where_all_fit(nodes: int, end: str) -> None
     template = read_template(pcs(clique("a", replicas=1, gpus=8), groups=[group("a", 2)]))
     (text,) = apart_warnings(template, RACK, LEVELS, lambda keys: Nodes(racks), Nodes(racks))
     assert text.endswith(f". {end}")
+
+
+def test_kai_counts_each_pod_of_one_podgang_like_the_largest() -> None:
+    """All replicas together request 12 of 16 GPUs, and KAI looks for 6 x 4 GPUs."""
+    racks = [node(2, "z1", f"r{number}", count="8") for number in (1, 2)]
+    large, small = clique("a", replicas=1, gpus=4), clique("b", replicas=2, gpus=1)
+    groups = [{**group("a", 2), "cliqueNames": ["a", "b"]}]
+    template = read_template(pcs(large, small, groups=groups))
+    (text,) = apart_warnings(template, RACK, LEVELS, lambda keys: Nodes(racks), Nodes(racks))
+    assert text.endswith(". No rack has room for all pods together")
 
 
 def in_kueue(*names: str, groups: Any = (), scheduler: str = "kueue") -> Any:
