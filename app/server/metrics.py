@@ -5,7 +5,7 @@ Prometheus client library would take as much time as evaluating a rule.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,10 +69,10 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str, int, bool, str]] = Counter()
-        self._durations: dict[str, _Series] = {}
+        self._durations: defaultdict[str, _Series] = defaultdict(_Series)
         self._panics: Counter[tuple[str]] = Counter()
         self._steps: Counter[tuple[str, str]] = Counter()
-        self._step_durations: dict[str, _Series] = {}
+        self._step_durations: defaultdict[str, _Series] = defaultdict(_Series)
         self._samples: list[Samples] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -86,14 +86,14 @@ class Metrics(Collector):
         path = record.path
         key = (path, record.operation, record.outcome, record.code, record.dry_run, record.caller)
         self._requests[key] += 1
-        self._durations.setdefault(path, _Series()).add(record.seconds)
+        self._durations[path].add(record.seconds)
         if record.has_failed:
             self._panics[path,] += 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """Count a step of a reconciler, with its result and its duration."""
         self._steps[reconciler, result] += 1
-        self._step_durations.setdefault(reconciler, _Series()).add(seconds)
+        self._step_durations[reconciler].add(seconds)
 
     def exposition(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
