@@ -59,6 +59,7 @@ from tests.explain.table.row import (
     channels,
     claiming,
     queues,
+    reserved,
     using,
 )
 from tests.explain.table.words import UNBOUND, warned
@@ -146,6 +147,15 @@ def bound_claim(node: str, *users: Any, name: str = "scratch", **changes: Any) -
     on_node = ((Requirement("metadata.name", "In", (node,)),),)
     stored = ResourceClaim(NAMESPACE, "shared", (CHANNEL,), True, nodes=on_node, consumers=used)
     return {"pods": (*claiming(PodClaim(name, "shared"), **changes), *users), "claims": (stored,)}
+
+
+def held_by(**changes: Any) -> Changes:
+    """The shared claim of the workers is reserved for another pod."""
+    holder = occupant("gpu-15", namespace=NAMESPACE, name="old-0", uid="uid-old-0", **changes)
+    return {
+        "pods": (*claiming(PodClaim("mnnvl", "llm-0-mnnvl")), holder),
+        "claims": (reserved("old-0"),),
+    }
 
 
 def reported(type: str, status: str, reason: str) -> Changes:
@@ -239,6 +249,24 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
         "Use one larger pod per node instead of several: a node has only one NVLink channel",
+    ),
+    (
+        "ClaimHeld",
+        "a pod of a Job is in its grace period",
+        held_by(deleting=NOW + 20, finalizers=("batch.kubernetes.io/job-tracking",)),
+        "Wait until pod old-0 has ended",
+    ),
+    (
+        "ClaimHeld",
+        "a pod does not end",
+        held_by(deleting=NOW - 600),
+        "Find out why pod old-0 does not end",
+    ),
+    (
+        "ClaimHeld",
+        "a finalizer keeps a pod",
+        held_by(deleting=NOW - 600, finalizers=("example.com/slow",)),
+        "Ask the owner of the finalizer example.com/slow to remove it",
     ),
     (
         "ClaimElsewhere",

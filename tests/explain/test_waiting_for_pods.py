@@ -92,6 +92,14 @@ def remedy(said: Said) -> Remedy:
             "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 seconds)",
         ),
         (
+            {
+                "deleting": NOW + 20,
+                "grace": 30,
+                "finalizers": ("batch.kubernetes.io/job-tracking",),
+            },
+            "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 seconds)",
+        ),
+        (
             {"deleting": NOW - 60, "grace": 540},
             "Wait for 1 terminating pod to end (research/sweep-0, terminating for 10 minutes)",
         ),
@@ -102,6 +110,7 @@ def remedy(said: Said) -> Remedy:
         "two finalizers keep it",
         "it does not end",
         "in its grace period",
+        "in its grace period, with the finalizer of all pods of Jobs",
         "late",
     ],
 )

@@ -271,17 +271,30 @@ _ENDS_WITHIN = 120.0
 """The seconds after its grace period within which a terminating pod is usually gone."""
 
 
+def is_late(pod: Pod, now: float) -> bool:
+    """Return whether a pod is terminating and should be gone by now."""
+    return pod.deleting is not None and now - pod.deleting > _ENDS_WITHIN
+
+
+def finalizers_that_keep(pods: Iterable[Pod], now: float) -> list[str]:
+    """Return the finalizers of terminating pods that should be gone by now.
+
+    Before that, finalizers are normal: the pods of a Job have one until they have ended.
+    """
+    return sorted({name for pod in pods if is_late(pod, now) for name in pod.finalizers})
+
+
 def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
     """Return the remedy if all pods that hold the room are terminating, and who can act."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
     first = min(pod.deleted or 0.0 for pod in ending)
     since = ago(now - first) if now > first else "a moment"
-    finalizers = sorted({name for pod in ending for name in pod.finalizers})
+    finalizers = finalizers_that_keep(ending, now)
     if finalizers:
         remove = removal_of(finalizers)
         return [f"{remove} from {names}, terminating for {since}"], "platform"
-    if now - min(pod.deleting or 0.0 for pod in ending) > _ENDS_WITHIN:
+    if any(is_late(pod, now) for pod in ending):
         does = "does" if len(ending) == 1 else "do"
         return [
             f"Ask the platform team why {names}, terminating for {since}, {does} not end:"

@@ -34,7 +34,7 @@ def kai_missing(gang: Gang) -> Reasons:
     schedulers = {pod.scheduler for pod in gang.waiting}
     if "pod_groups" not in gang.facts.absent or KAI_SCHEDULER not in schedulers:
         return
-    text = f"The pods use {KAI_SCHEDULER}, but KAI is not installed: its PodGroup API is not served"
+    text = f"The pods use {KAI_SCHEDULER}, but KAI's PodGroup API is not served"
     evidence = Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER)
     remedy = (
         "Ask the platform team to install KAI, or set another schedulerName in the pod templates"
@@ -93,7 +93,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
 def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
     """Return the reason for a PodCliqueSet whose PodCliques our webhook rejects."""
     text = (
-        f"{pcs.name} requests MNNVL, but NVIDIA's ComputeDomain API is not installed, so"
+        f"{pcs.name} requests MNNVL, but NVIDIA's ComputeDomain API is not served, so"
         " grove-admission rejects the PodCliques that Grove creates"
     )
     remedy = (

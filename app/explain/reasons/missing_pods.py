@@ -11,6 +11,7 @@ from app.explain.gangs.assembly import (
     pods_of_part,
 )
 from app.explain.gangs.gang import Gang, Member
+from app.explain.reasons.blocking_workloads import finalizers_that_keep
 from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
@@ -264,7 +265,7 @@ def _ending_remedy(gang: Gang, pods: Sequence[Pod]) -> str:
     """Return the remedy for pods that are terminating."""
     since = ago(gang.facts.now - (pods[0].deleted or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
-    held_by = sorted({name for pod in pods for name in pod.finalizers})
+    held_by = finalizers_that_keep(pods, gang.facts.now)
     if held_by:
         return f"{removal_of(held_by)} from {names}"
     dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)

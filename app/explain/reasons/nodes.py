@@ -383,8 +383,8 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     text += f": {takes}" if takes else ""
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
-        "Ask the platform team to raise maxPods of the kubelets, or to remove pods that these"
-        " nodes do not need to run"
+        "Ask the platform team to raise maxPods of the kubelets, or to move other pods off these"
+        " nodes"
     )
     return about(
         evidence,

@@ -37,7 +37,7 @@ class Barrier(Enum):
 
     NO_NODE_MATCHES = "no node matches the selector of some of its pods"
     GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has a label with it"
-    OTHER_POOL = "it would fit only outside its node pool, or the pool has no nodes"
+    OTHER_POOL = "it never fits in its node pool but would on all nodes, or the pool has no nodes"
     SHARED_DOMAIN = "it would fit without a defect of KAI: all nodes share a narrower domain"
     SIZES = "it would fit if KAI did not count all its pods like the largest"
     TOO_LARGE = "no domain is large enough, even without other pods and with all nodes open"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
-from app.explain.reasons.blocking_workloads import together
+from app.explain.reasons.blocking_workloads import is_late, together
 from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.obstacle import closed_because
@@ -221,9 +221,11 @@ def claim_held(gang: Gang) -> Reasons:
                 finalizers = f" ({finalizers_of(pod.finalizers)})" if pod.finalizers else ""
                 age = ago(gang.facts.now - (pod.deleted or 0.0))
                 state = f"which has been terminating for {age}{finalizers}"
-                remedy = f"Find out why pod {consumer.name} does not terminate"
-                if pod.finalizers:
-                    remedy = removal_of(pod.finalizers)
+                remedy = f"Wait until pod {consumer.name} has ended"
+                if is_late(pod, gang.facts.now):
+                    remedy = f"Find out why pod {consumer.name} does not end"
+                    if pod.finalizers:
+                        remedy = removal_of(pod.finalizers)
                 see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
                 commands = (see,)
             else:
