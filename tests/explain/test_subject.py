@@ -254,7 +254,9 @@ def test_objects_without_pods_are_not_said_to_be_missing(
         cliques=tuple(replace(clique, replicas=0) for clique in facts().cliques),
         pods=(),
     )
-    assert answer(snapshot).headline == headline
+    explained = answer(snapshot)
+    assert explained.headline == headline
+    assert (explained.tree.state, explained.tree.words) == ("waits", "pending")
 
 
 def test_the_pods_of_several_gangs_are_counted_together() -> None:

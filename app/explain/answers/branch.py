@@ -67,6 +67,8 @@ def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State,
     state, words = state_of(placed, total, bool(branches))
     if state == "well":
         state = max((branch.state for branch in branches), key=_RANK.__getitem__)
+        # a gang without pods is pending, although it has no pod without a node
+        words = "pending" if state == "waits" else words
     return placed, total, state, words
 
 
