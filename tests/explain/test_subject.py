@@ -25,6 +25,7 @@ from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from app.facts.nvidia.computedomain import ComputeDomain
+from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 from tests.explain.fleet import (
     GANG,
@@ -257,6 +258,24 @@ def test_objects_without_pods_are_not_said_to_be_missing(
     explained = answer(snapshot)
     assert explained.headline == headline
     assert (explained.tree.state, explained.tree.words) == ("waits", "pending")
+
+
+def test_pods_that_are_not_in_files_are_not_said_to_have_no_node() -> None:
+    explained = answer(facts(pods=(), skipped=frozenset({"pods", ROOM})))
+    assert explained.headline == "It is not known whether llm is placed"
+    assert (explained.state, explained.outlook, explained.exit_code) == ("unknown", "", 2)
+
+
+def test_a_clique_has_no_gang_only_if_the_gangs_are_known() -> None:
+    def words(skipped: frozenset[str], **pods: Any) -> set[str]:
+        explained = answer(facts(gangs=(), skipped=skipped, **pods))
+        return {child.words for child in explained.tree.children}
+
+    here = {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}
+    assert words(frozenset()) == {"in no gang yet"}
+    assert words(frozenset({"gangs"})) == {"pending"}
+    assert words(frozenset(), **here) == {"in no gang"}
+    assert words(frozenset({"gangs"}), **here) == {""}
 
 
 def test_the_pods_of_several_gangs_are_counted_together() -> None:

@@ -269,7 +269,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             id="files without nodes",
         ),
         pytest.param(
-            replace(WAITS, skipped=("NoDomainFits",), lacking=(ROOM, "nodes", "pods")),
+            replace(WAITS, skipped=("NoDomainFits",), lacking=(ROOM, "nodes")),
             [
                 "llm is pending",
                 "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
@@ -278,6 +278,17 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
                 "room was not examined, because that needs all nodes and pods. Run: grove-admission explain podcliqueset/llm -n ml",
             ],
             id="room was not requested",
+        ),
+        pytest.param(
+            replace(WAITS, skipped=("NoDomainFits",), lacking=(ROOM, "pods")),
+            [
+                "llm is pending",
+                "  Nothing that we could check is blocking it. The other checks are listed below. KAI has said nothing.",
+                ROW,
+                "not checked: NoDomainFits",
+                "missing from the files: pods, which some reasons need. Add these objects, or use a file written with --record",
+            ],
+            id="files without pods",
         ),
         pytest.param(
             replace(WAITS, skipped=("NoDomainFits",), lacking=()),

@@ -127,12 +127,12 @@ class Answer(Value, rename=AS_JSON):
     def exit_code(self) -> int:
         """The exit code: 2 if facts are missing, 1 if it is pending or has remarks, otherwise 0.
 
-        Facts are missing if a reason or the tree needs facts that could not be read, or if reasons
-        were skipped and no other reason explains why the object is pending.
+        Facts are missing if a reason or the tree needs facts that could not be read, if it is not
+        known whether pods are placed, or if reasons were skipped and no other reason explains why
+        the object is pending.
         """
-        is_open = self.state in ("waits", "unknown")
-        unexplained = is_open and not self.causes and bool(self.skipped)
-        if self.unknown or self.unseen or unexplained:
+        unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
+        if self.unknown or self.unseen or unexplained or self.state == "unknown":
             return 2
         return 1 if self.reasons or self.state in ("waits", "warning") else 0
 
@@ -286,11 +286,11 @@ def _how_workload_ends(about: Subject) -> str:
 def _missing_replicas(about: Subject) -> int:
     """Return how many replicas of a set have neither a PodClique nor a pod yet.
 
-    Return 0 for objects other than sets, and if PodCliques or PodGangs could not be read.
+    Return 0 for objects other than sets, and if PodCliques or PodGangs were not read.
     """
     pcs = about.pcs
     index = about.index
-    if not pcs or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
+    if not pcs or not about.is_set or {"cliques", "gangs"} & index.facts.unread:
         return 0
     made = {clique.place.replica for clique in index.cliques_of_set.get(pcs.key, ())}
     made |= {pod.place.replica for pod in index.pods_of_set.get(pcs.key, ())}

@@ -43,7 +43,11 @@ class _Grower:
         self._index = subject.index
         self._marked = subject.ref
         self._folded = folded
-        self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
+        facts = self._index.facts
+        self._is_read = not {"pods", "cliques", "gangs"} & facts.unseen.keys()
+        """Did reading pods, PodCliques and PodGangs succeed?"""
+        self._seen = self._is_read and "pods" not in facts.skipped
+        """Are the numbers of placed pods known?"""
         self._reasons = reasons
         self._numbers: dict[tuple[Ref, str], list[int]] = {}
         """The numbers of the reasons by (object, part). The part "" is the whole object."""
@@ -63,14 +67,14 @@ class _Grower:
     def root(self, subject: Subject) -> Branch:
         pcs = subject.pcs
         if not pcs:
-            if not subject.gangs and self._seen:
+            if not subject.gangs and self._is_read:
                 return self._without_pods(subject.ref)
             gangs = tuple(map(self._gang, subject.gangs))
             return gangs[0] if len(gangs) == 1 else self._bundle(subject.ref, gangs)
 
         gangs = tuple(map(self._gang, subject.siblings))
         children = (*gangs, *self._lone_cliques(pcs, subject.siblings))
-        if not children and self._seen:
+        if not children and self._is_read:
             return self._nothing(pcs)
         return self._bundle(pcs.ref, children, asked_words(pcs.asked))
 
@@ -180,6 +184,8 @@ class _Grower:
         state, _ = state_of(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
+        if "gangs" in self._index.facts.skipped:
+            words = "pending" if state == "waits" else ""
         return self._branch(
             ref, placed=placed, total=total, state=state, words=words, children=children
         )

@@ -127,7 +127,7 @@ _PARTS = {ROOM, CHANNELS}
 
 def _is_without_room(lacking: set[str]) -> bool:
     """Return whether `lacking` has only facts about room, as with --no-room."""
-    of_room = {*_PARTS, "nodes", "pods"}
+    of_room = {*_PARTS, "nodes"}
     return not lacking or (not lacking.isdisjoint(of_room) and lacking <= {*of_room, "slices"})
 
 
