@@ -90,8 +90,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "      └─ Queue team-llm       24 GPUs         root/team-llm: unlimited quota, used 0       has room",
         "not checked: PodsNotCreated, NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
         " NoNodeGroupHelps, KubeletRefuses, BindingFailed, GangEvicted and PlacementLost",
-        "missing from the files: events and PriorityClasses, which some reasons need. Add these objects, or use a file written with --record: such a file says"
-        " which kinds are empty and which were not read",
+        "missing from the files: events and PriorityClasses, which some reasons need. Add these objects, or use a file written with --record",
     ]
 
 
