@@ -292,7 +292,7 @@ def test_something_that_waits_is_never_called_nothing() -> None:
     index = index_of(pod("a", LWS), pod("b", LWS))
     found = listed(index)
     shown = list_text(found, index.facts, "", everything=False, width=0)
-    assert "there is no workload" not in shown
+    assert "no workload" not in shown
     assert "lws/w" in shown
     assert "0/2" in shown
     assert exit_code(found, index.facts) in (1, 2)
