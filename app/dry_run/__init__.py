@@ -1,1 +1,1 @@
-"""Judge documents that no API server has sent. Nothing is ever written."""
+"""Judge objects as in a dry run. Nothing is ever written."""

@@ -277,13 +277,16 @@ class Loop:
             self._warned = 0
             if failed > WARNINGS:
                 logger.warning(
-                    "%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS
+                    "%s: %d more reconciliations failed in %g s",
+                    name,
+                    failed - WARNINGS,
+                    PROGRESS_SECONDS,
                 )
             was_busy = busy
             busy = self._waiting > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
-                    "%s: %d steps in the last %g s, %d keys to go",
+                    "%s: %d reconciliations in the last %g s, %d objects to go",
                     name,
                     done,
                     PROGRESS_SECONDS,

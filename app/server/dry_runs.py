@@ -77,7 +77,10 @@ class DryRuns:
                     asker = Asker(parameters.user, parameters.operation, tuple(replaced))
                     return await self._judged(documents, asker, parameters.output)
         except TimeoutError:
-            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: {_SEND_LESS}")
+            text = (
+                f"no verdicts within {JUDGING_SECONDS:g} s, including the wait for other dry runs"
+            )
+            return _error(503, f"{text}: try again, or {_SEND_LESS}")
         except ClientDisconnect:
             return Response(status_code=499)
         except BodyTooLarge as problem:

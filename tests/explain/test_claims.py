@@ -256,6 +256,15 @@ CASES: dict[str, tuple[Changes, str]] = {
         },
         "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-99 can use, and there is no such node",
     ),
+    "no node can use one of two disks": (
+        {
+            "pods": pods(volumes=("aaa", "data")),
+            "volume_claims": (replace(BOUND, name="aaa", volume="pv-0"), BOUND),
+            "volumes": (replace(disk(ZONE, "zone-a"), name="pv-0"), disk(HOST, "gpu-99")),
+            "storage_classes": (LATE,),
+        },
+        "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with kubernetes.io/hostname=gpu-99 can use, and there is no such node",
+    ),
     "two nodes of a disk are closed for two causes": (
         tied(
             disk(HOST, "gpu-04", "gpu-05"),

@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             daemon("gpu-03"),
             nodes=tuple(replace(n, ready=n.name != "gpu-03") for n in LABELLED),
         ),
-        f"{TWO_OF_FOUR}. gpu-03 is not a ready node, so nothing is known about the daemon pods there",
+        f"{TWO_OF_FOUR}. Node gpu-03 is not ready, so daemon pods may not run there",
     ),
     "one daemon pod crashes, and the other one runs": (
         daemons(

@@ -356,7 +356,7 @@ def test_of_many_failures_the_first_are_told_and_the_others_counted(
         f"recorded {n}: cannot patch {n}" for n in range(10)
     ]
     (counted,) = told[10:11]
-    assert re.fullmatch(r"recorded: \d+ more steps failed in 5 s", counted)
+    assert re.fullmatch(r"recorded: \d+ more reconciliations failed in 5 s", counted)
 
 
 def test_a_long_queue_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -367,6 +367,6 @@ def test_a_long_queue_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     reconciler = Recorded(step, keys=[("", str(number)) for number in range(1100)])
     virtual.run(ran(looped(reconciler), 20))
     assert [record.getMessage() for record in caplog.records] == [
-        "recorded: 500 steps in the last 5 s, 600 keys to go",
-        "recorded: 500 steps in the last 5 s, 100 keys to go",
+        "recorded: 500 reconciliations in the last 5 s, 600 objects to go",
+        "recorded: 500 reconciliations in the last 5 s, 100 objects to go",
     ]

@@ -274,7 +274,10 @@ async def test_one_dry_run_is_judged_at_a_time_and_none_for_long(
     asked = [served.request("POST", "/dry-run", content="kind: Thing") for _ in range(8)]
     answers = await asyncio.gather(*asked)
     assert {answer.status_code for answer in answers} == {503}
-    assert answers[0].json()["error"] == "no verdicts within 0.1 s: send fewer or smaller documents"
+    assert answers[0].json()["error"] == (
+        "no verdicts within 0.1 s, including the wait for other dry runs: try again, or send fewer"
+        " or smaller documents"
+    )
 
 
 async def test_an_answer_is_not_much_larger_than_its_documents() -> None:

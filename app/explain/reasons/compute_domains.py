@@ -242,9 +242,9 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
 
     dead = [name for name in nodes if name in index.dead_nodes]
     if dead and "nodes" not in index.facts.unseen:
-        is_not = "is not a ready node" if len(dead) == 1 else "are not ready nodes"
+        are = f"Node {dead[0]} is" if len(dead) == 1 else f"Nodes {listed(dead)} are"
         return (
-            f". {listed(dead)} {is_not}, so nothing is known about the daemon pods there",
+            f". {are} not ready, so daemon pods may not run there",
             repair_of(dead),
             "platform",
         )

@@ -177,6 +177,11 @@ class _Excluded(Value):
     alone: Placements
     """The placements of the pod by itself."""
 
+    @property
+    def places(self) -> tuple[Term, ...]:
+        """The terms, one of which a node that can use the volume meets."""
+        return self.volume.places
+
 
 def volume_elsewhere(gang: Gang) -> Reasons:
     """Report that pods could be placed, but not on the nodes that can use their volumes."""
@@ -192,6 +197,12 @@ def volume_elsewhere(gang: Gang) -> Reasons:
 
     every = list(_excluded(gang))
     excluded = [each for each in every if not each.alone.now.fits] or every
+    # a volume that no node can use is the cause, even if the pod has other volumes
+    nodes = gang.index.nodes
+    unusable = [
+        each for each in excluded if not any(matches_any(each.places, node) for node in nodes)
+    ]
+    excluded = unusable or excluded
     if not excluded:
         return
     first = excluded[0]
@@ -200,7 +211,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
     has = f"is bound to volume {claim.volume}"
     if claim.phase != "Bound":
         has = f"gets a volume of {_class_words(claim)}"
-    where = f"only nodes with {terms_words(first.volume.places)} can use"
+    where = f"only nodes with {terms_words(first.places)} can use"
     text = f"PersistentVolumeClaim {claim.name} {has}, which {where}, {words}"
     others = len({each.volume.claim.key for each in excluded}) - 1
     if others:
@@ -253,8 +264,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
     move = _how_to_move(gang.index, excluded.volume.claim)
     nodes = _usable(gang, shape.volumes)
     if not nodes:
-        one_by_one = all(_usable(gang, [places]) for places in shape.volumes)
-        if one_by_one:
+        if _usable(gang, [excluded.places]):
             return (
                 "and no node can use all volumes of the pod",
                 f"Use volumes that one node can use together{move}",
@@ -262,7 +272,8 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
             )
         return (
             "and there is no such node",
-            f"Ask the platform team to bring such a node back{move}",
+            "Ask the platform team to add or restore a node with"
+            f" {terms_words(excluded.places)}{move}",
             "platform",
         )
 
@@ -298,7 +309,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
         lacks = _lacking(shape, open_)
         why = f" (too little {lacks})" if lacks else ""
         larger = (
-            f"Ask the platform team for a node with {terms_words(excluded.volume.places)} that is"
+            f"Ask the platform team for a node with {terms_words(excluded.places)} that is"
             " large enough for the pod"
         )
         return (

@@ -79,9 +79,10 @@ def _number(metadata: JsonMap, spec: JsonMap) -> int:
 
 
 class DomainClique(Namespaced):
-    """A ComputeDomainClique, which lists the daemons of one NVLink clique."""
+    """A ComputeDomainClique, which lists the daemons of one ComputeDomain in one NVLink clique."""
 
     nodes: tuple[DomainNode, ...] = ()
+    """The nodes of these daemons."""
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:

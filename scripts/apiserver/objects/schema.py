@@ -27,7 +27,10 @@ def _is_date_time(value: Any) -> bool:
 
 
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """Yield a pattern as in Go, where `$` does not match before a newline at the end."""
+    """Yield an error if a string does not match `pattern`.
+
+    As in Go, `$` does not match before a newline at the end.
+    """
     if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
         yield jsonschema.ValidationError(f"should match '{pattern}'")
 

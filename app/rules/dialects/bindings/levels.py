@@ -227,9 +227,9 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
 
 
 def _refers_to_kai(obj: JsonMap) -> bool:
-    """Return whether the binding refers to an existing KAI Topology.
+    """Return whether the binding names a KAI Topology.
 
-    Grove then only compares its levels.
+    Grove then creates none, and only compares the levels.
     """
     references = maps_at(obj, "spec", "schedulerTopologyBindings")
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
