@@ -152,7 +152,7 @@ PARTS = {
     "is controlled by … …",
     "; nodes have …",
     '"…" is in …',
-    "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or run: kubectl annotate … … …=true",
+    "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or run: kubectl annotate --overwrite … … …=true",
     "set it to one of …",
     "Grove's operator could not create the KAI Topology, would exit at its next start and block every PodCliqueSet",
     "Create the PodCliqueSet with a shorter name",

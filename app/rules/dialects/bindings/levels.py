@@ -151,7 +151,8 @@ def _allows_loss(obj: JsonMap) -> bool:
 def _how_to_allow(obj: JsonMap) -> str:
     return (
         "Delete these PodCliqueSets first, because Grove allows no change of their constraints, or"
-        f" run: kubectl annotate {CLUSTER_TOPOLOGY_BINDING} {read_name(obj)} {ALLOW_IN_USE}=true"
+        f" run: kubectl annotate --overwrite {CLUSTER_TOPOLOGY_BINDING} {read_name(obj)}"
+        f" {ALLOW_IN_USE}=true"
     )
 
 
