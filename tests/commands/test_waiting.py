@@ -396,7 +396,7 @@ def test_what_may_not_be_read_is_not_nothing(unseen: dict[str, str], first: str,
     assert (text[0], exit_code(workload_rows, snapshot)) == (first, code)
     assert (
         text[-1]
-        == f"Ask an admin of namespace inference for permission to read its objects: kubectl -n inference create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
+        == f"Ask an admin of namespace inference for permission to read its objects (USER is your user name): kubectl -n inference create rolebinding USER-view --clusterrole={VIEWER} --user=USER"
     )
 
 

@@ -432,8 +432,8 @@ def test_kueue_keeps_each_pod_clique_within_a_domain(
     """Grove makes a request for each PodSet of it, and there is none for all of them."""
     found = [r for r in placed_by(scheduler, *names) if r.id == "RequiredViolated"]
     assert [reason.text.partition(": ")[0] for reason in found] == texts
-    chooses = "Kueue chooses one" if scheduler == "kueue" else "KAI keeps pods in one"
-    assert all(chooses in reason.remedy for reason in found)
+    places = "Kueue places" if scheduler == "kueue" else "KAI places"
+    assert all(f"so that {places} all of them in one" in reason.remedy for reason in found)
 
 
 def test_a_gang_of_kueue_is_not_called_unconstrained() -> None:

@@ -145,7 +145,7 @@ def test_two_racks_are_as_preferred_if_none_has_room_for_all(
 @pytest.mark.parametrize(
     ("busy", "begins"),
     [
-        (("gpu-05", "gpu-06"), "Delete all pods of replica llm-0-pool-0 together: "),
+        (("gpu-05", "gpu-06"), "Delete all pods of replica llm-0-pool-0 together, so that "),
         (("gpu-03", "gpu-05", "gpu-06"), "Wait until one rack has room for all 3 pods, and then "),
     ],
     ids=["there is room", "there would be room without the router"],

@@ -414,7 +414,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
     [
         pytest.param(
             {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-            "Delete all pods of replica llm-0-pool-0 together: KAI keeps pods in one rack only for pods that are scheduled together",
+            "Delete all pods of replica llm-0-pool-0 together, so that KAI places all of them in one rack",
             id="placed at different times",
         ),
         pytest.param(

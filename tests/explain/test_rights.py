@@ -26,7 +26,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "pods": NO_RIGHT},
             "ns",
             [
-                f"Ask an admin of namespace ns for permission to read its objects: kubectl -n ns create rolebinding USER-view {ROLE}"
+                f"Ask an admin of namespace ns for permission to read its objects (USER is your user name): kubectl -n ns create rolebinding USER-view {ROLE}"
             ],
             id="of one namespace",
         ),
@@ -34,8 +34,8 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "nodes": NO_RIGHT},
             "ns",
             [
-                f"Ask an admin of namespace ns for permission to read its objects: kubectl -n ns create rolebinding USER-view {ROLE}",
-                f"Ask a cluster admin for permission to read the whole cluster: kubectl create clusterrolebinding USER-view {ROLE}",
+                f"Ask an admin of namespace ns for permission to read its objects (USER is your user name): kubectl -n ns create rolebinding USER-view {ROLE}",
+                f"Ask a cluster admin for permission to read the whole cluster (USER is your user name): kubectl create clusterrolebinding USER-view {ROLE}",
             ],
             id="of one namespace and of the cluster",
         ),
@@ -43,7 +43,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"nodes": NO_RIGHT},
             "ns",
             [
-                f"Ask a cluster admin for permission to read the whole cluster: kubectl create clusterrolebinding USER-view {ROLE}"
+                f"Ask a cluster admin for permission to read the whole cluster (USER is your user name): kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of the cluster",
         ),
@@ -51,7 +51,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT},
             "",
             [
-                f"Ask a cluster admin for permission to read the whole cluster: kubectl create clusterrolebinding USER-view {ROLE}"
+                f"Ask a cluster admin for permission to read the whole cluster (USER is your user name): kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of all namespaces",
         ),
@@ -68,7 +68,7 @@ def test_of_two_kinds_of_one_name_that_of_the_neighbour_is_meant() -> None:
 
 
 SET = Ref("PodCliqueSet", NAMESPACE, "llm")
-ASK = f"Ask an admin of namespace {NAMESPACE} for permission to read its objects: kubectl -n {NAMESPACE} create rolebinding USER-view {ROLE}"
+ASK = f"Ask an admin of namespace {NAMESPACE} for permission to read its objects (USER is your user name): kubectl -n {NAMESPACE} create rolebinding USER-view {ROLE}"
 
 
 def denied(kind: str, **changes: Any) -> Index:

@@ -369,8 +369,8 @@ def in_rack(name: str, rack: str) -> Object:
         pytest.param(
             [in_rack("n0", "a"), in_rack("n1", "b"), in_rack("n2", "b")],
             False,
-            "Delete all pods of w together and create them again: KAI keeps pods in one rack only"
-            " for pods that are scheduled together",
+            "Delete all pods of w together and create them again, so that KAI places all of them in"
+            " one rack",
             id="a rack has room for both",
         ),
         pytest.param(

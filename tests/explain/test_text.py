@@ -242,7 +242,7 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
                 ROW,
                 "could not read: nodes and queues (no permission to list); events (timed out). Reasons that need these facts were not checked",
                 "not ruled out: NodesUnfit and QueueFull",
-                "Ask a cluster admin for permission to read the whole cluster: kubectl create clusterrolebinding USER-view --clusterrole=grove-admission-view --user=USER",
+                "Ask a cluster admin for permission to read the whole cluster (USER is your user name): kubectl create clusterrolebinding USER-view --clusterrole=grove-admission-view --user=USER",
             ],
             id="what is not seen",
         ),

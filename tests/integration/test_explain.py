@@ -276,7 +276,7 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "You have no permission to get and list podcliquesets.grove.io in namespace inference, so it is not known whether PodCliqueSet llm exists",
-        "Ask an admin of namespace inference for permission to read its objects: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
+        "Ask an admin of namespace inference for permission to read its objects (USER is your user name): kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
         "'zone=zone-a': zone is not a level; the levels are none that you may read",
     ]
     assert explain(Index(read), SET_REF) is None
@@ -460,7 +460,7 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
         2,
         "",
         "You have no permission to get and list podcliquesets.grove.io in namespace research, so it is not known whether PodCliqueSet llm exists\n"
-        "Ask an admin of namespace research for permission to read its objects: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
+        "Ask an admin of namespace research for permission to read its objects (USER is your user name): kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
     )
     assert everywhere[0] == 2
     assert everywhere[1].startswith("PodCliqueSets in all namespaces could not be read")

@@ -345,10 +345,7 @@ class Gang(Value, dict=True):
         return outermost is not None and bool(outermost.ended)
 
     def may_wait(self) -> bool:
-        """Return whether the gang has members, and some of its pods may be missing or not placed.
-
-        If not all pods could be read, this is assumed.
-        """
+        """Return whether the gang has members, and waits or may have unread pods that wait."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property

@@ -56,12 +56,12 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     role = f"--clusterrole={VIEWER} --user=USER"
     if in_namespace:
         yield (
-            f"Ask an admin of namespace {namespace} for permission to read its objects:"
-            f" kubectl -n {namespace} create rolebinding USER-view {role}"
+            f"Ask an admin of namespace {namespace} for permission to read its objects (USER is"
+            f" your user name): kubectl -n {namespace} create rolebinding USER-view {role}"
         )
     if fields - in_namespace:
         yield (
-            "Ask a cluster admin for permission to read the whole cluster:"
+            "Ask a cluster admin for permission to read the whole cluster (USER is your user name):"
             f" kubectl create clusterrolebinding USER-view {role}"
         )
 

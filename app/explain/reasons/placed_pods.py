@@ -86,8 +86,8 @@ def required_violated(gang: Gang) -> Reasons:
             remedy = lacking
             commands = ()
         else:
-            keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
-            remedy = f"{remedy}: {keeps} one {level} only for pods that are scheduled together"
+            scheduler = "Kueue" if gang.is_of_kueue else "KAI"
+            remedy = f"{remedy}, so that {scheduler} places all of them in one {level}"
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,
