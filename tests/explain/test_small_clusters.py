@@ -6,10 +6,14 @@ If the remedy can be carried out on the objects, the last part of a test does th
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
-from app.explain.answers.answer import Answer
+from app.explain.answers.answer import Answer, explain
 from app.explain.placing.demand import Demand
 from app.explain.reasons import placement
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 from tests.explain.small import (
     Object,
     in_subgroup,
@@ -21,6 +25,7 @@ from tests.explain.small import (
     told,
     topology,
 )
+from tests.steps import steps
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -751,3 +756,31 @@ def test_a_gang_leaves_its_pool_only_for_nodes_that_have_room(
     gang = [*queues(), pod_group("w", 1, "gold"), pod("w-0", "w", 8), pod_group("o", 1)]
     reasons = said(told([*nodes, *gang], "PodGroup", "w"))
     assert [words for reason, _, words in reasons if reason == "QueueMissing"] == [remedy]
+
+
+def work_for_a_volume(number: int) -> int:
+    """The steps of the reason that a volume is bound to a zone, next to so many nodes of the zone."""
+    zone = "topology.kubernetes.io/zone"
+    nodes = [node(f"n{position}", 4, labels={zone: "a"}) for position in range(number)]
+    terms = [{"matchExpressions": [{"key": zone, "operator": "In", "values": ["a"]}]}]
+    places = {"required": {"nodeSelectorTerms": terms}}
+    volume = made("v1", "PersistentVolume", "v", {"nodeAffinity": places})
+    bound = {"volumeName": "v", "storageClassName": "s"}
+    claim = made("v1", "PersistentVolumeClaim", "c", bound) | {"status": {"phase": "Bound"}}
+    large = pod("w-0", "w", 8)
+    large["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    objects = [*nodes, node("m"), *queues(), pod_group("w", 1), large, volume, claim]
+    index = Index(replace(facts_of(objects, 0.0), skipped=frozenset()))
+
+    def ask() -> None:
+        answer = explain(index, Ref("PodGroup", "default", "w"))
+        assert answer is not None
+        assert [reason.id for reason in answer.reasons] == ["VolumeElsewhere"]
+
+    return steps(ask)
+
+
+@pytest.mark.untraced
+def test_the_work_for_a_volume_grows_with_the_number_of_nodes() -> None:
+    """Not with its square: four times as many take four times as many steps, and not sixteen."""
+    assert work_for_a_volume(800) < 5 * work_for_a_volume(200)

@@ -278,7 +278,8 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
         )
 
     names = listed(node.name for node in nodes)
-    inside = [node for node in nodes if node in nodes_in_pool(excluded.alone)]
+    in_pool = {node.name for node in nodes_in_pool(excluded.alone)}
+    inside = [node for node in nodes if node.name in in_pool]
     if not inside:
         return (
             f"and these ({names}) are not in the gang's node pool",
