@@ -107,8 +107,9 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             of_pool = (other for other in line.values() if other.pool == turn.pool)
             first = next(other for other in of_pool if other is turn or not other.used)
             differs = tuple(settings_of(gang.facts.shards, turn.pool))
-            if becomes == "next":
-                differs += tuple(_unchecked(gang))
+            unchecked = gang.demand.unchecked
+            if unchecked and becomes == "next":
+                differs += (f"a rule of its pods that is not checked ({listed(unchecked)})",)
             found.append(InLine(gang.ref, *place, becomes, got, first is turn, differs))
     return tuple(sorted(found, key=attrgetter("order")))
 
@@ -118,13 +119,6 @@ def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:
     for shard in shards:
         if shard.pool == pool and shard.sets:
             yield f"SchedulingShard {shard.name} with {listed(shard.sets)}"
-
-
-def _unchecked(gang: Gang) -> Iterator[str]:
-    """Yield a text if pods of a gang have rules about other pods, which are not evaluated."""
-    fields = {field for shape, _ in gang.demand.shapes for field in shape.unchecked}
-    if fields:
-        yield f"a rule of its pods that is not checked ({listed(sorted(fields))})"
 
 
 def _next(gang: Gang, turn: Turn, reasons: Sequence[Reason]) -> Next:

@@ -97,6 +97,11 @@ class Demand(Value, dict=True):
         """The parts that are `constrained`."""
         return tuple(part for part in self.parts if part.constrained)
 
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """The fields of its pods with rules about other pods, which no placement considers."""
+        return tuple(sorted({field for shape, _ in self.shapes for field in shape.unchecked}))
+
     def asks(self, resource: str) -> int:
         """Return the total request for a resource, in thousandths.
 

@@ -98,10 +98,18 @@ def never_fits(gang: Gang) -> Reasons:
         evidence,
         "NeverFits",
         text,
-        remedy,
+        f"{remedy}{_not_checked(obstacle)}",
         who,
         parts=parts(obstacle.demand, short),
         follows=follows,
+    )
+
+
+def _not_checked(obstacle: Obstacle) -> str:
+    """Return a sentence about rules of pods that no placement considers, or "" without these."""
+    fields = listed(obstacle.demand.unchecked)
+    return (
+        f". A rule of its pods that is not checked may need more nodes ({fields})" if fields else ""
     )
 
 
@@ -549,7 +557,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
         evidence,
         "NoDomainFits",
         text,
-        remedy,
+        f"{remedy}{_not_checked(obstacle)}",
         who,
         parts=parts(obstacle.demand, short),
         commands=commands,
