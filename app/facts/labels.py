@@ -99,5 +99,8 @@ MNNVL_UNIT = "grove.io/mnnvl-unit"
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"
 
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
+"""The label of a namespace with the Pod Security level that its Pods must meet."""
+
 NVLINK_DOMAIN = "nvidia.com/gpu.clique"
 """The node label that names the NVLink domain and clique of a node."""

@@ -35,6 +35,7 @@ from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.state.domains import Path
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
+from app.facts.labels import POD_SECURITY
 
 
 def required_violated(gang: Gang) -> Reasons:
@@ -343,7 +344,7 @@ _BINDING: Advice = (
     (
         ("violates PodSecurity",),
         "Ask the platform team to allow KAI's helper pods in their namespace: its Pod Security"
-        " level (label pod-security.kubernetes.io/enforce) rejects them.",
+        f" level (label {POD_SECURITY}) rejects them.",
         "platform",
     ),
     (

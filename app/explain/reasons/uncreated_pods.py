@@ -18,7 +18,7 @@ from app.explain.state.makers import is_refusal, refusals_about, refusals_of_uid
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, POD_SECURITY
 from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
@@ -52,8 +52,7 @@ _ADVICE: Advice = (
     (
         ("violates PodSecurity",),
         "Change the securityContext in the pod template as the message says, or ask the platform"
-        " team to relax the Pod Security level of namespace {namespace} (label"
-        " pod-security.kubernetes.io/enforce).",
+        f" team to relax the Pod Security level of namespace {{namespace}} (label {POD_SECURITY}).",
         "you",
     ),
     (
