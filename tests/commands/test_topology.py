@@ -24,7 +24,7 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["topology", "--room", "3x8", "--in", "rack", "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "room for 3 pods of 8 GPUs in one rack: none; zone-b/rack-b1 2, zone-a/rack-a1 0, zone-a/rack-a2 0",
-        "no domain of a wider level has room for all of them either",
+        "no domain of a wider level has room for all of these pods either",
         "ClusterTopology grove-topology: 16 nodes in 2 zones and 4 racks",
         "level  label                        nodes     domains",
         "zone   topology.kubernetes.io/zone  16 of 16  2",
@@ -246,7 +246,7 @@ def test_room_counts_gpus_of_device_plugins_and_of_dra(
             "zone",
             [
                 "room for 9 pods of 8 GPUs in one zone: none; zone-a 8, zone-b 8",
-                "no domain of a wider level has room for all of them either",
+                "no domain of a wider level has room for all of these pods either",
             ],
             1,
         ),

@@ -228,7 +228,7 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
     if search.wider:
         yield room_text(search.wider)
     elif not answer.enough:
-        yield "no domain of a wider level has room for all of them either"
+        yield "no domain of a wider level has room for all of these pods either"
     if search.pools:
         pools = listed(pool or "no pool" for pool in search.pools)
         yield f"the nodes of all node pools are counted ({pools}), but a gang uses only one pool"

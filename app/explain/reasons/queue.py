@@ -79,7 +79,7 @@ class Excess(Value):
     used: int
     """The amount in use that counts against the bound."""
     asked: int
-    """The amount that the gang requests."""
+    """The amount that the pods request which KAI places next."""
     use: str = "used"
     """The words after the amount in use, which say which pods count."""
     is_unset: bool = False

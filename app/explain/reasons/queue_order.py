@@ -1,4 +1,4 @@
-"""Report that gangs ahead in KAI's order take the room of a gang."""
+"""Report that gangs ahead in KAI's order take the room of a gang or fill its queue."""
 
 from collections.abc import Iterator, Sequence
 
