@@ -683,6 +683,30 @@ def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(
 
 
 @pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        (
+            "example.com/nics",
+            "Correct the name of the resource in the pod template. A rule of its pods that is not"
+            " checked may need more nodes (podAntiAffinity)",
+        ),
+        (
+            "vendor.example/fpga",
+            "Ask the platform team to check the device plugin, which makes nodes offer"
+            " vendor.example/fpga: kubectl get pods -A -o wide | grep device-plugin",
+        ),
+    ],
+)
+def test_a_command_stays_the_end_of_a_remedy(name: str, remedy: str) -> None:
+    """Rules that are not checked were once named behind a full stop, or within a command."""
+    own = with_more(pod("w-0", "w"), **{name: "1"})
+    own["spec"]["affinity"] = {"podAntiAffinity": APART}
+    nodes = [with_more(node("n0"), **{"example.com/nic": "1"})]
+    [found] = told([*nodes, *queues(), pod_group("w", 1), own], "PodGroup", "w").reasons
+    assert (found.id, found.remedy) == ("NeverFits", remedy)
+
+
+@pytest.mark.parametrize(
     ("closed", "also"),
     [
         ({}, ""),

@@ -98,19 +98,23 @@ def never_fits(gang: Gang) -> Reasons:
         evidence,
         "NeverFits",
         text,
-        f"{remedy}{_not_checked(obstacle)}",
+        _with_unchecked(obstacle, remedy),
         who,
         parts=parts(obstacle.demand, short),
         follows=follows,
     )
 
 
-def _not_checked(obstacle: Obstacle) -> str:
-    """Return a sentence about rules of pods that no placement considers, or "" without these."""
+def _with_unchecked(obstacle: Obstacle, remedy: str) -> str:
+    """Return a remedy with a sentence about the rules of pods that no placement considers.
+
+    A remedy that ends with a command promises no place, and gets no further sentence.
+    """
     fields = listed(obstacle.demand.unchecked)
-    return (
-        f". A rule of its pods that is not checked may need more nodes ({fields})" if fields else ""
-    )
+    if not fields or ": kubectl " in remedy or ": grove-admission " in remedy:
+        return remedy
+    note = f"A rule of its pods that is not checked may need more nodes ({fields})"
+    return f"{remedy.removesuffix('.')}. {note}"
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
@@ -557,7 +561,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
         evidence,
         "NoDomainFits",
         text,
-        f"{remedy}{_not_checked(obstacle)}",
+        _with_unchecked(obstacle, remedy),
         who,
         parts=parts(obstacle.demand, short),
         commands=commands,
