@@ -195,7 +195,10 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
     who: Who = "wait"
     now = gang.facts.now
     if migration.since is not None and now - migration.since > _LONG_MIGRATION:
-        text += f". That began {ago(now - migration.since)} ago, and usually takes seconds"
+        text = (
+            f"Grove has been replacing the PodGangs of {pcs.name} for"
+            f" {ago(now - migration.since)}, which usually takes seconds"
+        )
         remedy = _READ_LOG
         who = "platform"
     evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")

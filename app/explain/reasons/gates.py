@@ -307,6 +307,7 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
     first = objects[0]
     remedy = (
         "Ask the platform team whether grove-admission's leader runs, or remove the annotations"
+        f" {SKIP_PODGROUPER} and {POD_GROUP_NAME}"
     )
     names = shlex.join(ref.name for ref in objects)
     marks = f"{SKIP_PODGROUPER}- {POD_GROUP_NAME}-"

@@ -341,7 +341,8 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 def words_about(index: Index, ref: Ref) -> Words | None:
     """Return the newest warning about an object of which only the name is known, or None.
 
-    KAI's refusals count even if they are not warnings. Warnings of grove-admission do not count.
+    Events with a reason in `_REFUSALS` count even if they are not warnings. Warnings of
+    grove-admission do not count.
     """
 
     def look() -> dict[Ref, Event]:

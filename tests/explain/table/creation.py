@@ -147,7 +147,7 @@ MADE = (
         "PodGangMigrationInProgress",
         "Grove says so, and has not finished for half an hour",
         {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 1800),)),)},
-        "Grove is replacing the PodGangs of llm with those of its new release. That began 30 minutes ago, and usually takes seconds",
+        "Grove has been replacing the PodGangs of llm for 30 minutes, which usually takes seconds",
         "platform",
         {"sets": (pcs(conditions=(replace(MIGRATES, since=NOW - 1800, status="False"),)),)},
     ),
