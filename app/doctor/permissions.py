@@ -280,7 +280,7 @@ def _remedy(need: Need) -> str:
     if need.purpose == _WHY:
         return _REMEDY_OF_WAITING
     if need.name:
-        return f"{_REMEDY}. {_NAMED.format(name=need.name)}"
+        return f"{_NAMED.format(name=need.name)} {_REMEDY}"
     return _REMEDY
 
 

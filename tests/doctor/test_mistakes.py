@@ -58,7 +58,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "permissions",
                 "problem",
                 'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission" (leader election)',
-                f'{RULES}. The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed.',
+                f'The stored rule must have resourceNames: ["grove-admission"], which a tool such as Kustomize may have changed. {RULES}',
             )
         ],
     ),

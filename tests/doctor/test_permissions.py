@@ -146,7 +146,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
         Check(
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates" (certificates)',
-            f'{REMEDY}. The stored rule must have resourceNames: ["grove-admission-certificates"], which a tool such as Kustomize may have changed.',
+            f'The stored rule must have resourceNames: ["grove-admission-certificates"], which a tool such as Kustomize may have changed. {REMEDY}',
         ),
     ]
 
