@@ -258,3 +258,30 @@ CASES: dict[str, tuple[Changes, str]] = {
 @pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
 def test_nodes_that_a_gang_lacks(changes: Changes, text: str, answered: Asking) -> None:
     assert text in [reason.text for reason in answered(facts(**changes)).reasons]
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        ("dedicated", "Add the toleration {key: dedicated, operator: Exists, effect: NoSchedule}"),
+        (
+            "karpenter.sh/disrupted",
+            "Ask for other nodes: an autoscaler is removing gpu-00 and gpu-01 (taint"
+            " karpenter.sh/disrupted)",
+        ),
+        (
+            "startup-taint.cluster-autoscaler.kubernetes.io/driver",
+            "Find out why the component that removes the taint"
+            " startup-taint.cluster-autoscaler.kubernetes.io/driver is not ready on gpu-00 and",
+        ),
+    ],
+)
+def test_no_pod_is_to_tolerate_a_taint_for_the_state_of_a_node(
+    key: str, remedy: str, answered: Asking
+) -> None:
+    """The pods on a node that an autoscaler removes are lost, even if the node is empty now."""
+    taint = Taint(key, "", "NoSchedule")
+    state = {"nodes": tainted(gpu_00=taint, gpu_01=taint), "pods": (*pods(), *HELD)}
+    [told] = [each for each in answered(facts(**state)).reasons if each.id == "NodesUnfit"]
+    assert told.remedy.startswith(remedy)
+    assert ("Add the toleration" in told.remedy) == (key == "dedicated")

@@ -125,6 +125,33 @@ def test_a_scheduler_that_refuses_pods(changes: Changes, text: str, answered: As
             "3 node(s) had untolerated taints {a: , b: }, 1 node(s) had untolerated taint(s) {a: x}",
             "Add a toleration for a to",
         ),
+        (
+            "1 node(s) had untolerated taint {ToBeDeletedByClusterAutoscaler: 17}",
+            "Ask the platform team for other nodes: an autoscaler is removing the nodes with the"
+            " taint ToBeDeletedByClusterAutoscaler",
+        ),
+        (
+            "1 node(s) had untolerated taint {karpenter.sh/disrupted: }, 1 node(s) had untolerated"
+            " taint {dedicated: x}",
+            "Add a toleration for dedicated to",
+        ),
+        (
+            "2 node(s) had untolerated taint {node.cilium.io/agent-not-ready: }, 1 node(s) had"
+            " untolerated taint {node.kubernetes.io/not-ready: }",
+            "Ask the platform team why the nodes with the taint node.cilium.io/agent-not-ready are"
+            " not ready: a component of the node removes it once",
+        ),
+        (
+            "1 node(s) had untolerated taint {node.cloudprovider.kubernetes.io/uninitialized: true},"
+            " 1 node(s) had untolerated taint {ebs.csi.aws.com/agent-not-ready: }",
+            "Ask the platform team why the nodes with the taints"
+            " node.cloudprovider.kubernetes.io/uninitialized and ebs.csi.aws.com/agent-not-ready are"
+            " not ready: a component of the node removes them once",
+        ),
+        (
+            "1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }",
+            "Ask the platform team to repair the nodes with the taint node.kubernetes.io/disk",
+        ),
     ],
 )  # fmt: skip
 def test_what_helps_against_several_causes(words: str, remedy: str, answered: Asking) -> None:

@@ -27,6 +27,14 @@ Pods that tolerate them would not run well there, and a removed taint comes back
 """
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The only taint with such a prefix that an administrator adds and has to remove."""
+OF_AUTOSCALERS = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+)
+"""The taints of nodes that an autoscaler is about to remove, with the pods on them."""
+_STARTING = ("/agent-not-ready", "/not-ready", "/uninitialized", "karpenter.sh/unregistered")
+_STARTING_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that a pod must tolerate to be placed on a cordoned node. KAI reads it since 0.18.
@@ -188,6 +196,22 @@ def unfit_causes(shape: Shape, node: Node) -> Iterator[str]:
 def is_broken(cause: str) -> bool:
     """Return whether a cause means that the node is not ready or under pressure."""
     return cause == NOT_READY or cause.startswith(_PRESSURE)
+
+
+def is_of_start(key: str) -> bool:
+    """Return whether a taint is there until a component, such as the CNI's agent, has started.
+
+    The component removes the taint. A pod that tolerates it would run without the component.
+    """
+    return key.endswith(_STARTING) or key.startswith(_STARTING_PREFIX)
+
+
+def is_chosen(key: str) -> bool:
+    """Return whether an administrator chose a taint: pods that may use the node tolerate it.
+
+    Other taints describe the state of a node.
+    """
+    return not (key.startswith(OF_KUBERNETES) or key in OF_AUTOSCALERS or is_of_start(key))
 
 
 def _follows(taint: Taint, node: Node) -> bool:

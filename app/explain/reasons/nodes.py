@@ -12,10 +12,13 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import (
     BY_KAI,
     CORDONED,
+    OF_AUTOSCALERS,
     OF_KUBERNETES,
     OUT_OF_SERVICE,
     asks_gpus,
     is_broken,
+    is_chosen,
+    is_of_start,
     is_selected,
     unfit_because,
 )
@@ -273,6 +276,8 @@ def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
     causes = sorted({cause for _, causes in closed for cause in causes})
     steps = dict.fromkeys(filter(None, (_step(cause, closed) for cause in causes)))
     remedy = upper_first(listed(steps))
+    if any(cause == f"{_TAINTED} {key}" for cause in causes for key in OF_AUTOSCALERS):
+        return remedy
     if obstacle.placements.under(OPENED).fits:
         return f"{remedy}{_deleted_there(obstacle, closed)}"
     return f"{remedy}. Then room still has to become free there"
@@ -286,6 +291,10 @@ def _step(cause: str, closed: Closed) -> str:
         return f"remove the taint {key} from {names} once the node has recovered"
     if kind == _TAINTED and key.startswith(OF_KUBERNETES):
         return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
+    if kind == _TAINTED and key in OF_AUTOSCALERS:
+        return f"ask for other nodes: an autoscaler is removing {names} (taint {key})"
+    if kind == _TAINTED and is_of_start(key):
+        return f"find out why the component that removes the taint {key} is not ready on {names}"
     if kind == _TAINTED:
         return _tolerations(closed)
     return f"repair {names}" if is_broken(cause) else _STEPS.get(cause, "")
@@ -312,7 +321,7 @@ def _tolerations(closed: Closed) -> str:
     """Return the step against taints, with the tolerations that a pod template needs."""
     causes = {cause for _, causes in closed for cause in causes if cause.startswith(_TAINTED)}
     keys = {cause.partition(" ")[2] for cause in causes}
-    keys = {key for key in keys if not key.startswith(OF_KUBERNETES)}
+    keys = {key for key in keys if is_chosen(key)}
     taints = dict.fromkeys(
         taint for node, _ in closed for taint in node.taints if taint.key in keys
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, where
-from app.explain.placing.fitness import is_selected
+from app.explain.placing.fitness import OF_AUTOSCALERS, is_chosen, is_of_start, is_selected
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.kueue import selector_of_kueue
@@ -322,19 +322,42 @@ def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
         return [(_UNCORDON, "platform")]
     if not taints:
         return []
-    # A pod should not tolerate a broken node.
-    chosen = [key for key in taints if not key.startswith(_CONDITION)]
-    named = listed(chosen or taints, 3)
-    one = len(chosen or taints) == 1
+    chosen = [key for key in taints if is_chosen(key)]
     if not chosen:
-        the = "the taint" if one else "the taints"
-        return [(f"Ask the platform team to repair the nodes with {the} {named}.", "platform")]
+        return [(_state_advice(taints), "platform")]
+    named = listed(chosen, 3)
+    one = len(chosen) == 1
     a = "a toleration" if one else "tolerations"
     remedy = (
         f"Add {a} for {named} to the pod template, or ask the platform team to remove"
         f" {'this taint' if one else 'these taints'} from nodes."
     )
     return [(remedy, "you")]
+
+
+def _state_advice(taints: list[str]) -> str:
+    """Return the remedy for taints that describe the state of nodes.
+
+    A pod should tolerate none of them. The node is broken, about to be removed or not ready yet.
+    """
+    leaving = [key for key in taints if key in OF_AUTOSCALERS]
+    starting = [key for key in taints if is_of_start(key) and not key.startswith(_CONDITION)]
+    if leaving:
+        return (
+            "Ask the platform team for other nodes: an autoscaler is removing the nodes with the"
+            f" {_taints(leaving)}."
+        )
+    if starting:
+        return (
+            "Ask the platform team why the nodes with the"
+            f" {_taints(starting)} are not ready: a component of the node removes"
+            f" {'it' if len(starting) == 1 else 'them'} once it runs."
+        )
+    return f"Ask the platform team to repair the nodes with the {_taints(taints)}."
+
+
+def _taints(keys: list[str]) -> str:
+    return f"{'taint' if len(keys) == 1 else 'taints'} {listed(keys, 3)}"
 
 
 def _uncordon_advice(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
