@@ -29,6 +29,54 @@ def test_a_sandbox_without_its_image_is_no_fault_of_the_pod_template() -> None:
     assert "container runtime" in remedy
 
 
+RUNC = "failed to create containerd task: unable to start container process: "
+
+
+@pytest.mark.parametrize(
+    ("words", "begin"),
+    [
+        ("container has runAsNonRoot and image will run as root", "Use an image that does not"),
+        ("couldn't find key TOKEN in Secret a/hf-token", "Add the key that the kubelet names"),
+        (f'{RUNC}exec: "pyton": executable file not found in $PATH', "Correct the command in"),
+        (f'{RUNC}exec: "/run.sh": permission denied', "Correct the command in the pod template"),
+        (
+            f"{RUNC}nvidia-container-cli: mount error: file creation failed",
+            "Ask the platform team to check the NVIDIA driver",
+        ),
+        (
+            f"{RUNC}nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9",
+            "Use an image with an earlier CUDA version",
+        ),
+        (
+            'Failed to create pod sandbox: no runtime for "nvidia" is configured',
+            "Correct runtimeClassName",
+        ),
+        (
+            "PostStartHookError: Exec lifecycle hook for Container c failed",
+            "Correct lifecycle.postStart",
+        ),
+        (
+            "failed to pull image: write /var/lib/containerd/x: no space left on device",
+            "Ask the platform team to free disk space",
+        ),
+        ("failed to pull image: 429 Too Many Requests: toomanyrequests", "Wait until the registry"),
+        (
+            'failed to pull image: failed to do request: Head "https://nvcr.io/v2": no such host',
+            "Correct the name of the registry",
+        ),
+        ('image "x:1" is not present with pull policy of Never', "Set imagePullPolicy in"),
+        (
+            "failed to pull image: no match for platform in manifest: not found",
+            "Use an image for the CPU architecture",
+        ),
+        ("failed to pull image: not found", "Correct the image, or the pull secret"),
+    ],
+)
+def test_not_each_message_that_names_an_image_or_mount_is_about_it(words: str, begin: str) -> None:
+    remedy, _ = next(advice_for(words.lower(), _STARTS))
+    assert remedy.startswith(begin)
+
+
 @pytest.mark.parametrize("words", [DENIED, DENIED.replace("get", "create")])
 def test_a_missing_permission_is_no_missing_service_account(words: str) -> None:
     advice = known_advice(words, "a")

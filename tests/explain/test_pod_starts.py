@@ -3,6 +3,7 @@
 Tests `app/explain/reasons/pod_starts.py`.
 """
 
+import itertools
 from typing import Any
 
 import pytest
@@ -287,6 +288,17 @@ ADVICE: dict[str, tuple[str, str, str]] = {
         FIND_CAUSE,
         "platform",
     ),
+    "the labels of the node have changed": (
+        "NodeAffinity: Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match",
+        "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
+        " team to correct the labels of gpu-03, which do not match",
+        "you",
+    ),
+    "the pod ran for too long": (
+        "DeadlineExceeded: Pod was active on the node longer than the specified deadline",
+        "Raise activeDeadlineSeconds in the pod template",
+        "you",
+    ),
     "no words": (
         "Evicted",
         "Ask the platform team to read the log of the kubelet on gpu-03",
@@ -335,6 +347,45 @@ def test_all_rejected_pods_are_replaced(
     reasons = answered(facts(**beside(*both))).reasons
     [found] = [each for each in reasons if each.id == "KubeletRefuses"]
     assert found.remedy.endswith(again)
+
+
+SHUTDOWN = "Terminated: Pod was terminated in response to imminent node shutdown."
+
+
+@pytest.mark.parametrize(
+    ("failure", "numbers", "controllers", "remedy"),
+    [
+        (SHUTDOWN, (8, 9), (None,), f"Create {WORKERS}-8 and {WORKERS}-9 again: gpu-03 was shut down"),
+        (SHUTDOWN, (9,), (JOB,), "Wait until its controller has replaced the pod: gpu-03 was shut down"),
+        (SHUTDOWN, (8, 9), (JOB,), "Wait until its controller has replaced the pods: gpu-03 was shut"),
+        (
+            "NodeShutdown: Pod was rejected as the node is shutting down.",
+            (8, 9),
+            (JOB, Ref("ReplicaSet", NAMESPACE, "r")),
+            "Wait until their controllers have replaced the pods: gpu-03 was shutting down",
+        ),
+        (
+            "Preempting: Preempted in order to admit critical pod",
+            (9,),
+            (None,),
+            f"Create {WORKERS}-9 again: the kubelet of gpu-03 needed the room for a critical pod",
+        ),
+    ],
+)  # fmt: skip
+def test_pods_that_a_kubelet_ended_are_right_as_they_are(
+    failure: str, numbers: tuple[int, ...], controllers: tuple[Ref | None, ...], remedy: str
+) -> None:
+    owners = itertools.cycle(controllers)
+    ended = [failed(failure, 900, number, controller=next(owners)) for number in numbers]
+    found, who = _rejection_remedy(ended)
+    assert found.startswith(remedy)
+    assert who == "you"
+
+
+def test_a_kubelet_does_not_reject_pods_that_it_ends(answered: Asking) -> None:
+    state = facts(**beside(failed(SHUTDOWN, 900)))
+    [told] = [each for each in answered(state).reasons if each.id == "KubeletRefuses"]
+    assert told.text == f"The kubelet ended {WORKERS}-9 on gpu-03: {SHUTDOWN[:-1]}"
 
 
 def test_no_command_lists_very_many_pods_or_nodes() -> None:

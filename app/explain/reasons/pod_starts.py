@@ -107,6 +107,51 @@ _STARTS: Advice = (
         "platform",
     ),
     (
+        ("unsatisfied condition: cuda",),
+        "Use an image with an earlier CUDA version, or ask the platform team to update the driver"
+        " of {nodes}.",
+        "you",
+    ),
+    (
+        ("nvidia-container-",),
+        "Ask the platform team to check the NVIDIA driver and the NVIDIA Container Toolkit on"
+        " {nodes}.",
+        "platform",
+    ),
+    (
+        ("no runtime for", "runtime handler"),
+        "Correct runtimeClassName in the pod template, or ask the platform team to configure the"
+        " runtime that the message names on {nodes}.",
+        "you",
+    ),
+    (
+        ("executable file not found", "container process: exec: "),
+        "Correct the command in the pod template: the image cannot run it.",
+        "you",
+    ),
+    (
+        ("poststarthook",),
+        "Correct lifecycle.postStart in the pod template: the hook failed.",
+        "you",
+    ),
+    (
+        ("runasnonroot",),
+        "Use an image that does not run as root, or set securityContext.runAsUser in the pod"
+        " template to the number of another user.",
+        "you",
+    ),
+    (
+        ("no space left on device",),
+        "Ask the platform team to free disk space on {nodes}.",
+        "platform",
+    ),
+    (
+        ("couldn't find key", "non-existent secret key", "non-existent config key"),
+        "Add the key that the kubelet names to the Secret or ConfigMap, or correct the key in the"
+        " pod template.",
+        "you",
+    ),
+    (
         ("secret", "configmap"),
         "Create the Secret or ConfigMap that the kubelet names, with the key that it names, or"
         " correct the name in the pod template.",
@@ -129,6 +174,29 @@ _STARTS: Advice = (
         ("sandbox",),
         "Ask the platform team to check the network and the container runtime of {nodes}.",
         "platform",
+    ),
+    (
+        ("toomanyrequests", "too many requests"),
+        "Wait until the registry accepts pulls again. If this happens often, use a pull secret of"
+        " an account with a higher limit, or an image in another registry.",
+        "you",
+    ),
+    (
+        ("failed to do request: ", "pinging container registry"),
+        "Correct the name of the registry in the pod template, or ask the platform team why {nodes}"
+        " cannot reach the registry.",
+        "you",
+    ),
+    (
+        ("pull policy of never",),
+        "Set imagePullPolicy in the pod template to IfNotPresent, or ask the platform team to load"
+        " the image onto {nodes}.",
+        "you",
+    ),
+    (
+        ("no match for platform", "exec format error"),
+        "Use an image for the CPU architecture of {nodes}.",
+        "you",
     ),
     (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
     (
@@ -261,6 +329,8 @@ def kubelet_rejects(gang: Gang) -> Reasons:
         names = listed(sorted(pod.name for pod in pods))
         if _is_evicted(first.failure):
             text = f"The kubelet evicted {names}{on}: {one_line(first.failure)}"
+        elif first.failure.startswith(_ENDED):
+            text = f"The kubelet ended {names}{on}: {one_line(first.failure)}"
         else:
             # The kubelet rejects a pod soon after its creation, whose time is therefore shown.
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
@@ -311,6 +381,8 @@ _HAD_CONDITION = ("node had condition: ", "low on resource: [")
 
 The second text is from older releases. The reason is `Evicted`, although the pod never ran.
 """
+_ENDED = ("Terminated: ", "DeadlineExceeded: ", "Preempting: ")
+"""The starts of the failures of pods that a kubelet has ended after they ran."""
 _ANY = ("",)
 _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
@@ -333,6 +405,38 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
         _ANY,
         "Ask the platform team to check the device plugins and the log of the kubelet on {node}",
         "platform",
+    ),
+    (
+        "NodeAffinity",
+        _ANY,
+        "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
+        " team to correct the labels of {node}, which do not match. If the pod template sets nodeName,"
+        " remove it. Then {again}",
+        "you",
+    ),
+    (
+        "Terminated",
+        ("node shutdown",),
+        "{replace}: {node} was shut down",
+        "you",
+    ),
+    (
+        "NodeShutdown",
+        _ANY,
+        "{replace}: {node} was shutting down",
+        "you",
+    ),
+    (
+        "Preempting",
+        _ANY,
+        "{replace}: the kubelet of {node} needed the room for a critical pod",
+        "you",
+    ),
+    (
+        "DeadlineExceeded",
+        _ANY,
+        "Raise activeDeadlineSeconds in the pod template, or find out why the pod takes longer",
+        "you",
     ),
     (
         "TopologyAffinityError",
@@ -391,8 +495,18 @@ def _rejection_remedy(pods: Sequence[Pod]) -> tuple[str, Who]:
     failure = pods[0].failure
     for begin, texts, remedy, who in _REJECTIONS:
         if failure.startswith(begin) and any(text in failure for text in texts):
-            return remedy.format(node=node, again=_again(pods)), who
+            remedy = remedy.format(node=node, again=_again(pods), replace=_replace(pods))
+            return remedy, who
     return f"Ask the platform team to read the log of the kubelet on {node}", "platform"
+
+
+def _replace(pods: Sequence[Pod]) -> str:
+    """Return the beginning of the remedy for failed pods that are right as they are."""
+    if all(pod.controller for pod in pods):
+        owners = {pod.controller for pod in pods}
+        controllers = "its controller has" if len(owners) == 1 else "their controllers have"
+        return f"Wait until {controllers} replaced {'the pod' if len(pods) == 1 else 'the pods'}"
+    return f"Create {listed(sorted(pod.name for pod in pods))} again"
 
 
 def _again(pods: Sequence[Pod]) -> str:
