@@ -819,3 +819,18 @@ def work_for_a_volume(number: int) -> int:
 def test_the_work_for_a_volume_grows_with_the_number_of_nodes() -> None:
     """Not with its square: four times as many take four times as many steps, and not sixteen."""
     assert work_for_a_volume(800) < 5 * work_for_a_volume(200)
+
+
+def test_mig_devices_that_no_node_has_are_not_called_gpus() -> None:
+    """Nodes once had at most 2 GPUs, as it said, of which they had 4."""
+    device = "nvidia.com/mig-3g.20gb"
+    has = node("n0", 4)
+    has["status"]["allocatable"][device] = "2"
+    own = pod("w-0", "w", 0)
+    own["spec"]["containers"][0]["resources"]["requests"][device] = "3"
+    [(reason, *words)] = said(told([has, *queues(), pod_group("w", 1), own], "PodGroup", "w"))
+    text = "No node has 3 mig-3g.20gb, which a pod requests; the largest has 2 mig-3g.20gb"
+    assert (reason, words) == (
+        "NeverFits",
+        [text, f"Request at most 2 mig-3g.20gb per pod. {LARGER}"],
+    )

@@ -36,11 +36,13 @@ def test_words() -> None:
         amount("cpu", 2500),
         amount("pods", 1000),
         amount("vendor/x", 2000),
+        amount("nvidia.com/mig-3g.20gb", 3000),
     ] == [
         "1 GPU",
         "2.5 CPUs",
         "1 pod",
         "2 vendor/x",
+        "3 mig-3g.20gb",
     ]
     assert [ago(5), ago(119), ago(840), ago(7200), ago(200_000)] == [
         "5 seconds",

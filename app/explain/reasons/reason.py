@@ -202,6 +202,8 @@ def amount(resource: str, thousandths: int, *, down: bool = False) -> str:
             size /= 1024
 
     number = plain(thousandths)
+    if "/mig-" in resource:
+        return f"{number} {resource.partition('/')[2]}"
     if counts_as_gpu(resource):
         return f"{number} GPU" if thousandths == 1000 else f"{number} GPUs"
 
