@@ -1,8 +1,10 @@
 """Workloads without pods: what their controllers say, in an explanation and in the list."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from app.explain.answers.answer import explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.answers.pending import rows, waiting_without_pods
 from app.explain.output.waiting_text import exit_code, list_text
 from app.explain.state.index import Index
@@ -234,6 +236,35 @@ def test_pods_in_the_moment_after_kueue_admits_a_job_are_not_missed() -> None:
     answer = explain(suspended(reserved, condition("Admitted", True, "", 5)), of("Job/sweep"))
     assert answer
     assert answer.reasons == ()
+
+
+def told_from_files(*conditions: KueueCondition, lacking: Sequence[str] = ("pods",)) -> Answer:
+    """What explain says of a suspended Job in files that lack some kinds."""
+    job = WorkloadStatus(of("Job/sweep"), suspended="spec.suspend", queued=True)
+    held = suspended(*conditions).facts.kueue_workloads if conditions else ()
+    files = frozenset(lacking)
+    facts = Snapshot(kueue_workloads=held, workload_statuses=(job,), skipped=files, now=NOW)
+    answer = explain(Index(facts), job.ref)
+    assert answer
+    return answer
+
+
+def test_the_workload_of_kueue_tells_why_a_job_is_suspended_without_the_pods() -> None:
+    answer = told_from_files(NO_QUOTA)
+    assert [reason.id for reason in answer.reasons] == ["KueueHolds"]
+    assert answer.reasons[0].text.startswith("Kueue holds the workload in queue lab: ")
+    assert "KueueHolds" not in answer.skipped
+    admitted = told_from_files(condition("QuotaReserved", True, "", 2400), ADMITTED)
+    assert admitted.reasons == ()  # its pods may exist
+
+
+def test_files_without_workloads_of_kueue_do_not_show_that_there_are_none() -> None:
+    [reason] = told_from_files(lacking=("pods", "kueue_workloads")).reasons
+    assert reason.id == "WorkloadSuspended"
+    assert "created no Workload" not in reason.text
+    assert reason.commands == ("kubectl describe workloads.kueue.x-k8s.io -n inference",)
+    [known] = told_from_files().reasons
+    assert "Kueue has created no Workload for it" in known.text
 
 
 CONDITION = Ref("Deployment", SPACE, "api")

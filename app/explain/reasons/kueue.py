@@ -66,13 +66,29 @@ def kueue_holds(gang: Gang) -> Reasons:
             yield _without_workload(gang.index, held)
         return
 
+    if told := list(_not_started(gang, workload, held)):
+        yield from told
+    elif not gang.pods:
+        yield from _still_without_pods(gang, workload)
+
+
+def workload_held(gang: Gang) -> Reasons:
+    """Report that Kueue has not admitted or has evicted the gang, whose pods were not read."""
+    workload = workload_of(gang)
+    if workload:
+        yield from _not_started(gang, workload, ())
+
+
+def _not_started(gang: Gang, workload: KueueWorkload, held: Sequence[Pod]) -> Reasons:
+    """Yield the reason for which Kueue holds a Workload, or nothing if it does not.
+
+    `held` are the gang's pods with a gate of Kueue.
+    """
     if workload.cluster and workload.holds("QuotaReserved"):
         yield _in_other_cluster(gang, workload)
         return
     told = state_of(gang.index, workload, held)
     if told is None:
-        if not gang.pods:
-            yield from _still_without_pods(gang, workload)
         return
     words, helps = told
     # Not the name of the gang: each pod may be a gang, and equal reasons are merged.

@@ -73,6 +73,11 @@ def _without_pods(gang: Gang) -> bool:
     return "pods" in gang.facts.unread
 
 
+def _in_kueue_without_pods(gang: Gang) -> bool:
+    """Return whether pods were not read, and Kueue has a Workload for the gang."""
+    return _without_pods(gang) and kueue.in_kueue(gang)
+
+
 def _of_set(gang: Gang) -> bool:
     return gang.pcs is not None
 
@@ -217,6 +222,7 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
     Rule(gates.gate_opens, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(kueue.kueue_holds, ("pods", "kueue_workloads"), kueue.in_kueue),
+    Rule(kueue.workload_held, ("kueue_workloads",), _in_kueue_without_pods, "KueueHolds"),
     Rule(gates.gate_foreign, ("pods",), Gang.may_wait, together=True),
     Rule(constraints.topology_unnamed, ("gangs",), Gang.is_constrained),
     Rule(gates.not_grouped, ("pods",), Gang.may_wait, together=True),

@@ -87,6 +87,7 @@ def workload_suspended(gang: Gang) -> Reasons:
     remedy = f"Set {status.suspended} to false to start it"
     see = ref
     who: Who = "you"
+    of_kueue = ""
     owner = status.controller
     if owner:
         see = owner
@@ -98,6 +99,10 @@ def workload_suspended(gang: Gang) -> Reasons:
         if gang.index.kueue_of_controller.get(owner):
             remedy = f"Ask the platform team to read the log of Kueue, which should resume {owner}"
             who = "platform"
+    elif status.queued and "kueue_workloads" in gang.facts.unread:
+        text += ". It has a label of Kueue, which starts it once there is quota"
+        remedy = "Find out what Kueue waits for: its Workload says it"
+        of_kueue = f"kubectl describe workloads.kueue.x-k8s.io -n {shlex.quote(ref.namespace)}"
     elif status.queued:
         who = "platform"
         text += ". Kueue has created no Workload for it, although it has a label of Kueue"
@@ -107,7 +112,7 @@ def workload_suspended(gang: Gang) -> Reasons:
         )
     evidence = Evidence(ref, status.suspended, "true")
     objects = tuple(dict.fromkeys((ref, gang.ref)))
-    commands = tuple(filter(None, (to_describe(see),)))
+    commands = tuple(filter(None, (of_kueue or to_describe(see),)))
     yield about(
         evidence,
         "WorkloadSuspended",
