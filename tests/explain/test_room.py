@@ -219,7 +219,9 @@ def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
 def test_the_wider_level_that_fits_is_advised(answered: Asking) -> None:
     busy = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05"))
     (reason,) = answered(facts(pods=(*pods(), *busy))).reasons
-    assert reason.remedy.startswith('Require "zone" instead of "rack": it would fit now. Or wait ')
+    assert reason.remedy.startswith(
+        """Require "zone" instead of "rack" in a new PodCliqueSet: it"""
+    )
 
 
 def test_nothing_is_said_of_nodes_that_the_pods_do_not_need() -> None:

@@ -320,7 +320,10 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
     exist = f"at most {possible} can exist" if possible else "none can exist"
     text = f"{needs}, but {exist}, so this minimum is never reached"
-    remedy = f"Set minAvailable to at most {possible}, or replicas to at least {minimum}"
+    remedy = (
+        f"Set replicas to at least {minimum}, or create the PodCliqueSet again with minAvailable of"
+        f" at most {possible} (Grove rejects a change of it)"
+    )
     if not possible:
         remedy = f"Set replicas to at least {minimum}; an autoscaler must not go below that"
     return about(Evidence(ref, field, str(minimum)), "MinAboveReplicas", text, remedy, "you")

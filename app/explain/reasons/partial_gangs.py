@@ -63,8 +63,8 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
     number = member.expected
     if gang.is_of_grove:
         return (
-            f"set minAvailable: {number} in the PodCliqueSet, for the clique of PodClique"
-            f" {member.name}"
+            f"create the PodCliqueSet again with minAvailable: {number} for the clique of PodClique"
+            f" {member.name} (Grove rejects a change of it)"
         )
     controller = next((pod.controller for pod in member.pods if pod.controller), None)
     kind = controller.kind if controller else ""
@@ -129,6 +129,8 @@ def _together(gang: Gang) -> str:
     places = _places_now(placements, demand)
     if not places:
         return f"{_STEP}. Then no pod runs until {pods} have room together"
+    if gang.is_of_grove:
+        return f"{_STEP}: {pods} fit in {places} now"
     restart = restart_of(gang, gang.pods, "all pods")
     return f"{_STEP}, and {restart}: {pods} fit in {places} now"
 

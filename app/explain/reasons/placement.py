@@ -57,7 +57,7 @@ from app.explain.reasons.reason import (
     pods_of,
     upper_first,
 )
-from app.explain.reasons.restarts import deletion_of, restart_of
+from app.explain.reasons.restarts import deletion_of, in_new_set, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth
@@ -243,7 +243,8 @@ def _unpreferred(obstacle: Obstacle) -> str:
     names = listed(f'"{obstacle.gang.topology.name_of(level)}"' for level in levels)
     ignores = labelled_for(obstacle, obstacle.demand)
     where = " on nodes that lack the label of a level" if ignores else ""
-    return f"Prefer no level instead of {names}: it would fit now{where}"
+    words = f"Prefer no level instead of {names}{in_new_set(obstacle.gang)}"
+    return f"{words}: it would fit now{where}"
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
@@ -849,7 +850,8 @@ def _wider(obstacle: Obstacle) -> str:
     for level in gang.topology.wider(short.key, short.levels):
         if gang.placements_of(replaced(obstacle.demand, short, key=level.key)).now.fits:
             narrow = level_of(gang, short)
-            return f'Require "{level.domain}" instead of "{narrow}": it would fit now'
+            words = f'Require "{level.domain}" instead of "{narrow}"{in_new_set(gang)}'
+            return f"{words}: it would fit now"
     return ""
 
 

@@ -20,6 +20,7 @@ from app.explain.reasons.reason import (
     lower_first,
     plain,
 )
+from app.explain.reasons.restarts import in_new_set
 from app.explain.reasons.topology import named_topologies
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Domains, Path, joined_names
@@ -50,7 +51,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
     leave = f"Remove the preferred level of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
     if not obstacle or not short:
-        return leave
+        return f"{leave}{in_new_set(gang)}"
 
     demand = replaced(obstacle.demand, short, preferred="")
     options = [(leave, demand)]
@@ -58,7 +59,8 @@ def _without_preferred(gang: Gang, name: str) -> str:
         (f"{leave}, and {lower_first(words)}", wider)
         for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
     ]
-    return _first_that_helps(obstacle, options) or f"{leave}, and use smaller or fewer pods"
+    fewer = f"{leave}{in_new_set(gang)}, and use smaller or fewer pods"
+    return _first_that_helps(obstacle, options) or fewer
 
 
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
@@ -66,12 +68,13 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
 
     `options` are pairs of a text and a demand. Return "" if no demand fits.
     """
+    gang = obstacle.gang
     for words, demand in options:
-        if obstacle.gang.placements_of(demand).now.fits:
-            return words
+        if gang.placements_of(demand).now.fits:
+            return f"{words}{in_new_set(gang)}"
     for words, demand in options:
-        if obstacle.gang.placements_of(demand).under(EMPTIED).fits:
-            return f"{words}. The gang then still has to wait for room"
+        if gang.placements_of(demand).under(EMPTIED).fits:
+            return f"{words}{in_new_set(gang)}. The gang then still has to wait for room"
     return ""
 
 
