@@ -26,6 +26,7 @@ from app.facts.labels import (
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
+from app.rules.topology.capacity import is_too_small
 from app.rules.topology.coverage import Nodes, pods_with
 from app.rules.topology.levels import labels_hint
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
@@ -357,8 +358,8 @@ def _how_to_keep_together(
 ) -> str:
     """Return the remedy: the broadest level that is known to be within an NVLink domain.
 
-    Return "" without such a level, if its domains have fewer nodes than there are pods, and if an
-    enclosed part requires a broader level, which is not allowed.
+    Return "" without such a level, if its domains are too small for the pods that would have to be
+    in one of them, and if an enclosed part requires a broader level, which is not allowed.
     """
     number = sum(pods for _, pods in members)
     owner = next(iter(_keeping_together(members)), None)
@@ -375,7 +376,11 @@ def _how_to_keep_together(
     for part in template.parts:
         if owner in template.above(part.owner) and required.get(part.owner) in broader:
             return ""
-    return f'. Require "{levels[position].domain}" in the topologyConstraint of {owner_text(owner)}'
+    domain = levels[position].domain
+    # the pods of a set may be in several ComputeDomains
+    if is_too_small(domain, owner, template, levels, nodes):
+        return ""
+    return f'. Require "{domain}" in the topologyConstraint of {owner_text(owner)}'
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:

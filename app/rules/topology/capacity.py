@@ -56,6 +56,16 @@ def capacity_warnings(
     return warnings
 
 
+def is_too_small(
+    domain: str, owner: Owner, template: Template, levels: Sequence[Level], nodes: Nodes
+) -> bool:
+    """Return whether a domain is known to be too small for the pods of a replica of `owner`."""
+    return any(
+        list(_too_small(owner=part, domain=domain, cliques=cliques, levels=levels, nodes=nodes))
+        for part, cliques in _kept_together(owner, _members(template).get(owner, []))
+    )
+
+
 def _kept_together(
     owner: Owner, cliques: Sequence[CountedClique]
 ) -> Iterator[tuple[Owner, Sequence[CountedClique]]]:

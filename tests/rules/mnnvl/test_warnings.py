@@ -273,6 +273,17 @@ def test_no_level_is_suggested_that_is_narrower_than_an_enclosed_one() -> None:
     assert warned(obj, {("clique", "a"): "zone"}, RACKS) == [OF_TWO]
 
 
+def test_no_level_is_suggested_that_is_too_small_for_other_pods_of_the_set() -> None:
+    """The scaling group has ComputeDomains of its own, but would have to be in the same rack."""
+    groups = [{"name": "pool", "cliqueNames": ["p"], "replicas": 1}]
+    cliques = [clique("p", replicas=pods) for pods in (4, 5)]
+    racks = [node(8, rack=name, clique=name, count="8") for name in "rs"]
+    for own, is_suggested in zip(cliques, (True, False), strict=True):
+        obj = pcs(*TWO, own, groups=groups, enabled="true", scope="scalingGroupReplica")
+        (text,) = [each for each in warned(obj, OF_POOL, racks) if '"a", "b"' in each]
+        assert ('Require "rack" in' in text) is is_suggested
+
+
 def test_no_level_is_suggested_for_more_pods_than_an_nvlink_domain_has_nodes() -> None:
     obj = pcs(clique("a", replicas=5), clique("b", replicas=5), enabled="true")
     assert warned(obj, {}, RACKS)[0] == OF_TWO
