@@ -212,11 +212,11 @@ def _described(judged: Sequence[Judgement]) -> Iterable[str]:
 COMMAND = Command(
     description=(
         "Print the webhooks' verdicts on the documents in FILES. Nothing is stored. Documents can"
-        " refer to each other, with --cluster also to the objects of a cluster, and with --offline"
-        " to those in files that are not judged. Topology support counts as enabled unless --config"
-        " says otherwise. Schemas are not checked. Exit code: 0 all allowed, 1 at least one"
-        " rejected, 2 unusable input, a verdict needs facts that are missing, or not everything in"
-        " the cluster was readable."
+        " refer to each other. With --cluster, they can also refer to objects of the cluster. With"
+        " --offline, they can also refer to objects in other files, which are not judged. Topology"
+        " support counts as enabled unless --config says otherwise. Schemas are not checked. Exit"
+        " code: 0 all allowed; 1 at least one rejected; 2 unusable input, missing facts, or objects"
+        " that could not be read."
     ),
     add_options=add_options,
     run=run,

@@ -194,7 +194,7 @@ def _settings_of_shard(settings: Any) -> Any:
 
 
 def _webhook(webhook: Any) -> Any:
-    """Return the fields of a webhook that checks read.
+    """Return those fields of a webhook that doctor's checks need.
 
     The URLs of other products' webhooks keep only scheme, host and port: a path may have a token.
     """

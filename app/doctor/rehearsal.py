@@ -69,8 +69,11 @@ _HEARTBEATS = {("coordination.k8s.io", "leases"): "all nodes become NotReady"}
 _CLUSTER_WIDE = {
     ("", "nodes"): "nodes cannot join",
     ("certificates.k8s.io", "certificatesigningrequests"): "nodes cannot join",
-    ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authorize readers of logs",
-    ("authorization.k8s.io", "subjectaccessreviews"): "kubelets cannot authorize readers of logs",
+    ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authenticate callers with tokens",
+    (
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+    ): "kubelets cannot authorize kubectl logs and exec",
 }
 """The consequence if a cluster-scoped resource (group, plural) cannot be written.
 

@@ -102,7 +102,7 @@ async def main() -> int:
 
 
 async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
-    """Load the servers in turns at a fixed rate, and print their times."""
+    """Call the servers alternately at a fixed rate, and print the latencies of each."""
     for _ in range(TURNS):
         for load in loads.values():
             async with load.calling(arguments.rate):

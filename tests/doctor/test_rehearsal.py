@@ -146,7 +146,7 @@ class Rehearsed:
         return Handshake("trusted")
 
 
-NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authorize readers of logs"
+NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are rejected: nodes cannot join; kubelets cannot authenticate callers with tokens; kubelets cannot authorize kubectl logs and exec"
 HEARTBEATS_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while this webhook is down, writes of leases.coordination.k8s.io are rejected in kube-node-lease too: all nodes become NotReady"
 CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take 60 s if all 3 webhooks are slow. API servers give up after 60 s by default"
 AS_INSTALLED = (HEARTBEATS_STOP, NODES_STOP, CERTIFICATES_WAIT)

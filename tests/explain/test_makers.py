@@ -224,9 +224,7 @@ RING = tuple(
 def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
     group = WorkloadGroup(NAMESPACE, "ring", minimum=5)
     reason = incomplete(facts(pods=RING, pod_groups=(), workload_groups=(group,)), "ring-0")
-    assert reason.text == (
-        "PodGroup ring needs 5 pods together (minCount), but only 3 pods of it exist"
-    )
+    assert reason.text == ("PodGroup ring needs 5 pods together (minCount), but has only 3 pods")
     assert reason.remedy == (
         "If no more pods are created, make the numbers agree: run 5 pods (spec.replicas of"
         " StatefulSet ring), or create PodGroup ring again with minCount: 3."

@@ -420,7 +420,7 @@ TOGETHER: dict[str, tuple[Snapshot, list[str]]] = {
             worker(1, workload_group="g", phase="Failed", **SELF),
             workload_groups=(WorkloadGroup(NAMESPACE, "g", minimum=2),),
         ),
-        ["PodGroup g needs 2 pods together (minCount), but only 1 pod of it exists"],
+        ["PodGroup g needs 2 pods together (minCount), but has only 1 pod"],
     ),
     "it has enough": (
         alone(
@@ -437,7 +437,7 @@ TOGETHER: dict[str, tuple[Snapshot, list[str]]] = {
             events=(REFUSED,),
         ),
         [
-            "Workload w/ring needs 4 pods together (minCount), but only 2 pods of it exist. About Job train, job-controller says: exceeded quota: team (60 seconds ago)"
+            "Workload w/ring needs 4 pods together (minCount), but has only 2 pods. About Job train, job-controller says: exceeded quota: team (60 seconds ago)"
         ],
     ),
     "a group without a minimum, and pods of nobody": (

@@ -495,14 +495,14 @@ LARGER = "Or ask the platform team for larger nodes"
             [pod(f"w-{number}", "w", 8, cpu="100") for number in range(2)],
             "No node has 100 CPUs or 8 GPUs, which a pod requests; the largest amounts are 64 CPUs"
             " and 4 GPUs",
-            f"Use smaller or fewer pods, which request at most 64 CPUs and 4 GPUs each. {LARGER}",
+            f"Request at most 64 CPUs and 4 GPUs per pod, and use fewer or smaller pods. {LARGER}",
             id="two resources, and too many pods",
         ),
         pytest.param(
             [node("n0", 1)],
             [pod(f"w-{number}", "w", 8) for number in range(2)],
             "No node has 8 GPUs, which a pod requests; the largest has 1 GPU",
-            f"Use smaller or fewer pods, which request at most 1 GPU each. {LARGER}",
+            f"Request at most 1 GPU per pod, and use fewer or smaller pods. {LARGER}",
             id="more pods than GPUs",
         ),
     ],

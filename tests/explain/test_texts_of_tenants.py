@@ -263,7 +263,7 @@ def test_the_work_grows_with_the_number_of_groups_of_workloads(
     index = Index(facts)
     for pod in facts.pods:
         (reason,) = missing_pods.group_incomplete(gang_of_pod(index, pod))
-        assert "only 1 pod of it exists" in reason.text
+        assert "has only 1 pod" in reason.text
     assert calls[0] == 2 * 100
 
 

@@ -48,7 +48,7 @@ def quantities(amounts: Amounts) -> Quantities:
 
 
 def _gpus(amounts: Amounts) -> float:
-    """Return the number of GPUs. A MIG device counts as many as its slices (KAI's `TotalGPUs`)."""
+    """Return the number of GPUs. As in KAI, a MIG device with N slices counts as N GPUs."""
     total = 0.0
     for name, amount in amounts.items():
         mig = _MIG.fullmatch(name)

@@ -406,7 +406,7 @@ def _no_channels(without: Collection[str]) -> Reason:
     )
     remedy = (
         f"Ask the platform team whether the kubelet plugin of {CHANNEL_DRIVER}, which publishes the"
-        " ResourceSlices, runs there"
+        f" ResourceSlices, runs on {listed(names)}"
     )
     objects = tuple(Ref("Node", "", name) for name in names)
     evidence = Evidence(objects[0], "ResourceSlices", "0")

@@ -383,13 +383,13 @@ def not_grouped(gang: Gang) -> Reasons:
         elif age < _GROUPED_WITHIN:
             remedy = (
                 "Wait a minute: the pod-grouper usually needs seconds. If nothing changes, ask the"
-                " platform team to read its log: kubectl get pods -A | grep grouper"
+                " platform team to read its log. Find its pod: kubectl get pods -A | grep grouper"
             )
             yield about(evidence, "NotGrouped", f"{text} yet", remedy, "wait", objects=objects)
         else:
             remedy = (
-                "Ask the platform team whether KAI's pod-grouper runs, and to read its log:"
-                " kubectl get pods -A | grep grouper"
+                "Ask the platform team to read the log of KAI's pod-grouper. Find its pod: kubectl"
+                " get pods -A | grep grouper"
             )
             text = f"For {ago(age)} {text}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)

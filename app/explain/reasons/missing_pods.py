@@ -164,8 +164,8 @@ def group_incomplete(gang: Gang) -> Reasons:
         alive = _numbers_in_groups(gang.index)[group]
         if minimum <= alive:
             continue
-        exist = counted(alive, "pod of it exists", "pods of it exist")
-        text = f"{group} needs {minimum} pods together (minCount), but only {exist}"
+        has = counted(alive, "pod")
+        text = f"{group} needs {minimum} pods together (minCount), but has only {has}"
         told = next(maker_words(gang.index, gang.namespace, [pod.owner for pod in pods]), None)
         if told:
             text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"

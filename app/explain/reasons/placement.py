@@ -288,7 +288,7 @@ def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
         lowered = placements_of(_capped(obstacle.demand, most))
     amounts = listed(f"{amount(name, size, down=True)}{_of(name)}" for name, size in most.items())
     if not lowered.under(ever).fits:
-        return f"Use smaller or fewer pods, which request at most {amounts} each{also}. {larger}"
+        return f"Request at most {amounts} per pod{also}, and use fewer or smaller pods. {larger}"
     if not lowered.under(replace(ever, opened=then.opened)).fits:
         also = f"{also}, and {_OPEN}"
         then = replace(then, opened=True)

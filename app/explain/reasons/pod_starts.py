@@ -410,8 +410,8 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
         "NodeAffinity",
         _ANY,
         "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
-        " team to correct the labels of {node}, which do not match. If the pod template sets nodeName,"
-        " remove it. Then {again}",
+        " team to correct the labels of {node}, which do not match. If the pod template sets"
+        " nodeName, remove it. Then {again}",
         "you",
     ),
     (

@@ -184,7 +184,7 @@ _GROUP_REPLICA_LABEL = _NeededLabel(
 
 
 def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
-    """Return findings about labels that `scope` needs and about a name that contradicts them."""
+    """Return findings about the labels that `scope` needs, and about the name of the PodClique."""
     place = member.place
     name = member.name
     needed = [(place.pcs, _PCS_LABEL), (place.replica, _REPLICA_LABEL)]

@@ -156,8 +156,8 @@ NodesWith = Callable[[Collection[str]], Nodes]
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
     """Return the problems of `levels` (broadest first) according to the labels of the nodes.
 
-    If no nodes are known, only the order of the levels is checked, against the order that the
-    source of the labels documents.
+    If no nodes are known, only the order of the levels is checked: it must be the order that the
+    cloud provider or Topograph documents for these labels.
     """
     nodes = nodes_with([level.key for level in levels])
     total = _number_of(nodes)
