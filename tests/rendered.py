@@ -65,7 +65,7 @@ def with_components(overlay: str, folder: Path, components: Sequence[str] = COMP
 def kustomize(folder: Path) -> str:
     """Return the output of kustomize for a folder. Skip the test if kubectl is missing."""
     if shutil.which("kubectl") is None:
-        pytest.skip("needs kubectl, which renders the manifests")
+        pytest.skip("needs kubectl, which renders the manifests", allow_module_level=True)
     return _kustomize(folder)
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -453,3 +454,15 @@ async def test_a_real_api_server_takes_every_overlay_and_knows_all_of_its_fields
         await server.apply(objects)
     finally:
         await server.stop()
+
+
+@pytest.mark.untraced
+def test_tests_that_read_manifests_are_skipped_without_kubectl() -> None:
+    """Some files render manifests when they are collected: without kubectl, that was an error."""
+    files = ("tests/integration/test_account.py", "tests/policies/test_account.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", *files]
+    told = subprocess.run(
+        command, check=False, capture_output=True, text=True, env={**os.environ, "PATH": ""}
+    )
+    assert "needs kubectl" in told.stdout
+    assert "error" not in told.stdout.lower()
