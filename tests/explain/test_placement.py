@@ -51,6 +51,7 @@ ALL = tuple(n.name for n in nodes())
 def offering(**amounts: int) -> tuple[Node, ...]:
     """The nodes with these allocatable amounts instead of GPUs: `_` stands for `/` and `.`."""
     names = {"nic": "example.com/nic", "mig_1g": MIG, "mig_3g": "nvidia.com/mig-3g.40gb"}
+    names["shared"] = "nvidia.com/gpu.shared"
     has = {names[name]: amount for name, amount in amounts.items()}
     return tuple(replace(n, allocatable={**n.allocatable, GPU: 0, **has}) for n in nodes())
 
@@ -133,6 +134,10 @@ CASES: dict[str, tuple[Changes, str]] = {
     "GPUs are divided in two ways": (
         {"nodes": offering(mig_1g=7000, mig_3g=2000)},
         "No node offers nvidia.com/gpu, which a pod requests; 16 nodes offer nvidia.com/mig-1g.10gb and nvidia.com/mig-3g.40gb",
+    ),
+    "GPUs are shared by time slicing": (
+        {"nodes": offering(shared=32_000)},
+        "No node offers nvidia.com/gpu, which a pod requests; 16 nodes offer nvidia.com/gpu.shared",
     ),
     "GPUs are divided in another way": (
         {

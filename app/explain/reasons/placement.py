@@ -435,6 +435,8 @@ def _broken_plugin(index: Index) -> Pod | None:
 
 
 _GPU = "nvidia.com/gpu"
+_SHARED = "nvidia.com/gpu.shared"
+"""The resource of GPUs that time slicing divides, if the device plugin renames it."""
 _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
 """The pattern of resource names of MIG devices, which are parts of GPUs."""
 
@@ -447,7 +449,11 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
     if name != _GPU and not _PART.fullmatch(name):
         return None
     having = [
-        {key for key, has in node.allocatable.items() if has and (key == _GPU or "/mig-" in key)}
+        {
+            key
+            for key, has in node.allocatable.items()
+            if has and (key in (_GPU, _SHARED) or "/mig-" in key)
+        }
         for node in nodes
     ]
     offered = sorted(set().union(*having))
@@ -455,12 +461,16 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
         return None
     number = counted([each for each in having if each], "node offers", "nodes offer")
     wanted = "whole GPUs" if name == _GPU else "such MIG devices"
+    label = "nvidia.com/mig.config"
     other = f"{'one of these' if offered[1:] else offered[0]} if it is large enough"
     if _GPU in offered:
         other = f"a whole GPU ({_GPU})"
+    elif offered == [_SHARED]:
+        other = f"{_SHARED} if a time slice of a GPU is enough"
+        label = "nvidia.com/device-plugin.config"
     remedy = (
         f"In the pod template, request {other}, or ask the platform team for nodes with {wanted}"
-        " (label nvidia.com/mig.config)"
+        f" (label {label})"
     )
     return f"{text}; {number} {listed(offered)}", remedy, "you"
 
