@@ -320,7 +320,7 @@ def test_files_without_workloads_are_not_a_cluster_without_them(
     assert main(["explain", "llm", "--offline", path]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == (
-        "there are no PodCliqueSets in these files\n",
+        "there are no PodCliqueSets and no pods in these files\n",
         "there is no PodCliqueSet in these files\n",
     )
 

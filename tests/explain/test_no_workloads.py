@@ -11,9 +11,12 @@ from msgspec.structs import replace
 from app.explain.answers.pending import WorkloadRow, waiting_unlisted
 from app.explain.output.waiting_text import exit_code, headline, list_document, list_text
 from app.facts.identity import NOWHERE, Ref
+from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import facts, occupant, pod
 
 NOTHING: dict[str, Any] = {"sets": (), "pods": ()}
+FILES = frozenset({"sets", "pods"})
+JOBS = (WorkloadStatus(Ref("Job", "a", "j")), WorkloadStatus(Ref("Job", "ml", "k")))
 DENIED = {"unseen": {"sets": "no permission to list"}}
 
 
@@ -37,9 +40,41 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
         pytest.param(
             {**NOTHING, "skipped": frozenset({"sets"})},
             "",
-            "there are no PodCliqueSets in these files",
+            "there are no PodCliqueSets in these files, and no pod is pending in any namespace",
             2,
             id="files without sets",
+        ),
+        pytest.param(
+            {**NOTHING, "skipped": FILES},
+            "",
+            "there are no PodCliqueSets and no pods in these files",
+            2,
+            id="files with other objects",
+        ),
+        pytest.param(
+            {**NOTHING, "skipped": FILES, "workload_statuses": JOBS},
+            "ml",
+            "there are no PodCliqueSets and no pods in these files. To ask about Job k:"
+            " grove-admission explain job/k -n ml --offline FILES",
+            2,
+            id="files with jobs",
+        ),
+        pytest.param(
+            {"sets": (), "skipped": frozenset({"sets"}), "pods": (occupant("gpu-00"),)},
+            "research",
+            "there are no PodCliqueSets in these files, and no pod is pending in namespace research."
+            " To ask about Pod batch-gpu-00-0: grove-admission explain pod/batch-gpu-00-0 -n research"
+            " --offline FILES",
+            2,
+            id="files with placed pods",
+        ),
+        pytest.param(
+            {**NOTHING, "skipped": frozenset({"sets"}), "pods": (pod("a", 0),)},
+            "",
+            "no workload with GPUs is pending in any namespace, but 1 other pod is:"
+            " grove-admission explain pod/a-0 -n inference",
+            2,
+            id="files with other pending pods",
         ),
         pytest.param(
             NOTHING,

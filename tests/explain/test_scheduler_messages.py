@@ -101,7 +101,7 @@ def test_a_scheduler_that_refuses_pods(changes: Changes, text: str, answered: As
     [
         (
             "terminating pod on the nominated node",
-            "Find out why the pods on the nominated node do not end",
+            "Wait until the terminating pods on the nominated node have ended. If this takes longer",
         ),
         ("pod group is not ready, 2 Insufficient cpu", "Request less cpu per pod"),
         (

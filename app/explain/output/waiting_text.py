@@ -135,15 +135,30 @@ def _without_rows(facts: Snapshot, namespace: str, others: Sequence[Pod]) -> str
             "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace"
             " that you may read"
         )
-    if "sets" in facts.skipped:
-        return "there are no PodCliqueSets in these files"
     if others:
         are = counted(others, "other pod is", "other pods are")
         anywhere = _anywhere(namespace)
         return f"no workload with GPUs is pending {anywhere}, but {are}: {_to_explain(others)}"
+    if "sets" in facts.skipped:
+        return _without_sets(facts, namespace)
     if namespace:
         return f"there are no workloads in namespace {namespace}. Use -A to list all namespaces"
     return "there are no workloads in any namespace"
+
+
+def _without_sets(facts: Snapshot, namespace: str) -> str:
+    """Return that files have no PodCliqueSets, and how to ask about another object in them."""
+    if "pods" in facts.skipped:
+        none = "there are no PodCliqueSets and no pods in these files"
+    else:
+        none = "there are no PodCliqueSets in these files, and no pod is pending"
+        none += f" {_anywhere(namespace)}"
+    refs = [*sorted(own.ref for own in facts.workload_statuses), *sorted(p.ref for p in facts.pods)]
+    ref = next((ref for ref in refs if namespace in ("", ref.namespace)), None)
+    if ref is None:
+        return none
+    ask = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
+    return f"{none}. To ask about {ref}: {ask} --offline FILES"
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:

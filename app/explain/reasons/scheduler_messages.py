@@ -277,9 +277,10 @@ def _advice_on(
     """
     if _TERMINATING in words:
         return (
-            "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
-            " shows which pods are Terminating.",
-            "you",
+            "Wait until the terminating pods on the nominated node have ended. If this takes longer"
+            " than their grace period, find out why: kubectl get pods -A -o wide shows which pods"
+            " are Terminating.",
+            "wait",
         )
     helps: list[tuple[str, Who]] = []
     lacks = _INSUFFICIENT.search(words)

@@ -366,7 +366,8 @@ _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """Return the facts of objects, by their field in `Snapshot`.
 
-    Objects of other kinds are skipped. If an object occurs more than once, for example in two
+    Objects of other kinds are skipped. A namespaced object without a namespace, such as a manifest
+    that is not applied yet, is in `default`. If an object occurs more than once, for example in two
     dumps, the last one counts.
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
@@ -376,9 +377,13 @@ def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
         row = _BY_KIND.get((group, kind))
         if row:
             metadata = map_at(obj, "metadata")
+            namespace = text_at(metadata, "namespace")
+            if row.resource.namespaced and not namespace:
+                namespace = "default"
+                obj = {**obj, "metadata": {**metadata, "namespace": namespace}}
             name = text_at(metadata, "name") or position
             # Kinds may share a row: a RayJob and the Job that submits it even share a name.
-            key = (row.name, kind, text_at(metadata, "namespace"), name)
+            key = (row.name, kind, namespace, name)
             latest[key] = (row.name, row.read(obj))
 
     return by_key(latest.values())
