@@ -349,6 +349,7 @@ def test_all_rejected_pods_are_replaced(
     assert found.remedy.endswith(again)
 
 
+CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
 SHUTDOWN = "Terminated: Pod was terminated in response to imminent node shutdown."
 
 
@@ -358,6 +359,8 @@ SHUTDOWN = "Terminated: Pod was terminated in response to imminent node shutdown
         (SHUTDOWN, (8, 9), (None,), f"Create {WORKERS}-8 and {WORKERS}-9 again: gpu-03 was shut down"),
         (SHUTDOWN, (9,), (JOB,), "Wait until its controller has replaced the pod: gpu-03 was shut down"),
         (SHUTDOWN, (8, 9), (JOB,), "Wait until its controller has replaced the pods: gpu-03 was shut"),
+        (SHUTDOWN, (9,), (CLIQUE,), f"Delete {WORKERS}-9, so that Grove creates another pod: gpu-03 was"),
+        (SHUTDOWN, (8, 9), (CLIQUE,), f"Delete {WORKERS}-8 and {WORKERS}-9, so that Grove creates others"),
         (
             "NodeShutdown: Pod was rejected as the node is shutting down.",
             (8, 9),

@@ -37,6 +37,7 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.restarts import MOST_NAMED, fails_if_deleted
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
+from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
 
 MOST_STARTING = 60.0
@@ -502,11 +503,17 @@ def _rejection_remedy(pods: Sequence[Pod]) -> tuple[str, Who]:
 
 def _replace(pods: Sequence[Pod]) -> str:
     """Return the beginning of the remedy for failed pods that are right as they are."""
-    if all(pod.controller for pod in pods):
-        owners = {pod.controller for pod in pods}
-        controllers = "its controller has" if len(owners) == 1 else "their controllers have"
-        return f"Wait until {controllers} replaced {'the pod' if len(pods) == 1 else 'the pods'}"
-    return f"Create {listed(sorted(pod.name for pod in pods))} again"
+    names = listed(sorted(pod.name for pod in pods))
+    owners = {pod.controller for pod in pods if pod.controller}
+    if not all(pod.controller for pod in pods):
+        return f"Create {names} again"
+    if any(owner.kind == POD_CLIQUE.kind for owner in owners):
+        # Grove does not replace a pod while the pod exists.
+        return (
+            f"Delete {names}, so that Grove creates {'another pod' if len(pods) == 1 else 'others'}"
+        )
+    controllers = "its controller has" if len(owners) == 1 else "their controllers have"
+    return f"Wait until {controllers} replaced {'the pod' if len(pods) == 1 else 'the pods'}"
 
 
 def _again(pods: Sequence[Pod]) -> str:
