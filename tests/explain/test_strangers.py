@@ -486,7 +486,7 @@ def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str, 
             "Use the claim template of a ComputeDomain in the namespace of these pods.",
         ),
         ("Multi-Attach error for volume pvc-1", "Use a volume with the access mode ReadWriteMany"),
-        ('no runtime for "nvidia" is configured, sandbox', "Ask the platform team to check the"),
+        ('no runtime for "nvidia" is configured, sandbox', "Correct runtimeClassName in the pod"),
     ],
 )
 def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str, told: Told) -> None:
