@@ -49,7 +49,7 @@ RUNC = "failed to create containerd task: unable to start container process: "
         ),
         (
             'Failed to create pod sandbox: no runtime for "nvidia" is configured',
-            "Correct runtimeClassName",
+            "Ask the platform team to configure the container runtime",
         ),
         (
             "PostStartHookError: Exec lifecycle hook for Container c failed",

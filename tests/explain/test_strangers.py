@@ -155,6 +155,38 @@ def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
     assert "as one gang" not in first.remedy
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+def test_replicas_without_a_pod_are_not_placed(kind: str, told: Told) -> None:
+    """A StatefulSet creates its second pod once the first one is ready."""
+    ref = Ref(kind, NAMESPACE, "web")
+    status = WorkloadStatus(ref, replicas=3, created=1)
+    answer = told(ref, made(kind, "web", 0, **on("gpu-00")), workload_statuses=(status,))
+    assert answer.headline.startswith("web is pending: 1 of 1 pod placed, 2 pods not created yet")
+    assert answer.exit_code == 1
+    assert ("podManagementPolicy" in answer.outlook) == (kind == "StatefulSet")
+    assert answer.outlook.endswith(
+        f"find out why: kubectl describe {kind.lower()} web -n inference"
+    )
+
+
+@pytest.mark.parametrize(
+    ("created", "running", "unread"),
+    [(3, 1, ()), (1, 3, ()), (None, 1, ()), (0, 0, ()), (1, 1, ("pods",))],
+)
+def test_pods_that_files_lack_may_exist(
+    created: int | None, running: int, unread: tuple[str, ...]
+) -> None:
+    ref = Ref("StatefulSet", NAMESPACE, "web")
+    pods = tuple(made("StatefulSet", "web", at, **on("gpu-00")) for at in range(running))
+    status = WorkloadStatus(ref, replicas=3, created=created)
+    facts = Snapshot(
+        pods=pods, workload_statuses=(status,), nodes=FOUR, now=NOW, skipped=frozenset(unread)
+    )
+    answer = explain(Index(facts), ref)
+    assert answer
+    assert "not created yet" not in answer.headline
+
+
 # Pods that hold other resources than devices.
 
 
@@ -486,7 +518,10 @@ def test_a_selector_is_no_cause_where_a_node_matches_it(host: str, remedy: str, 
             "Use the claim template of a ComputeDomain in the namespace of these pods.",
         ),
         ("Multi-Attach error for volume pvc-1", "Use a volume with the access mode ReadWriteMany"),
-        ('no runtime for "nvidia" is configured, sandbox', "Correct runtimeClassName in the pod"),
+        (
+            'no runtime for "nvidia" is configured, sandbox',
+            "Ask the platform team to configure the",
+        ),
     ],
 )
 def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str, told: Told) -> None:

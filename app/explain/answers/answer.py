@@ -32,6 +32,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.objects.resource import STATEFUL_SET
 
 _WORKLOADS = {resource.kind for resource in WORKLOAD_KINDS}
 """The kinds of workloads that are found through their pods, such as Job."""
@@ -107,6 +108,8 @@ class Answer(Value, rename=AS_JSON):
             if "pods" in self.lacking:
                 words = "If it has no pods, find out"
             return f"{words} why: {see}" if see else f"{words} why."
+        if self.ref.kind in _WORKLOADS and self.placed == self.total:
+            return _pods_follow(self.ref)
         if self.skipped or self.unknown:
             words = "Nothing that we could check is blocking it. The other checks are listed below."
             silence = "" if self.said else f" {upper_first(self.silence)}."
@@ -142,6 +145,18 @@ class Answer(Value, rename=AS_JSON):
         return "NoDomainFits" in self.skipped
 
 
+def _pods_follow(ref: Ref) -> str:
+    """Return the outlook of a workload whose pods are all placed, and that lacks other pods."""
+    words = "Its controller has not created the other pods yet."
+    if ref.kind == STATEFUL_SET.kind:
+        words += (
+            " Unless podManagementPolicy is Parallel, it creates each pod once the previous pods"
+            " are ready."
+        )
+    see = to_describe(ref)
+    return f"{words} If none follows, find out why" + (f": {see}" if see else ".")
+
+
 def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     """Return the explanation of an object, or None if the facts have no such object.
 
@@ -156,7 +171,7 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     tree = grow(about, examined.reasons, folded=folded)
     unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
-    to_come = pods_to_come(index, about.gangs)
+    to_come = pods_to_come(index, about.gangs) or _replicas_to_come(about)
     state = _state(about, of.state, examined.reasons, to_come=to_come, unseen=bool(unseen))
 
     return Answer(
@@ -295,6 +310,20 @@ def _missing_replicas(about: Subject) -> int:
     made = {clique.place.replica for clique in index.cliques_of_set.get(pcs.key, ())}
     made |= {pod.place.replica for pod in index.pods_of_set.get(pcs.key, ())}
     return max(0, pcs.replicas - len(made))
+
+
+def _replicas_to_come(about: Subject) -> int:
+    """Return how many replicas of a Deployment or StatefulSet with pods have no pod yet.
+
+    Return 0 unless both its status and the pods say so: files may have only some of the pods.
+    """
+    index = about.index
+    status = index.workload_statuses.get(about.ref)
+    if not about.gangs or status is None or status.created is None or "pods" in index.facts.unread:
+        return 0
+    alive = [pod for pod in index.pods_made_for.get(about.ref, ()) if pod.is_alive]
+    expected = sum(gang.whole.expected - len(gang.pods) for gang in about.gangs)
+    return max(0, (status.replicas or 0) - max(status.created, len(alive)) - expected)
 
 
 def _headline(about: Subject, of: Branch, state: State, *, to_come: int, is_looked_at: bool) -> str:

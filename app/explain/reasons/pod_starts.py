@@ -121,9 +121,9 @@ _STARTS: Advice = (
     ),
     (
         ("no runtime for", "runtime handler"),
-        "Correct runtimeClassName in the pod template, or ask the platform team to configure the"
-        " runtime that the message names on {nodes}.",
-        "you",
+        "Ask the platform team to configure the container runtime of {nodes} for the runtime class"
+        " of the pod, or correct runtimeClassName in the pod template.",
+        "platform",
     ),
     (
         ("executable file not found", "container process: exec: "),

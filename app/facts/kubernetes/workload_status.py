@@ -64,6 +64,11 @@ class WorkloadStatus(Value):
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     replicas: int | None = None
     """The number of replicas that the spec asks for, or None for kinds without replicas."""
+    created: int | None = None
+    """The number of pods that exist according to the status of a Deployment or StatefulSet.
+
+    It is None for other kinds, and if the status does not say it.
+    """
     refused: str = ""
     """The message of a condition that says why pods can't be created, or ""."""
     refused_since: float | None = None
@@ -105,6 +110,9 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
             ended = FAILED
         if ended:
             end, ended_at = status, status.get("endTime")
+    created = None
+    if ref.kind in (DEPLOYMENT.kind, STATEFUL_SET.kind) and "observedGeneration" in status:
+        created = int_of(status.get("replicas"))  # omitted if 0
     refusals = (item for item in conditions if item.get("type") == _REPLICA_FAILURE)
     refusal = next(refusals, _NOTHING)
     return WorkloadStatus(
@@ -119,6 +127,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         startup,
         group,
         replicas,
+        created,
         text_at(refusal, "message"),
         seconds_since_1970(refusal.get("lastTransitionTime")),
     )

@@ -96,3 +96,18 @@ def test_the_controller_of_a_workload_is_kept() -> None:
 def test_a_label_names_a_queue_of_kueue() -> None:
     assert status_of(labels={"kueue.x-k8s.io/queue-name": "lab"}).queued
     assert not status_of(labels={"app": "lab"}).queued
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "created"),
+    [
+        ("Deployment", {"observedGeneration": 2, "replicas": 3}, 3),
+        ("StatefulSet", {"observedGeneration": 1}, 0),
+        ("StatefulSet", {}, None),
+        ("LeaderWorkerSet", {"observedGeneration": 1, "replicas": 3}, None),
+    ],
+)
+def test_a_status_counts_the_pods_that_exist(kind: str, status: Any, created: int | None) -> None:
+    """A number of 0 is omitted, and a manifest that is not applied yet has no status."""
+    known = status_of(kind, spec={"replicas": 4}, status=status)
+    assert (known.replicas, known.created) == (4, created)
