@@ -283,6 +283,29 @@ def test_a_group_of_kubernetes_that_has_its_pods_is_not_incomplete(minimum: int)
     assert "GangIncomplete" not in {reason.id for reason in explained.reasons}
 
 
+@pytest.mark.parametrize(
+    ("controller", "made_for", "maker"),
+    [
+        ("Job/sim-ps-0", ("JobSet/sim", "Job/sim-ps-0"), "JobSet sim"),
+        ("StatefulSet/vllm-0", ("LeaderWorkerSet/vllm",), "LeaderWorkerSet vllm"),
+        ("RayCluster/tune-x7", ("RayJob/tune", "RayCluster/tune-x7"), "RayCluster tune-x7"),
+    ],
+)
+def test_the_missing_pods_may_be_those_of_another_job_of_the_workload(
+    controller: str, made_for: tuple[str, ...], maker: str
+) -> None:
+    of, *others = (
+        Ref(kind, NAMESPACE, name) for kind, name in map(parted, (controller, *made_for))
+    )
+    found = incomplete(facts(pods=(replace(POD, controller=of, made_for=tuple(others)),)))
+    assert found.remedy.startswith(f"Find out why {maker} creates no more pods: ")
+    assert ("dependsOn" in found.remedy) is maker.startswith("JobSet")
+
+
+def parted(text: str) -> list[str]:
+    return text.split("/")
+
+
 def test_pods_that_have_ended_are_named_because_kai_does_not_count_them() -> None:
     ended = replace(POD, name="train-1", uid="uid-1", node="gpu-00", phase="Succeeded")
     found = incomplete(facts(pods=(POD, ended)))

@@ -665,6 +665,27 @@ def test_nothing_is_promised_about_rules_that_are_not_checked(
 
 
 @pytest.mark.parametrize(
+    ("spec", "claim"),
+    [
+        ({"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "t"}]}, "ResourceClaim"),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            "PersistentVolumeClaim",
+        ),
+    ],
+)
+def test_nothing_is_promised_about_claims_that_the_files_lack(spec: Object, claim: str) -> None:
+    own = pod("w-0", "w")
+    own["spec"] |= spec
+    known = facts_of([node("n0"), *queues(), pod_group("w", 1), own], 0.0)
+    index = Index(replace(known, skipped=known.skipped - {"priorities"}))
+    answer = explain(index, Ref("PodGroup", "default", "w"))
+    assert answer
+    [place] = answer.line
+    assert (place.next, place.may_differ) == ("next", (f"a {claim} of its pods that was not read",))
+
+
+@pytest.mark.parametrize(
     ("gpus", "reason", "becomes"), [(16, "NeverFits", "never"), (8, "NoDomainFits", "waits")]
 )
 def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(

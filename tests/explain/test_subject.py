@@ -240,6 +240,16 @@ def test_replicas_that_are_not_made_yet_are_counted() -> None:
     )
 
 
+def test_grove_is_asked_about_replicas_that_are_not_made_if_no_pod_waits_for_kai() -> None:
+    three = (replace(facts().sets[0], replicas=3),)
+    whole = answer(facts(sets=three, pods=placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")))
+    assert whole.outlook.startswith(
+        "Nothing we check is blocking it, and Grove has not created 2 replicas yet: if this takes"
+        " more than a minute, ask the platform team whether its operator runs."
+    )
+    assert "Grove" not in answer(facts(sets=three)).silence
+
+
 @pytest.mark.parametrize(
     ("deleted_at", "headline"),
     [

@@ -78,7 +78,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """Words about KAI's silence. The `outlook` needs them if `said` is empty."""
+    """Words about KAI's silence, or about Grove's. The `outlook` needs them if `said` is empty."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first.
 
@@ -194,9 +194,20 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
         skipped=examined.skipped,
         lacking=examined.lacking,
         said=said_of(gangs),
-        silence=silence(about.gangs, _asked_at(about)),
+        silence=_silence(about),
         room=_room(gangs) if index.room_is_known else (),
         line=in_line(gangs, examined.reasons),
+    )
+
+
+def _silence(about: Subject) -> str:
+    """Return words about KAI's silence, or about Grove's if only replicas of a set are missing."""
+    missing = _missing_replicas(about)
+    if not missing or any(gang.waits for gang in about.gangs):
+        return silence(about.gangs, _asked_at(about))
+    return (
+        f"Grove has not created {counted(missing, 'replica')} yet: if this takes more than a minute,"
+        " ask the platform team whether its operator runs"
     )
 
 

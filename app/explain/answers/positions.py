@@ -10,6 +10,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import where
 from app.explain.placing.placements import EMPTY
 from app.explain.queue_order.cycle import Turn, line_of
+from app.explain.reasons.claims import uses_claims
 from app.explain.reasons.queue_order import place_words
 from app.explain.reasons.reason import Reason, listed
 from app.explain.reasons.table import NOT_HOLDING
@@ -110,8 +111,20 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             unchecked = gang.demand.unchecked
             if unchecked and becomes == "next":
                 differs += (f"a rule of its pods that is not checked ({listed(unchecked)})",)
+            unread = _unread(gang)
+            if unread and becomes == "next":
+                differs += (f"a {unread} of its pods that was not read",)
             found.append(InLine(gang.ref, *place, becomes, got, first is turn, differs))
     return tuple(sorted(found, key=attrgetter("order")))
+
+
+def _unread(gang: Gang) -> str:
+    """Return the kind of the claims of the gang's pods that were not all read, or ""."""
+    unread = gang.facts.unread
+    if uses_claims(gang) and not unread.isdisjoint(("claims", "claim_templates")):
+        return "ResourceClaim"
+    has_volumes = any(pod.volumes for pod in gang.waiting)
+    return "PersistentVolumeClaim" if has_volumes and "volume_claims" in unread else ""
 
 
 def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:

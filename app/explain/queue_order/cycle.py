@@ -33,7 +33,7 @@ from app.facts.kai.queue import Queue
 from app.facts.rows import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
-"""The facts that decide the order. If one of them was not read, the order is unknown."""
+"""The facts that always decide the order. If one of them was not read, the order is unknown."""
 
 
 class Turn(Value):
@@ -82,8 +82,23 @@ def line_of(index: Index) -> Mapping[Ref, Turn]:
 
 
 def unread_for_line(index: Index) -> set[str]:
-    """Return the facts of NEEDS that were not read. Without one of them, the order is unknown."""
-    return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
+    """Return the facts that decide the order and were not read. With any, the order is unknown.
+
+    Topologies decide it if a PodGroup names one, and ResourceSlices if pods claim GPUs.
+    """
+    unread = index.facts.unread
+    decisive = {*unread.intersection(NEEDS)}
+    if "kai_topologies" in unread and index.has_constraints:
+        decisive.add("kai_topologies")
+    if "slices" in unread and not decisive and _claim_gpus(index):
+        decisive.add("slices")
+    return decisive
+
+
+def _claim_gpus(index: Index) -> bool:
+    """Return whether a pending gang requests GPUs that DRA allocates."""
+    claims = any(pod.claims for pod in index.facts.pods if not pod.node)
+    return (claims or bool(index.claimed)) and any(own.gang.claims_gpus for own in _waiters(index))
 
 
 def _line(index: Index) -> Iterator[Turn]:

@@ -34,9 +34,10 @@ from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
 from app.facts.grove.status import LastError
 from app.facts.identity import Ref
-from app.facts.kinds import LEADER_WORKER_SET
+from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, SUBGROUP
+from app.objects.resource import JOB, STATEFUL_SET
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
@@ -303,6 +304,19 @@ def _errors(members: Iterable[Member]) -> Iterator[LastError]:
     return (error for clique in cliques for error in clique.errors)
 
 
+def _maker(gang: Gang) -> Ref | None:
+    """Return the object that should create the missing pods of a gang, or None if none is known.
+
+    For a Job or StatefulSet of another workload, it is that workload: another Job or StatefulSet
+    may lack the pods.
+    """
+    pod = next((pod for pod in gang.pods if pod.controller), None)
+    if pod is None:
+        return None
+    owned = pod.controller is not None and pod.controller.kind in {JOB.kind, STATEFUL_SET.kind}
+    return next(iter(pod.made_for), pod.controller) if owned else pod.controller
+
+
 def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
     """Return the remedy for missing pods if no message says why they are missing.
 
@@ -314,10 +328,12 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
             f" (kubectl describe podcliques -n {gang.namespace}) and the ResourceQuota (kubectl"
             f" describe resourcequota -n {gang.namespace})"
         )
-    owner = next((pod.controller for pod in gang.pods if pod.controller), None)
-    if owner:
-        see = to_describe(owner)
-        return f"Find out why {owner} creates no more pods" + (f": {see}" if see else "")
+    maker = _maker(gang)
+    if maker:
+        see = to_describe(maker)
+        told = f": {see}" if see else ""
+        steps = _SIZES[maker.kind][1] if maker.kind == JOB_SET.kind else ""
+        return f"Find out why {maker} creates no more pods{told}{f'.{steps}' if steps else ''}"
     if any(pod.workload or pod.workload_group for pod in gang.pods):
         return (
             "Find out why the owner of the Workload creates no more pods: check the owner's status"

@@ -20,9 +20,10 @@ from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import DeviceClass, ResourceClaim
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.kubernetes.workload import PriorityClass
 from app.facts.labels import NODE_POOL
 from tests.explain.fleet import shape
@@ -308,6 +309,28 @@ def test_without_the_right_to_see_queues_there_is_no_line() -> None:
     gangs.add("waits", 8)
     index = gangs.index(node("n1"), unseen={"queues": "no permission to list"})
     assert line_of(index) == {}
+
+
+@pytest.mark.parametrize("topology", ["", "t"])
+def test_without_the_topologies_that_podgroups_name_there_is_no_line(topology: str) -> None:
+    gangs = Gangs()
+    gangs.add("waits", 8, topology=topology, told=SchedulerConstraint("rack" if topology else ""))
+    index = gangs.index(node("n1"), kai_topologies=(), skipped=frozenset({"kai_topologies"}))
+    assert bool(line_of(index)) is not bool(topology)
+
+
+@pytest.mark.parametrize("devices", ["", "gpu.nvidia.com"])
+def test_without_the_slices_of_claimed_gpus_there_is_no_line(devices: str) -> None:
+    asked = (devices,) if devices else ()
+    gangs = Gangs()
+    gangs.add("waits", 0, pod={"claims": (PodClaim("t", "c"),)})
+    index = gangs.index(
+        node("n1"),
+        claims=(ResourceClaim("ns", "c", classes=asked),),
+        device_classes=(DeviceClass("gpu.nvidia.com", "gpu.nvidia.com"),),
+        skipped=frozenset({"slices"}),
+    )
+    assert bool(line_of(index)) is not bool(devices)
 
 
 SMALL = node("n1", labels={MEMORY_LABEL: "40000"})
