@@ -164,6 +164,32 @@ def running(*rejected: Pod, age: float = 840) -> Changes:
     return {"pods": (*of_clique(*run), *rejected)}
 
 
+@pytest.mark.parametrize(
+    ("container", "probe", "remedy"),
+    [
+        ("engine", "startup", "raise failureThreshold of its startupProbe"),
+        ("engine", "liveness", "raise failureThreshold of its livenessProbe"),
+        ("engine", "readiness", ""),
+        ("proxy", "startup", ""),
+    ],
+)
+def test_a_container_that_its_probes_kill_may_only_be_slow(
+    container: str, probe: str, remedy: str, answered: Asking
+) -> None:
+    """A model that loads for longer than the startup probe allows is killed again and again."""
+    killed = replace(CRASHES, ended="exit code 137")
+    [first, *others] = placed(*ON_FOUR)
+    first = replace(first, waiting=("CrashLoopBackOff",), stalled=(killed,))
+    said = f"Container {container} failed {probe} probe, will be restarted"
+    event = Event(first.uid, "Killing", said, NOW - 60, "kubelet", first.ref, namespace=NAMESPACE)
+    state = facts(pods=(first, *others), events=(event,))
+    [told] = [each for each in answered(state).reasons if each.id == "ContainerCrashes"]
+    assert told.remedy.startswith("Read the log of the last run of container engine")
+    assert told.remedy.endswith(remedy)
+    assert ("Probe" in told.remedy) == bool(remedy)
+    assert (f"kubelet says: {said} (60 seconds ago)" in told.text) == bool(remedy)
+
+
 OF_NODE = "OutOfcpu: Node didn't have enough resource: cpu"
 OF_DEVICE = (
     "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable"

@@ -38,13 +38,15 @@ def test_the_answer_about_objects_is_that_about_facts(row: Row, dialect: str) ->
 
 
 def test_a_manifest_without_a_namespace_is_in_default() -> None:
-    """Cluster-scoped objects have no namespace."""
+    """Cluster-scoped objects have none, and events are found without one."""
     names: dict[str, str] = {"apiVersion": "v1", "kind": "Pod"}
     manifests = [
         {**names, "metadata": {"name": "a"}},
         {**names, "metadata": {"name": "b", "namespace": "ml"}},
         {**names, "kind": "Node", "metadata": {"name": "n"}},
+        {**names, "kind": "Event", "metadata": {"name": "e"}},
     ]
     found = projected(manifests)
     assert [pod.ref.namespace for pod in found["pods"]] == ["default", "ml"]
     assert found["nodes"][0].ref.namespace == ""
+    assert found["events"][0].namespace == ""

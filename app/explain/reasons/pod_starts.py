@@ -20,6 +20,7 @@ from app.explain.reasons.messages import (
     kubelet_words,
     one_line,
     stalled_words,
+    words_of,
 )
 from app.explain.reasons.reason import (
     Evidence,
@@ -303,6 +304,10 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     elif container.restarts:
         log += " --previous"
         remedy = f"Read the log of the last run of container {container.name}"
+    probe, said = _failed_probe(gang, first)
+    if probe:
+        text += f". {said}"
+        remedy += f". If the container is only too slow, raise failureThreshold of its {probe}Probe"
     if container.ended == "OOMKilled":
         remedy = (
             f"Raise limits.memory of container {container.name}: it was killed because memory ran"
@@ -312,6 +317,24 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     return about(
         evidence, id, text, remedy, "you", objects=refs(pods), commands=(log,), severity=severity
     )
+
+
+_PROBES = ("startup", "liveness")
+"""The probes because of which kubelets restart containers."""
+
+
+def _failed_probe(gang: Gang, pod: Pod) -> tuple[str, str]:
+    """Return the probe because of which the kubelet killed a pod's first stalled container.
+
+    Return also the kubelet's message, or two empty texts if there is no such message.
+    """
+    name = pod.stalled[0].name
+    for event in gang.index.events_about(pod.namespace, pod.uid):
+        for probe in _PROBES:
+            killed = f"Container {name} failed {probe} probe"
+            if event.reason == "Killing" and event.message.startswith(killed):
+                return probe, words_of(event, "kubelet").quoted(gang.facts.now)
+    return "", ""
 
 
 def kubelet_rejects(gang: Gang) -> Reasons:

@@ -367,8 +367,8 @@ def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """Return the facts of objects, by their field in `Snapshot`.
 
     Objects of other kinds are skipped. A namespaced object without a namespace, such as a manifest
-    that is not applied yet, is in `default`. If an object occurs more than once, for example in two
-    dumps, the last one counts.
+    that is not applied yet, is in `default`, except for an event. If an object occurs more than
+    once, for example in two dumps, the last one counts.
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):
@@ -378,7 +378,8 @@ def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
         if row:
             metadata = map_at(obj, "metadata")
             namespace = text_at(metadata, "namespace")
-            if row.resource.namespaced and not namespace:
+            # `Index.events_about` finds events without a namespace.
+            if row.resource.namespaced and not namespace and kind != EVENT.kind:
                 namespace = "default"
                 obj = {**obj, "metadata": {**metadata, "namespace": namespace}}
             name = text_at(metadata, "name") or position
