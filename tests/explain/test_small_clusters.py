@@ -855,3 +855,13 @@ def test_mig_devices_that_no_node_has_are_not_called_gpus() -> None:
         "NeverFits",
         [text, f"Request at most 2 mig-3g.20gb per pod. {LARGER}"],
     )
+
+
+def test_the_subgroup_that_lacks_a_pod_looks_different_from_one_that_does_not() -> None:
+    parts = [{"name": name, "minMember": 2} for name in ("a", "b")]
+    group = pod_group("w", 4)
+    group["spec"]["subGroups"] = parts
+    pods = [in_subgroup(f"w-{at}", "w", part) for at, part in enumerate("aab")]
+    answer = told([node("n0"), *queues(), group, *pods], "PodGroup", "w")
+    numbers = {branch.ref.name: branch.reasons for branch in answer.tree.children[:2]}
+    assert numbers == {"a": (), "b": (1,)}

@@ -52,6 +52,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
         f"{member.name} lacks {counted(member.minimum - len(member.pods), 'pod')}"
         for member in short
     )
+    lacking = tuple(member.name for member in short)
     gone = _gone(gang, short)
     exist = "exists" if existing == 1 else "exist"
     text = f"{existing} of {counted(needed, 'required pod')} {exist}: {lacks}"
@@ -62,7 +63,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
     elsewhere = pods_of_other_schedulers(gang.index, group, gang.pods) if group else []
     if elsewhere:
         text, remedy = _placed_elsewhere(elsewhere, text)
-        yield about(evidence, "GangIncomplete", text, remedy, "you")
+        yield about(evidence, "GangIncomplete", text, remedy, "you", parts=lacking)
         return
 
     outside = outside_subgroups(gang.index, group) if group else []
@@ -71,9 +72,10 @@ def gang_incomplete(gang: Gang) -> Reasons:
         exist = "exists, but is" if len(outside) == 1 else "exist, but are"
         text += f". {names} {exist} in no SubGroup, so KAI ignores"
         text += " it" if len(outside) == 1 else " them"
-        lacking = listed(member.name for member in short)
-        remedy = f"Set the label {SUBGROUP} of {names} to a SubGroup that lacks pods: {lacking}"
-        yield about(evidence, "GangIncomplete", text, remedy, "you")
+        remedy = (
+            f"Set the label {SUBGROUP} of {names} to a SubGroup that lacks pods: {listed(lacking)}"
+        )
+        yield about(evidence, "GangIncomplete", text, remedy, "you", parts=lacking)
         return
 
     ended = _ended(gang)
@@ -97,7 +99,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
                 "Delete the whole workload and create it again, or lower the number of pods that"
                 " must run together: completed pods are not created again"
             )
-    yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands)
+    yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands, parts=lacking)
 
 
 def _ended(gang: Gang) -> list[Pod]:
