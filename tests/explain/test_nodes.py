@@ -64,6 +64,43 @@ def selecting(**selected: str) -> tuple[Pod, ...]:
     )
 
 
+def requiring(*requirements: Requirement) -> tuple[Pod, ...]:
+    """The pods, of which the workers require one of these node affinities."""
+    affinity = tuple((requirement,) for requirement in requirements)
+    return tuple(
+        replace(pod, shape=replace(pod.shape, affinity=affinity))
+        if pod.place.clique == WORKERS
+        else pod
+        for pod in pods()
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirements", "remedy"),
+    [
+        (
+            (Requirement(RACK, "In", ("rack-x",)),),
+            "Correct the selector (nodes have example.com/rack=rack-a1)",
+        ),
+        (
+            (Requirement("tier", "In", ("gold",)), Requirement(ZONE, "In", ("zone-c",))),
+            "Correct the selector (nodes have topology.kubernetes.io/zone=zone-a)",
+        ),
+        (
+            (Requirement(ZONE, "NotIn", ("zone-a", "zone-b")),),
+            "Correct the nodeSelector or the node affinity, or ask the platform team for large",
+        ),
+    ],
+)
+def test_an_affinity_is_corrected_like_a_selector(
+    requirements: tuple[Requirement, ...], remedy: str, answered: Asking
+) -> None:
+    """Values that an affinity excludes are left out on purpose."""
+    reasons = answered(facts(pods=requiring(*requirements))).reasons
+    [told] = [reason for reason in reasons if reason.id == "NoNodeMatches"]
+    assert told.remedy.startswith(remedy)
+
+
 def tainted(**taints: Taint) -> tuple[Node, ...]:
     """The nodes, some of them with a taint: `gpu_01=Taint(...)`."""
     of_nodes = {name.replace("_", "-"): (taint,) for name, taint in taints.items()}

@@ -62,7 +62,7 @@ from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.kubernetes.selectors import Requirement, Taint
+from app.facts.kubernetes.selectors import Requirement, Taint, Term
 from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
 Closed = list[tuple[Node, tuple[str, ...]]]
@@ -97,8 +97,8 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
     Values with which they fit now come before those with which they fit without other workloads.
     """
     later = ""
-    for requirement in shape.selector:
-        key = requirement.key
+    selected = itertools.chain(shape.selector, *shape.affinity)
+    for key in dict.fromkeys(known.key for known in selected if known.operator == "In"):
         for value in sorted({node.labels[key] for node in obstacle.nodes if key in node.labels}):
             words = f"Correct the selector (nodes have {key}={value})"
             demand = _with_selector(obstacle.demand, shape, key, value)
@@ -116,8 +116,14 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
 def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
     """Return the demand with another value of a label that pods of a shape select."""
     other = Requirement(key, "In", (value,))
-    selector = tuple(other if known.key == key else known for known in shape.selector)
-    corrected = replace(shape, selector=selector)
+
+    def correct(term: Term) -> Term:
+        return tuple(
+            other if (known.key, known.operator) == (key, "In") else known for known in term
+        )
+
+    affinity = tuple(map(correct, shape.affinity))
+    corrected = replace(shape, selector=correct(shape.selector), affinity=affinity)
 
     def change(part: Demand) -> Demand:
         pods = tuple((corrected if own == shape else own, count) for own, count in part.pods)
