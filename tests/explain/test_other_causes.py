@@ -84,6 +84,16 @@ def test_a_missing_permission_is_no_missing_service_account(words: str) -> None:
     assert "permission" in advice[0]
 
 
+def test_a_pod_name_that_is_too_long_is_no_field_of_the_template() -> None:
+    invalid = 'Pod "s-0" is invalid: metadata.labels: Invalid value: "s-7d9f": must be'
+    long = known_advice(f"{invalid} no more than 63 characters", "a")
+    assert long
+    assert "give the workload a shorter name" in long[0]
+    other = known_advice(f"{invalid} a lowercase RFC 1123 label", "a")
+    assert other
+    assert other[0].startswith("Correct the field")
+
+
 def test_not_all_that_is_forbidden_lacks_a_permission() -> None:
     limits = 'pods "x" is forbidden: maximum memory usage per Container is 1Gi'
     assert next(advice_for(limits, _BINDING), _BINDER_LOG) == _BINDER_LOG

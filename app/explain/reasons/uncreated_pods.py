@@ -101,6 +101,12 @@ _ADVICE: Advice = (
         "you",
     ),
     (
+        ("must be no more than 63 ", "must be no more than 52 "),
+        "Shorten the value that the message names. If it begins with the name of the workload, give"
+        " the workload a shorter name.",
+        "you",
+    ),
+    (
         (" is invalid: ",),
         "Correct the field that the message names in the template of the workload.",
         "you",
