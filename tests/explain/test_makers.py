@@ -298,8 +298,12 @@ def test_the_missing_pods_may_be_those_of_another_job_of_the_workload(
         Ref(kind, NAMESPACE, name) for kind, name in map(parted, (controller, *made_for))
     )
     found = incomplete(facts(pods=(replace(POD, controller=of, made_for=tuple(others)),)))
-    assert found.remedy.startswith(f"Find out why {maker} creates no more pods: ")
-    assert ("dependsOn" in found.remedy) is maker.startswith("JobSet")
+    see = f"kubectl describe {maker.lower()} -n inference"
+    begin = f"Find out why {maker} creates no more pods"
+    if maker.startswith("JobSet"):
+        assert found.remedy.startswith(f"{begin} ({see}). If it has startupPolicyOrder")
+    else:
+        assert found.remedy == f"{begin}: {see}"
 
 
 def parted(text: str) -> list[str]:

@@ -333,9 +333,11 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
     maker = _maker(gang)
     if maker:
         see = to_describe(maker)
-        told = f": {see}" if see else ""
-        steps = _SIZES[maker.kind][1] if maker.kind == JOB_SET.kind else ""
-        return f"Find out why {maker} creates no more pods{told}{f'.{steps}' if steps else ''}"
+        remedy = f"Find out why {maker} creates no more pods"
+        if maker.kind == JOB_SET.kind:
+            # the command is in parentheses, so that nobody copies the full stop
+            return f"{remedy}{f' ({see})' if see else ''}.{_SIZES[maker.kind][1]}"
+        return f"{remedy}: {see}" if see else remedy
     if any(pod.workload or pod.workload_group for pod in gang.pods):
         return (
             "Find out why the owner of the Workload creates no more pods: check the owner's status"
