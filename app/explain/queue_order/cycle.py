@@ -87,7 +87,7 @@ def unread_for_line(index: Index) -> set[str]:
     Topologies decide it if a PodGroup names one, and ResourceSlices if pods claim GPUs.
     """
     unread = index.facts.unread
-    decisive = {*unread.intersection(NEEDS)}
+    decisive = {kind for kind in NEEDS if kind in unread}
     if "kai_topologies" in unread and index.has_constraints:
         decisive.add("kai_topologies")
     if "slices" in unread and not decisive and _claim_gpus(index):
