@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from app.facts.kai.podgroup import Said
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.selectors import Taint
 from app.facts.labels import KAI_CORDONS
 from tests.explain.fleet import (
     GANG_REF,
@@ -158,6 +159,38 @@ def test_what_helps_against_several_causes(words: str, remedy: str, answered: As
     """No node has room, so that a missing resource may be the cause."""
     full = tuple(occupant(node.name) for node in nodes())
     state = refused(*unplaced(9, 9, 9, 9, rest=words), *full)
+    reasons = answered(facts(**state), GANG_REF).reasons
+    [told] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert told.remedy.startswith(remedy)
+
+
+UNNAMED = "0/16 nodes are available: 16 node(s) had untolerated taint(s)"
+
+
+@pytest.mark.parametrize(
+    ("keys", "changes", "remedy"),
+    [
+        (("dedicated",), {}, "Add a toleration for dedicated to the pod template"),
+        (
+            ("karpenter.sh/disrupted", "node.kubernetes.io/unschedulable"),
+            {},
+            "Ask the platform team for other nodes: an autoscaler is removing the nodes",
+        ),
+        ((), {}, "Compare the taints of the nodes with the tolerations in the pod template"),
+        (
+            ("dedicated",),
+            {"skipped": frozenset({"nodes"})},
+            "Compare the taints of the nodes with the tolerations in the pod template",
+        ),
+    ],
+)
+def test_taints_that_a_scheduler_does_not_name_are_those_of_the_nodes(
+    keys: tuple[str, ...], changes: Changes, remedy: str, answered: Asking
+) -> None:
+    """Since 1.34.2, kube-scheduler no longer names them."""
+    taints = tuple(Taint(key, "", "NoSchedule") for key in keys)
+    tainted = tuple(replace(node, taints=taints) for node in nodes())
+    state = {**refused(*unplaced(9, 9, 9, 9, rest=UNNAMED)), "nodes": tainted, **changes}
     reasons = answered(facts(**state), GANG_REF).reasons
     [told] = [reason for reason in reasons if reason.id == "SchedulerRefuses"]
     assert told.remedy.startswith(remedy)

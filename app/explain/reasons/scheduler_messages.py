@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, where
-from app.explain.placing.fitness import OF_AUTOSCALERS, is_chosen, is_of_start, is_selected
+from app.explain.placing.fitness import (
+    OF_AUTOSCALERS,
+    is_chosen,
+    is_of_start,
+    is_selected,
+    tolerates,
+)
 from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.kueue import selector_of_kueue
@@ -40,8 +46,9 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
+from app.explain.state.index import Index
 from app.facts.identity import Ref
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
 from app.facts.unit_owners import EXCLUSIVE_GROUPS, EXCLUSIVE_JOBS
 
@@ -63,7 +70,10 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
         remedy, who = _advice_on(
-            text, gang.namespace, has_room=_has_room(gang), is_matched=_is_matched(gang)
+            _with_taints(gang, text),
+            gang.namespace,
+            has_room=_has_room(gang),
+            is_matched=_is_matched(gang),
         )
         if _AFFINITY[0] in remedy:
             label = _label_of_domains(gang, [pod for _, pod in each])
@@ -305,6 +315,43 @@ def _advice_on(
     return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
 
 
+_UNNAMED = "untolerated taint(s)"
+"""The text about taints without their keys, since kube-scheduler 1.34.2."""
+_COMPARE = (
+    "Compare the taints of the nodes with the tolerations in the pod template: kubectl get nodes -o"
+    " custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
+)
+
+
+def _with_taints(gang: Gang, words: str) -> str:
+    """Return a scheduler's message with the keys of taints, if it omits the keys.
+
+    The keys are those of taints that the pods do not tolerate, on nodes that the pods select.
+    """
+    if _UNNAMED not in words or "nodes" in gang.facts.unread:
+        return words
+    keys: set[str] = set()
+    for shape in {pod.shape for pod in gang.waiting}:
+        keys |= _untolerated(gang.index, shape)
+    named = ", ".join(f"untolerated taint {{{key}: }}" for key in sorted(keys))
+    return words.replace(_UNNAMED, named) if named else words
+
+
+def _untolerated(index: Index, shape: Shape) -> frozenset[str]:
+    """Return the keys of the taints that keep pods of a shape from nodes that they select."""
+
+    def look() -> frozenset[str]:
+        return frozenset(
+            taint.key
+            for node in index.nodes
+            if node.taints and is_selected(shape, node)
+            for taint in node.taints
+            if taint.key != _UNSCHEDULABLE and not tolerates(shape.tolerations, taint)
+        )
+
+    return index.remembered(("untolerated taints", shape), look, ["nodes"])
+
+
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _CONDITION = "node.kubernetes.io/"
 """The prefix of taints that Kubernetes sets because of a condition of the node."""
@@ -322,7 +369,7 @@ def _taint_advice(words: str, *, alone: bool) -> list[tuple[str, Who]]:
     if _UNSCHEDULABLE in taints:
         return [(_UNCORDON, "platform")]
     if not taints:
-        return []
+        return [(_COMPARE, "you")] if alone and _UNNAMED in words else []
     chosen = [key for key in taints if is_chosen(key)]
     if not chosen:
         return [(_state_advice(taints), "platform")]
