@@ -141,6 +141,8 @@ PARTS = {
     ". Set minAvailable = replicas at creation to keep all pods together",
     ". No … has room for all pods together",
     "Make the ComputeDomains so large that no two fit into one NVLink domain",
+    "Make the units so large that no two fit into one NVLink domain",
+    "Keep each in its own NVLink domain: annotate the … with …: …",
     "Keep the pods of each ComputeDomain within one NVLink domain",
     '. Require "…" in the topologyConstraint of …',
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',

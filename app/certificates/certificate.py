@@ -116,7 +116,9 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 def plainly(error: Exception) -> str:
     """Return why PEM could not be read, without details of cryptography's parser of PEM."""
-    return "it is not PEM" if "PEM" in str(error) else str(error)
+    if "PEM" in str(error):
+        return "it has no valid PEM block of the expected type"
+    return str(error)
 
 
 def check_pair(

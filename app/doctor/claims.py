@@ -251,7 +251,7 @@ def _unsafe(dialect: str) -> Check:
 def _owned_by_gangs(owned: list[str]) -> Check:
     """Return the problem of resources that PodGangs own although their PodCliqueSet should."""
     message = (
-        "MNNVL resources that PodGangs still own, and that are deleted if Grove replaces the"
+        "PodGangs still own MNNVL resources, which Kubernetes deletes if Grove replaces these"
         f" PodGangs: {listed(sorted(owned), _SHOWN)}"
     )
     remedy = (

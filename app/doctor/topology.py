@@ -1,6 +1,7 @@
-"""Check the managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology.
+"""Check Grove's topologies and their KAI Topologies.
 
-The checks also cover the dialect of Grove's topology API and the conditions of its objects.
+The checks cover the managed topology, topologies left over from an earlier name, the dialect in
+use, the condition LevelsCovered, and ComputeDomains whose deletion does not finish.
 """
 
 from collections.abc import Sequence

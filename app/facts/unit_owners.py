@@ -74,7 +74,9 @@ class OwnerKind(Value, eq=False):
     has_unit: HasUnit = lambda spec, labels: True
     """Returns whether an owner with this spec still has the unit with these labels."""
     together: str = ""
-    """The annotation by which the controller keeps a unit within one domain, or ""."""
+    """The annotation by which the controller keeps units within domains of their own, or ""."""
+    together_scope: str = ""
+    """The scope whose units `together` keeps within domains of their own, or ""."""
     together_field: str = ""
     """The field of the spec, with a value, that also keeps a unit within one domain, or ""."""
 
@@ -162,6 +164,7 @@ _LABELLED = (
         ),
         _has_group,
         EXCLUSIVE_GROUPS,
+        "group",
     ),
     OwnerKind(
         "JobSet",
@@ -174,6 +177,7 @@ _LABELLED = (
         ),
         _has_job,
         EXCLUSIVE_JOBS,
+        "job",
     ),
     OwnerKind(
         "training job",

@@ -316,7 +316,12 @@ class Elector(Struct):
                 }
                 self._observe(await self._write(self._lease, released))
         except (ClusterError, TimeoutError, Lost) as error:
-            log.info("could not release lease %s/%s: %s", self.namespace, self.name, error)
+            log.info(
+                "could not release lease %s/%s: %s",
+                self.namespace,
+                self.name,
+                str(error) or "no response in time",
+            )
 
     def _note_renewal(self, written: Object, begun: float) -> None:
         self._observe(written)

@@ -44,7 +44,7 @@ class ReadOnlyClient:
 
     def _require_shown(self, resource: Resource) -> None:
         if resource in self._hidden:
-            raise Rejected(f"this client does not read {resource}", code=403, reason="Forbidden")
+            raise Rejected(f"the console never reads {resource}", code=403, reason="Forbidden")
 
 
 def _read_only(verb: str, resource: Resource) -> Rejected:

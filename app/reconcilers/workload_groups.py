@@ -70,7 +70,10 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
 
 
 def _not_found(store: WatchStore[Any], namespace: str, subject: str, name: str) -> Remark:
-    """Return the remark that `store` lacks the object `name`, which is the `subject`."""
+    """Return the remark that an object does not exist or is too large for the cache `store`.
+
+    `name` is its name, and `subject` names it in the message.
+    """
     problem = "does not exist. Create it"
     if (namespace, name) in store.too_large:
         problem = "is too large to be cached. Shorten its labels and annotations"

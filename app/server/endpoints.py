@@ -55,7 +55,10 @@ _ERROR: dict[str, Any] = {
     },
 }
 _NOT_READY: dict[str, Any] = {"description": "The failing checks", "content": _TEXT}
-_BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs are in progress"}
+_BUSY: dict[str, Any] = {
+    **_ERROR,
+    "description": "Too many dry runs are in progress, or this one took too long",
+}
 
 Checks = Callable[[], Mapping[str, str | None]]
 """A function that returns the problem of each check by name, or None for a check that passes."""

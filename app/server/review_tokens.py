@@ -329,5 +329,8 @@ class ReviewTokens(Part):
         return {"callers": f"{self._note}{others}"}
 
     def samples(self) -> Iterator[Sample]:
-        text = "1 if reviews of API servers have a token, so that they may cause writes."
+        text = (
+            "1 if the server has a valid token for webhook paths, so that reviews from API servers"
+            " may cause writes."
+        )
         yield gauge("review_tokens", text, self.trusts)

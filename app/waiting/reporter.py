@@ -95,7 +95,7 @@ class Reporter(Struct):
     writes: int = 0
     """The number of reports that were sent, including failed attempts."""
     held_back: int = 0
-    """How often a report was delayed, by the limit per minute or by a recent or failed write."""
+    """How often a report was delayed: by the limit per minute, or by a pause for its workload."""
     _times: deque[float] = field(default_factory=deque)
     """The times of the writes in the last minute, in monotonic seconds."""
     _written: dict[str, float] = {}

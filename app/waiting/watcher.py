@@ -196,7 +196,10 @@ class WaitingDuty:
         text = "Gangs that lost their place because KAI evicted pods, by KAI's action."
         for cause, count in self._evictions.counts.items():
             yield counter("waiting_placements_lost_total", text, count, cause=cause)
-        text = "How often reports were delayed by the limit of writes, or a recent or failed write."
+        text = (
+            "How often a report was delayed by the limit of writes per minute, or by the pause"
+            " after a previous or failed write to the same workload."
+        )
         yield counter("waiting_writes_held_total", text, self._reporter.held_back)
         text = "CPU time of the last check for pending gangs, in seconds."
         yield gauge("waiting_look_seconds", text, self._seconds)

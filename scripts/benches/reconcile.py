@@ -271,7 +271,10 @@ class Bench:
         server.stop()
 
     async def restore(self, count: int) -> None:
-        """Delete ComputeDomains and claims one after the other, and print when they exist again."""
+        """Delete ComputeDomains and claims one after the other.
+
+        Print how long each takes to exist again, and the number of writes after that.
+        """
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
         await until(lambda: server.value("leader") == 1)

@@ -272,6 +272,12 @@ def test_check_pair(
         pytest.param(
             _encrypted(LEAF), None, "the private key can't be read: Password", id="encrypted key"
         ),
+        pytest.param(
+            Pair(LEAF.key_pem, LEAF.key_pem),
+            None,
+            "the certificate can't be read: it has no valid PEM block of the expected type",
+            id="a key as the certificate",
+        ),
         pytest.param(LEAF, b"x", "the CA bundle can't be read", id="bundle"),
     ],
 )

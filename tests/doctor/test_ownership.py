@@ -19,7 +19,7 @@ UNSAFE = (
 )
 STILL = (
     "problem",
-    "MNNVL resources that PodGangs still own, and that are deleted if Grove replaces the PodGangs: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
+    "PodGangs still own MNNVL resources, which Kubernetes deletes if Grove replaces these PodGangs: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
 )
 
 

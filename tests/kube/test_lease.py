@@ -302,6 +302,28 @@ def test_work_that_ends_ends_the_election_and_releases(outcome: str) -> None:
     virtual.run(main())
 
 
+def test_a_release_without_a_response_is_logged_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        client = MemoryClient()
+        reads: list[float] = []
+
+        async def never(ref: ObjectRef, **options: Any) -> Any:
+            reads.append(virtual.now())
+            await asyncio.sleep(3600)
+
+        async def work() -> None:
+            client.get = never  # type: ignore[method-assign]
+
+        with caplog.at_level("INFO", logger="app.kube.lease"):
+            await elector(client, "a").lead(work)
+        assert reads
+
+    virtual.run(main())
+    assert "could not release lease grove-system/leader: no response in time" in caplog.messages
+
+
 def test_work_that_does_not_end_takes_the_process_down_when_the_lease_runs_out() -> None:
     async def main() -> None:
         client = MemoryClient()

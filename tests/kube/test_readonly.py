@@ -26,13 +26,13 @@ async def test_it_sends_reads_and_access_reviews_only() -> None:
         (client.create(POD, {}, "default"), "this client only reads, so it does not create pods"),
         (client.patch(ObjectRef(POD, "a", "default"), {}), "so it does not patch pods"),
         (client.delete(ObjectRef(POD, "a", "default")), "so it does not delete pods"),
-        (client.get(ObjectRef(SECRET, "a", "default")), "this client does not read secrets"),
-        (client.list(Selection(SECRET)), "this client does not read secrets"),
+        (client.get(ObjectRef(SECRET, "a", "default")), "the console never reads secrets"),
+        (client.list(Selection(SECRET)), "the console never reads secrets"),
     ):
         with pytest.raises(Rejected, match=why) as raised:
             await refused
         assert (raised.value.code, raised.value.reason) == (403, "Forbidden")
-    with pytest.raises(Rejected, match="this client does not read secrets"):
+    with pytest.raises(Rejected, match="the console never reads secrets"):
         client.watch(Selection(SECRET), resource_version="1")
     assert lists.calls == sent
     await client.list(Selection(CONFIG_MAP))

@@ -245,4 +245,4 @@ async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
         sys.executable, "-m", "app", "serve", *options, cwd=ROOT, stderr=asyncio.subprocess.PIPE
     )
     _, said = await ended.communicate()
-    assert (ended.returncode, b"ca.crt.txt: it is not PEM" in said) == (1, True)
+    assert (ended.returncode, b"ca.crt.txt: it has no valid PEM block" in said) == (1, True)

@@ -206,8 +206,8 @@ def _silence(about: Subject) -> str:
     if not missing or any(gang.waits for gang in about.gangs):
         return silence(about.gangs, _asked_at(about))
     return (
-        f"Grove has not created {counted(missing, 'replica')} yet: if this takes more than a minute,"
-        " ask the platform team whether its operator runs"
+        f"Grove has not created {counted(missing, 'replica')} yet: if this takes more than a"
+        " minute, ask the platform team whether its operator runs"
     )
 
 

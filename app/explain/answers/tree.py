@@ -246,7 +246,7 @@ class _Grower:
             if reason.id in _OF_QUEUE and own.intersection(reason.objects):
                 return _OF_QUEUE[reason.id]
         if unusable_because(self._index, queue.name, gang.pool):
-            return "not used by KAI"
+            return "not usable for this gang"
         if any(over_limits(gang, queue.name)):
             return "at its limit"
         return "at its quota" if over_quota(gang, queue.name) else ""
@@ -310,7 +310,7 @@ class _Grower:
 
 
 _OF_QUEUE = {
-    "QueueMissing": "not used by KAI",
+    "QueueMissing": "not usable for this gang",
     "QueueLimit": "at its limit",
     "LowerPriority": "at its limit",
     "QueueQuota": "at its quota",

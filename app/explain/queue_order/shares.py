@@ -60,10 +60,11 @@ def _gpus(amounts: Amounts) -> float:
 
 
 def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quantities:
-    """Return the total request of pods, added one by one as KAI does.
+    """Return the total request of pods.
 
-    So fractions of GPUs have KAI's rounding errors: 0.1 + 0.2 is more than 0.3. A pod that requests
-    GPU memory counts by `memory_of_gpu`, or as no GPU if that is not known.
+    Up to MOST_ONE_BY_ONE equal pods with GPU fractions are added one by one as KAI does, so that
+    the total has KAI's rounding errors: 0.1 + 0.2 is more than 0.3. A pod that requests GPU memory
+    counts by `memory_of_gpu`, or as no GPU if that is not known.
     """
     total = NOTHING
     for shape, count in by_shape(runs):

@@ -27,7 +27,7 @@ def background_pods(gang: Gang) -> Reasons:
         " to make room"
     )
     these = "this pod" if len(pods) == 1 else "these pods"
-    remedy = f"If KAI is older, ask the platform team to stop {these}"
+    remedy = f"If KAI is older than 0.18, ask the platform team to stop {these}"
     refs = tuple(pod.ref for pod in pods)
     evidence = Evidence(refs[0], f"metadata.labels[{KAI_BACKGROUND}]", "true")
     yield about(evidence, "BackgroundPods", text, remedy, "platform", severity="note", objects=refs)

@@ -303,7 +303,8 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     return (
         f". No daemon pod is on {listed(bare)}",
         "Ask the platform team to read the log of the DRA driver's kubelet plugin on"
-        f" {listed(bare)}, which should start the daemon pod: kubectl get pods -A -o wide"
+        f" {listed(bare)}: it labels the node, so that the ComputeDomain's DaemonSet starts a"
+        " daemon pod there. The plugin's pod is one of these: kubectl get pods -A -o wide"
         f" --field-selector spec.nodeName={bare[0]}",
         "platform",
     )
@@ -343,7 +344,7 @@ def hosts_run_imex(index: Index) -> bool:
 
 
 class Spread(Value):
-    """The pods of one workload that use a ComputeDomain, which workloads may share."""
+    """The pods of one workload that use a ComputeDomain. Other workloads may use it too."""
 
     users: tuple[Pod, ...]
     placed: tuple[Pod, ...]

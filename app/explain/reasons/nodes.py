@@ -179,11 +179,11 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
     own = [node.name for node in cordoned if not node.changes_pool]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
     remedy = (
-        "If KAI is older, use other nodes: KAI Resource Management is moving these nodes to another"
-        " pool"
+        "If KAI is older than 0.18, ask the platform team for other nodes, because KAI Resource"
+        " Management is moving these nodes to another pool"
     )
     if own:
-        remedy = "If KAI is older, uncordon the nodes"
+        remedy = "If KAI is older than 0.18, uncordon the nodes"
     refs = tuple(node.ref for node in cordoned)
     evidence = Evidence(refs[0], "spec.unschedulable", "true")
     yield about(
@@ -398,8 +398,8 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     text += f": {takes}" if takes else ""
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
-        "Ask the platform team to raise maxPods of the kubelets, or to move other pods off these"
-        " nodes"
+        "Ask the platform team to raise maxPods in the kubelet configuration of these nodes, or to"
+        " delete unneeded pods there"
     )
     return about(
         evidence,

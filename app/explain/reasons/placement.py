@@ -139,7 +139,9 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     also, _ = _also_needed(obstacle)
     remedy = f"Use smaller or fewer pods{also}. Or ask the platform team for {larger}"
     if placements.under(replace(EMPTY, without="pods")).fits:
-        remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
+        remedy = (
+            "Use fewer pods, or ask the platform team to raise maxPods in the kubelet configuration"
+        )
     keys = gang.topology.keys if short.levels is None else short.levels
     label = f"Ask the platform team to label the nodes with {listed(keys, 8)}"
     if not best:

@@ -180,8 +180,8 @@ _ADVICE: Advice = (
     (("node affinity/selector", "node selector"), *_SELECT),
     (
         ("Too many pods",),
-        "Ask the platform team to raise maxPods of the kubelets, or to delete pods on these nodes"
-        " that are not needed.",
+        "Ask the platform team to raise maxPods in the kubelet configuration of the full nodes, or"
+        " to delete unneeded pods there.",
         "platform",
     ),
     (

@@ -517,7 +517,7 @@ def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
 
 
 def _volumes(volumes: Sequence[JsonMap]) -> list[str]:
-    """Return the names of the PersistentVolumeClaims that `volumes` of a pod name."""
+    """Return the names of the PersistentVolumeClaims that a pod's `volumes` refer to."""
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
     return [name for source in sources if (name := text_at(source, "claimName"))]
 

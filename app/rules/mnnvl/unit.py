@@ -254,7 +254,7 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
     if owner.second:
         detail = (
             f'the Pod has labels of {owner.kind.title} "{owner.name}" and of a {owner.second}:'
-            " remove the labels of the one that it does not belong to"
+            " remove the labels of the workload that does not own the Pod"
         )
         yield forbidden(path, detail)
 

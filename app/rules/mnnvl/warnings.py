@@ -159,20 +159,25 @@ def unit_warnings(
         broader = f"; domains of {keys} can contain several NVLink domains" if levels else ""
         yield (
             f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
-            f" {_how_to_bind(named, bounds)}"
+            f" {_how_to_bind(named, plan.scope, bounds)}"
         )
     if bounds.size is not None:
         yield from _of_size(unit=unit, bounds=bounds, size=bounds.size, nodes=nodes, nvlink=nvlink)
+        yield from _of_equal_units(plan, bounds, bounds.size, nvlink.size(nodes))
 
 
-def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
-    """Return the remedy that keeps the pods of a unit within one NVLink domain."""
+def _how_to_bind(named: NamedOwner, scope: str, bounds: Bounds) -> str:
+    """Return the remedy that keeps the pods of a unit of this `scope` within one NVLink domain."""
     if bounds.group:
         return (
             f'Set topologyConstraint.requiredTopologyLevel of the PodGroup "{bounds.group}", or of'
             f" the subgroup of these pods, to {NVLINK_DOMAIN}"
         )
-    keys = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
+    keys = [TOPOLOGY_REQUIRED]
+    # it would put the Jobs of a unit of several Jobs into different domains
+    scopes = [each.name for each in named.kind.scopes]
+    if named.kind.together and scope in scopes[scopes.index(named.kind.together_scope) :]:
+        keys.insert(0, named.kind.together)
     annotations = " or ".join(f"{key}: {NVLINK_DOMAIN}" for key in keys)
     field = named.kind.together_field
     if field:
@@ -183,10 +188,7 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
 def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
-    """Yield warnings about a `unit` of this `size`.
-
-    The unit may fit into no domain, or share a domain with another unit.
-    """
+    """Yield warnings about a `unit` that fits into no domain, or only just."""
     yield from _too_many(name=unit, pods=size.pods, together=size.pods, nodes=nodes, nvlink=nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
@@ -204,12 +206,27 @@ def _of_size(
                 " nodes are added"
             )
 
-    most = nvlink.size(nodes)
-    if size.units > 1 and not bounds.is_exclusive and 2 * size.pods <= most:
-        yield (
-            f"{size.units} units, such as {unit}, have a ComputeDomain each: if two share an NVLink"
-            " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)"
+
+def _of_equal_units(plan: Plan, bounds: Bounds, size: UnitSize, most: int) -> Iterator[str]:
+    """Yield a warning if two units of a workload may share an NVLink domain.
+
+    `most` is the number of nodes in the largest NVLink domain.
+    """
+    if size.units < 2 or bounds.is_exclusive or 2 * size.pods > most:
+        return
+    named = plan.member.named
+    assert named is not None
+    remedy = "Make the units so large that no two fit into one NVLink domain"
+    if plan.scope == named.kind.together_scope:
+        remedy = (
+            f"Keep each in its own NVLink domain: annotate the {named.kind.title} with"
+            f" {named.kind.together}: {NVLINK_DOMAIN}"
         )
+    yield (
+        f'{size.units} units, such as unit "{plan.base_name}", have a ComputeDomain each. If two'
+        " share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver,"
+        f" issue 892). {remedy}"
+    )
 
 
 _WITHIN = (

@@ -69,7 +69,7 @@ class Nodes:
 
     @_once
     def room_at(self, keys: tuple[str, ...]) -> "Room | None":
-        """Return the room in the domains of a level, or None if it is not known.
+        """Return the GPU capacity of the domains of a level, or None if it is not known.
 
         It is not known if no node has all labels `keys`, or if the GPUs of all nodes are unknown.
         `keys` are the labels of the level and of all broader levels.
@@ -295,7 +295,7 @@ def _order_problems(
 
 
 class Room(Value):
-    """The room in the domains of a level."""
+    """The GPU capacity of the domains of a level, including GPUs in use."""
 
     domains: tuple[Mapping[int, int], ...]
     """The number of nodes by GPUs per node, for each domain. Of equal domains, there is one."""

@@ -345,7 +345,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"^Request less (?P<what>\w+) per pod", _ask_less),
     (r"^Restart the gang .*once another domain has room", _gone_and_restarted),
     (r"[Rr]estart the gang", _restart),
-    (r"raise maxPods of the kubelets", _more_pods),
+    (r"raise maxPods in the kubelet configuration", _more_pods),
     (
         r"^Request (?:MIG devices of )?at most|^Use smaller|use smaller or fewer pods|^Use pods of one size",
         _smaller,

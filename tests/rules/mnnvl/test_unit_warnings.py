@@ -220,6 +220,34 @@ def test_a_pod_may_name_a_group_that_is_not_read_or_that_the_leader_creates() ->
     assert read_bounds(of_workload, []).group == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "scope", "bind", "apart"),
+    [
+        pytest.param("lws-worker", None, True, True, id="a group"),
+        pytest.param("lws-worker", "subgroup", True, False, id="a part of a group"),
+        pytest.param("jobset", None, False, False, id="all Jobs of a JobSet"),
+        pytest.param("jobset", "replicatedJob", False, False, id="several Jobs of a JobSet"),
+        pytest.param("jobset", "job", True, True, id="a Job of a JobSet"),
+    ],
+)
+def test_the_controllers_annotation_is_advised_only_for_what_it_keeps_together(
+    name: str, scope: str | None, bind: bool, apart: bool
+) -> None:
+    """JobSet's controller gives each Job its own domain, and that of LeaderWorkerSets each group."""
+    obj = pod(name, {"leaderworkerset.sigs.k8s.io/subgroup-index": "0"}, scope=scope)
+    plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
+    assert plan is not None
+    assert plan.scope == (scope or plan.member.scopes[0])
+    bounds = read_bounds(obj, above(obj), size=UnitSize(2, 2))
+    loose, *_, shared = unit_warnings(plan, bounds, Nodes(()))
+    assert "nothing keeps its pods" in loose
+    assert "kai.scheduler/topology-required-placement" in loose
+    assert ("exclusive-topology" in loose) == bind
+    assert "issue 892" in shared
+    assert ("exclusive-topology" in shared) == apart
+    assert ("so large that no two fit" in shared) == (not apart)
+
+
 def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None = None) -> str:
     obj = worker(annotations=annotations)
     plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
