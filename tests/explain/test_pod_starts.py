@@ -16,7 +16,7 @@ from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import Pod, Stalled
+from app.facts.kubernetes.pod import UNSTARTED, Pod, Stalled
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
@@ -162,6 +162,21 @@ def beside(*rejected: Pod, ages: tuple[float, ...] = (840, 840, 840, 840)) -> Ch
 def running(*rejected: Pod, age: float = 840) -> Changes:
     run = (replace(pod, created=NOW - age) for pod in placed(*ON_FOUR))
     return {"pods": (*of_clique(*run), *rejected)}
+
+
+def test_the_other_containers_wait_for_a_sidecar_that_does_not_start(answered: Asking) -> None:
+    """A sidecar never ends, so nothing waits for its end."""
+    sidecar = replace(FETCHES, name="proxy", reason=UNSTARTED, since=NOW - 600)
+    state = facts(pods=bound(600, 600, 600, 600, stalled=(sidecar,)))
+    [told] = [each for each in answered(state).reasons if each.id == "NotStarted"]
+    assert told.text.startswith(
+        "Init container proxy has been running for 10 minutes without start"
+    )
+    assert told.remedy == (
+        "Read the log of container proxy. The other containers start once its postStart hook and"
+        " its startup probe succeed"
+    )
+    assert told.commands[0].endswith(" -c proxy")
 
 
 @pytest.mark.parametrize(

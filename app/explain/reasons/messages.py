@@ -12,7 +12,7 @@ from app.explain.reasons.reason import Who, ago, listed, with_age
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import RUNS, Pod, Stalled
+from app.facts.kubernetes.pod import RUNS, UNSTARTED, Pod, Stalled
 from app.facts.labels import KAI_SCHEDULER
 
 US = "grove-admission"
@@ -275,10 +275,11 @@ def stalled_words(container: Stalled, now: float) -> str:
     The container does not run, or it is a running init container.
     """
     kind = "Init container" if container.init else "Container"
-    if container.reason == RUNS:
+    if container.reason in (RUNS, UNSTARTED):
         since = container.since
         running = f" for {ago(now - since)}" if since is not None and now else ""
-        return f"{kind} {container.name} has been running{running}"
+        without = " without starting up" if container.reason == UNSTARTED else ""
+        return f"{kind} {container.name} has been running{running}{without}"
     details = []
     if container.restarts:
         details.append("1 restart" if container.restarts == 1 else f"{container.restarts} restarts")

@@ -39,7 +39,7 @@ from app.explain.reasons.restarts import MOST_NAMED, fails_if_deleted
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
 from app.facts.kinds import POD_CLIQUE
-from app.facts.kubernetes.pod import DAEMON_OF, RUNS, Pod
+from app.facts.kubernetes.pod import DAEMON_OF, RUNS, UNSTARTED, Pod
 
 MOST_STARTING = 60.0
 """The seconds within which a pod with a node starts, if nothing is wrong."""
@@ -292,7 +292,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     log += f" -c {shlex.quote(container.name)}"
     remedy = f"Read the log of container {container.name}"
-    if not (container.restarts or container.ended or container.reason == RUNS):
+    if not (container.restarts or container.ended or container.reason in (RUNS, UNSTARTED)):
         # It has never run, so there is no log.
         remedy = f"Read the events of the pod, which say why container {container.name} cannot run"
         log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
@@ -301,6 +301,10 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     if container.reason == RUNS:
         remedy += f". {_WAITS_FOR.get(container.name, _OTHERS_WAIT)}"
         severity = "warning"
+    elif container.reason == UNSTARTED:
+        remedy += (
+            ". The other containers start once its postStart hook and its startup probe succeed"
+        )
     elif container.restarts:
         log += " --previous"
         remedy = f"Read the log of the last run of container {container.name}"

@@ -239,7 +239,7 @@ class Stalled(Value):
     name: str
     """The name of the container."""
     reason: str
-    """The reason for waiting, such as CrashLoopBackOff, or RUNS for a running init container."""
+    """The reason for waiting, such as CrashLoopBackOff. RUNS and UNSTARTED are init containers'."""
     message: str = ""
     """The message of the kubelet, or ""."""
     init: bool = False
@@ -254,6 +254,8 @@ class Stalled(Value):
 
 RUNS = "Running"
 """The value of `Stalled.reason` for a running init container."""
+UNSTARTED = "Unstarted"
+"""The value of `Stalled.reason` for a running sidecar whose startup probe has not succeeded."""
 _STARTS = {"ContainerCreating", "PodInitializing"}
 """The reasons of containers that wait for their first start, which are not a problem."""
 
@@ -610,10 +612,11 @@ def _keeps_waiting(spec: JsonMap, statuses: Sequence[JsonMap]) -> list[Stalled]:
             return [_waits(status, waiting, init=True)]
         running = map_at(status, "state", "running")
         name = text_at(status, "name")
-        if running and name not in sidecars:
+        if running and (name not in sidecars or status.get("started") is False):
+            reason = UNSTARTED if name in sidecars else RUNS
             restarts = int_of(status.get("restartCount"))
             since = seconds_since_1970(running.get("startedAt"))
-            return [Stalled(name, RUNS, "", True, restarts, since)]
+            return [Stalled(name, reason, "", True, restarts, since)]
     return []
 
 

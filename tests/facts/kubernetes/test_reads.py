@@ -11,7 +11,7 @@ import pytest
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import read_resource_slice
 from app.facts.kubernetes.node import read_node
-from app.facts.kubernetes.pod import RUNS, Pod, Stalled, read_pod
+from app.facts.kubernetes.pod import RUNS, UNSTARTED, Pod, Stalled, read_pod
 from app.facts.kubernetes.workload import (
     Workload,
     WorkloadGroup,
@@ -173,6 +173,15 @@ def test_an_init_container_that_serves_all_along_keeps_nobody_waiting() -> None:
     init = [status_of("proxy", RUNNING), status_of("b", {"waiting": {"reason": "PodInitializing"}})]
     assert pod_with("Pending", init=init, initContainers=[sidecar]).stalled == ()
     assert pod_with("Running", init=[status_of("b", RUNNING)]).stalled == ()
+
+
+def test_a_sidecar_keeps_the_others_waiting_until_it_has_started() -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    for started in (False, True):
+        init = [status_of("proxy", RUNNING, started=started)]
+        found = pod_with("Pending", init=init, initContainers=[sidecar]).stalled
+        waits = Stalled("proxy", UNSTARTED, init=True, since=SINCE)
+        assert found == (() if started else (waits,))
 
 
 def test_containers_that_do_not_run_are_kept_with_how_they_ended() -> None:
