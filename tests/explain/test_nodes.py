@@ -132,22 +132,22 @@ CPU_HUNGRY = tuple(occupant(n.name, shape=shape(0, cpu=33)) for n in nodes())
 CASES: dict[str, tuple[Changes, str]] = {
     "the first rack with room has another name than the selected one": (
         {"pods": (*selecting(rack="rack-x"), *fill("rack-a1"))},
-        "No node matches example.com/rack=rack-x, which pods select (0 of 16 nodes)",
+        "No node matches example.com/rack=rack-x, which pods of llm-0-pool-0-workers select (0 of 16 nodes)",
     ),
     "no rack has room now, and the nodes of the first one are cordoned": (
         {
             "pods": (*selecting(rack="rack-x"), *fill(*RACKS)),
             "nodes": changed(FIRST, unschedulable=True),
         },
-        "No node matches example.com/rack=rack-x, which pods select (0 of 16 nodes)",
+        "No node matches example.com/rack=rack-x, which pods of llm-0-pool-0-workers select (0 of 16 nodes)",
     ),
     "no value of the label would be enough": (
         {"pods": selecting(host="gpu-99")},
-        "No node matches kubernetes.io/hostname=gpu-99, which pods select (0 of 16 nodes)",
+        "No node matches kubernetes.io/hostname=gpu-99, which pods of llm-0-pool-0-workers select (0 of 16 nodes)",
     ),
     "the second label is wrong": (
         {"pods": selecting(zone="zone-b", rack="rack-x")},
-        "No node matches topology.kubernetes.io/zone=zone-b and example.com/rack=rack-x, which pods select (0 of 16 nodes)",
+        "No node matches topology.kubernetes.io/zone=zone-b and example.com/rack=rack-x, which pods of llm-0-pool-0-workers select (0 of 16 nodes)",
     ),
     "the rack has one taint": (
         {"nodes": tainted(gpu_00=DEDICATED, gpu_01=DEDICATED), "pods": (*pods(), *HELD)},

@@ -130,7 +130,8 @@ def test_a_selector_counts_only_nodes_of_the_pool() -> None:
     )
     found = reasons_of(pods=selecting, nodes=elsewhere)["NoNodeMatches"]
     assert (
-        found.text == "No node matches a=b, which pods select (0 of 15 nodes without a node pool)"
+        found.text
+        == "No node matches a=b, which pods of llm-0-pool-0-workers select (0 of 15 nodes without a node pool)"
     )
     assert reasons_of(pods=selecting)["NoNodeMatches"].text.startswith("No node matches a=b")
 

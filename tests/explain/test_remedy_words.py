@@ -13,6 +13,7 @@ from app.facts.grove.podgang import GangPart
 from app.facts.grove.topology import ClusterTopology
 from app.facts.grove.unit_member import CLAIM
 from app.facts.identity import Place, Ref
+from app.facts.kai.podgroup import SubGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, ResourceClaim
@@ -24,10 +25,12 @@ from app.facts.labels import KAI_CORDONS
 from tests.explain.fleet import (
     GANG_REF,
     GPU,
+    GROUP,
     NAMESPACE,
     NOW,
     RACK,
     RACKS,
+    ROUTER,
     SET,
     SET_REF,
     WORKERS,
@@ -430,6 +433,22 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str, answered
             "Set topologyConstraint.topology of PodGroup llm-0 to the name of a Topology (kubectl get topologies.kai.scheduler), then delete all pods of llm-0 together",
             id="the PodGroup names no topology",
         ),
+        pytest.param(
+            {
+                "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04"),
+                "pod_groups": (
+                    pod_group(
+                        subgroups=(
+                            SubGroup(GROUP),
+                            SubGroup(ROUTER, minimum=1),
+                            SubGroup(WORKERS, GROUP, 3),
+                        )
+                    ),
+                ),
+            },
+            "Ask the platform team to read the log of KAI's pod-grouper, which writes the PodGroup. Then delete all pods of replica llm-0-pool-0 together",
+            id="the PodGroup lacks the level",
+        ),
     ],
 )
 def test_what_mends_a_level_that_is_not_kept(
@@ -507,7 +526,7 @@ def test_nobody_uncordons_what_kai_resource_management_moves(
     assert (unfit.remedy, unfit.commands) == (remedy, commands)
 
 
-TO_KAI = "Set schedulerName: kai-scheduler in the pod templates"
+TO_KAI = "Set schedulerName: kai-scheduler in the pod templates of a new PodCliqueSet"
 OLD = {"created": NOW - 800}
 
 

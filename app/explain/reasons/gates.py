@@ -430,7 +430,8 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         meant = did_you_mean(name, {KAI_SCHEDULER})
         text += meant
         evidence = Evidence(objects[0], "spec.schedulerName", name)
-        remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates"
+        of_new = " of a new PodCliqueSet" if gang.is_of_grove else ""  # Grove rejects a change
+        remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates{of_new}"
         if not meant and name != DEFAULT_SCHEDULER:
             remedy = (
                 f"Ask the platform team whether {name} runs, and whether Grove has a profile for"

@@ -83,12 +83,20 @@ def no_node_matches(gang: Gang) -> Reasons:
 
     number = counted(obstacle.nodes, "node")
     which = f"(0 of {number}{of_pool(gang)})"
-    text = f"No node matches {selector_words(shape)}, which pods select {which}"
+    names = _with_shape(gang, shape)
+    of = f" of {listed(names)}" if names else ""
+    text = f"No node matches {selector_words(shape)}, which pods{of} select {which}"
     evidence = Evidence(gang.ref, "nodeSelector, nodeAffinity", selector_words(shape))
     helps = selector_of_kueue(gang)
     remedy = helps.remedy if helps else _selecting(obstacle, shape)
     commands = helps.commands if helps else ()
-    yield about(evidence, "NoNodeMatches", text, remedy, "you", commands=commands)
+    yield about(evidence, "NoNodeMatches", text, remedy, "you", parts=names, commands=commands)
+
+
+def _with_shape(gang: Gang, shape: Shape) -> tuple[str, ...]:
+    """Return the names of the parts that have pods of a shape, or () if all parts have some."""
+    names = [own.name for own in gang.members if shape in (own.shape, *own.shapes)]
+    return () if len(names) == len(gang.members) else tuple(sorted(names))
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:

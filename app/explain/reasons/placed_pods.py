@@ -8,6 +8,7 @@ from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
 from app.explain.placing.placements import EMPTY
+from app.explain.reasons.constraints import gang_unconstrained
 from app.explain.reasons.gates import grouped, pods_in_words, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
@@ -20,6 +21,7 @@ from app.explain.reasons.messages import (
 )
 from app.explain.reasons.reason import (
     Evidence,
+    Reason,
     Reasons,
     Who,
     about,
@@ -83,6 +85,10 @@ def required_violated(gang: Gang) -> Reasons:
                 "Ask the platform team to rename the domains so that their names have no dots, then"
                 f" {restart}"
             )
+        elif unapplied := _unapplied(gang):
+            remedy = f"{unapplied.remedy}. Then {restart}"
+            commands = ()
+            who = unapplied.who
         elif not gang.is_of_kueue and (lacking := _lacking_room(gang, part, level, restart)):
             remedy = lacking
             commands = ()
@@ -99,6 +105,13 @@ def required_violated(gang: Gang) -> Reasons:
             parts=(part.name,),
             commands=commands,
         )
+
+
+def _unapplied(gang: Gang) -> Reason | None:
+    """Return the reason why KAI would ignore the PodGang's constraint again, or None."""
+    if {"sets", "gangs", "topologies"} & gang.facts.unread:
+        return None
+    return next(gang_unconstrained(gang), None)
 
 
 def _title(gang: Gang, part: Unit | Member) -> str:

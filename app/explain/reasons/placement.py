@@ -51,13 +51,14 @@ from app.explain.reasons.reason import (
     ago,
     amount,
     counted,
+    in_new_set,
     is_in_bytes,
     listed,
     plain,
     pods_of,
     upper_first,
 )
-from app.explain.reasons.restarts import deletion_of, in_new_set, restart_of
+from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth

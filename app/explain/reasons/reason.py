@@ -267,3 +267,11 @@ def clock(time: float) -> str:
     """Return the time of day of a time in seconds since 1970, such as `15:42 UTC`."""
     minutes = int(time) % 86400 // 60
     return f"{minutes // 60:02}:{minutes % 60:02} UTC"
+
+
+def in_new_set(gang: Gang) -> str:
+    """Return words for advice that Grove rejects as a change of a stored PodCliqueSet, or "".
+
+    They follow the advice. Grove rejects changes of constraints and of minAvailable.
+    """
+    return " in a new PodCliqueSet" if gang.is_of_grove else ""

@@ -16,11 +16,11 @@ from app.explain.reasons.reason import (
     Reasons,
     about,
     counted,
+    in_new_set,
     listed,
     lower_first,
     plain,
 )
-from app.explain.reasons.restarts import in_new_set
 from app.explain.reasons.topology import named_topologies
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Domains, Path, joined_names

@@ -74,11 +74,3 @@ def restart_of(
 
     is_created_again = gang.is_of_grove or all(pod.controller for pod in pods)
     return f"delete {which} together{'' if is_created_again else ' and create them again'}"
-
-
-def in_new_set(gang: Gang) -> str:
-    """Return words for advice that Grove rejects as a change of a stored PodCliqueSet, or "".
-
-    They follow the advice. Grove rejects changes of constraints and of minAvailable.
-    """
-    return " in a new PodCliqueSet" if gang.is_of_grove else ""

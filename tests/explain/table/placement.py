@@ -365,7 +365,7 @@ PLACEMENT = (
                 for p in pods()
             )
         },
-        "No node matches gpu=h100, which pods select (0 of 16 nodes)",
+        "No node matches gpu=h100, which pods of llm-0-pool-0-workers select (0 of 16 nodes)",
         "you",
         {
             "pods": tuple(
