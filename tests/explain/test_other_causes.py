@@ -69,6 +69,16 @@ RUNC = "failed to create containerd task: unable to start container process: "
             "failed to pull image: no match for platform in manifest: not found",
             "Use an image for the CPU architecture",
         ),
+        (
+            "failed to create pod sandbox: plugin multus failed (add): networkattachmentdefinition"
+            ' "rdma" not found',
+            "Create the NetworkAttachmentDefinition that",
+        ),
+        (
+            "MountVolume.MountDevice failed for volume v: driver name x.csi.example.com not found in"
+            " the list of registered CSI drivers",
+            "Ask the platform team to check the pod of the CSI driver on",
+        ),
         ("failed to pull image: not found", "Correct the image, or the pull secret"),
     ],
 )
@@ -92,6 +102,13 @@ def test_a_pod_name_that_is_too_long_is_no_field_of_the_template() -> None:
     other = known_advice(f"{invalid} a lowercase RFC 1123 label", "a")
     assert other
     assert other[0].startswith("Correct the field")
+
+
+def test_openshift_refuses_pods_in_words_of_its_own() -> None:
+    words = 'pods "x" is forbidden: unable to validate against any security context constraint: []'
+    advice = known_advice(words, "a")
+    assert advice
+    assert "SecurityContextConstraints" in advice[0]
 
 
 def test_not_all_that_is_forbidden_lacks_a_permission() -> None:

@@ -187,6 +187,18 @@ def test_pods_that_files_lack_may_exist(
     assert "not created yet" not in answer.headline
 
 
+def test_a_pod_of_a_daemonset_is_told_of_no_other_node(told: Told) -> None:
+    """Its controller adds the affinity to one node."""
+    of_node = ((Requirement("kubernetes.io/hostname", "In", ("gpu-00",)),),)
+    pod = made("DaemonSet", "probe", 0, shape=replace(shape(1), affinity=of_node))
+    other = replace(pod, controller=Ref("Job", NAMESPACE, "probe"))
+    for waits, is_free in ((pod, False), (other, True)):
+        held = occupant("gpu-00", created=NOW - 9000)
+        first = told(waits.ref, waits, held).reasons[0]
+        assert first.id == "NoDomainFits"
+        assert first.remedy.startswith("If the pods may run elsewhere") == is_free
+
+
 # Pods that hold other resources than devices.
 
 

@@ -34,7 +34,7 @@ _LASTING = {
     "ReplicationController",
 }
 """The controllers that replace a pod that ends."""
-_OF_NODES = {"DaemonSet", "Node"}
+OF_NODES = {"DaemonSet", "Node"}
 """The controllers of pods that belong to a node. A static pod has its Node as controller."""
 _STUCK = 300.0
 """The seconds after which a pod that has a node and has not started counts as stuck."""
@@ -150,7 +150,7 @@ def freeing_remedies(
     # KAI's helper pods don't count: the pods that share a GPU hold it, and scaling pods end soon.
     pods = [pod for pod in pods if not pod.is_helper] or pods
     # Pods of DaemonSets and static pods belong to their node, so they can't be scaled down.
-    scalable = [pod for pod in pods if not pod.controller or pod.controller.kind not in _OF_NODES]
+    scalable = [pod for pod in pods if not pod.controller or pod.controller.kind not in OF_NODES]
     if pods and not scalable:
         daemons = holders_of(gang, pods)
         names = listed((str(holder.ref) for holder in daemons), MOST)

@@ -25,7 +25,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.blocking_workloads import NEEDS_ALL, freeing_remedies, together
+from app.explain.reasons.blocking_workloads import NEEDS_ALL, OF_NODES, freeing_remedies, together
 from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
 from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean, state_words
@@ -773,6 +773,8 @@ def _unselected(obstacle: Obstacle) -> str:
     chosen = [selector_words(shape) for shape in own if shape.selects]
     if not chosen or obstacle.gang.placed:
         return ""
+    if any(pod.controller and pod.controller.kind in OF_NODES for pod in obstacle.gang.waiting):
+        return ""  # A pod of a DaemonSet is for one node.
 
     def anywhere(part: Demand) -> Demand:
         runs = ((replace(shape, selector=(), affinity=()), count) for shape, count in part.pods)

@@ -173,6 +173,18 @@ _STARTS: Advice = (
         "you",
     ),
     (
+        ("networkattachmentdefinition", "network-attachment-definition"),
+        "Create the NetworkAttachmentDefinition that the kubelet names, or correct the annotation"
+        " k8s.v1.cni.cncf.io/networks in the pod template.",
+        "you",
+    ),
+    (
+        ("list of registered csi drivers",),
+        "Ask the platform team to check the pod of the CSI driver on {nodes}: its kubelet does not"
+        " know the driver in the message.",
+        "platform",
+    ),
+    (
         ("sandbox",),
         "Ask the platform team to check the network and the container runtime of {nodes}.",
         "platform",

@@ -56,6 +56,12 @@ _ADVICE: Advice = (
         "you",
     ),
     (
+        ("security context constraint",),
+        "Change the securityContext in the pod template as the message says, or ask the platform"
+        " team for a SecurityContextConstraints that the pods' ServiceAccount may use.",
+        "you",
+    ),
+    (
         ("usage per Container", "usage per Pod", "limit to request ratio"),
         "Keep the requests and limits within the LimitRange of namespace {namespace}:"
         " kubectl describe limitrange -n {namespace}",
