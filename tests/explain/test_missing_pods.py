@@ -26,6 +26,7 @@ from tests.explain.fleet import (
     GANG_REF,
     NAMESPACE,
     NOW,
+    PLACE,
     ROUTER,
     WORKERS,
     answer,
@@ -501,3 +502,17 @@ def test_an_event_about_the_podgroup_comes_before_one_about_the_set(answered: As
     state = facts(events=events, pods=placed("gpu-00"), pod_groups=(pod_group(),))
     found = [each.text for each in answered(state, GANG_REF).reasons if each.id == "PlacementLost"]
     assert found == [f"KAI evicted llm-0: new {words} (60 seconds ago)"]
+
+
+@pytest.mark.parametrize("placed", [2, 3])
+def test_a_base_gang_whose_pods_have_nodes_is_not_said_to_lack_them(placed: int) -> None:
+    changes = scaled(0)
+    place = replace(PLACE, clique="llm-0-decode", podgang="llm-base")
+    pods = tuple(
+        pod("llm-0-decode", at, node=f"gpu-0{at}", place=place, group="llm-base")
+        for at in range(placed)
+    )
+    told = answer(facts(**changes | {"pods": (*changes["pods"], *pods)}))
+    [reason] = [reason for reason in told.reasons if reason.id == "GateBaseGang"]
+    assert ("has not recorded yet" in reason.text) is (placed == 3)
+    assert ("log of Grove's operator" in reason.remedy) is (placed == 3)

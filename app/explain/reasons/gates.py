@@ -158,12 +158,23 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
-    """Yield (text, evidence) for each PodClique with fewer scheduled pods than its minimum."""
+    """Yield (text, evidence) for each PodClique with fewer scheduled pods than its minimum.
+
+    If Grove only has not recorded that these pods have nodes, yield this once.
+    """
+    placed = {member.name: len(member.placed) for member in gang_of(index, base).members}
+    short: list[tuple[str, Evidence]] = []
+    unrecorded: list[tuple[str, Evidence]] = []
     for part in base.parts:
         clique = index.cliques.get((base.namespace, part.name))
         if clique and clique.scheduled < part.minimum:
             evidence = Evidence(clique.ref, "status.scheduledReplicas", str(clique.scheduled))
-            yield _scheduled(part.name, clique.scheduled, part.minimum), evidence
+            if placed.get(part.name, 0) < part.minimum:
+                text = _scheduled(part.name, clique.scheduled, part.minimum)
+                short.append((text, evidence))
+            else:
+                unrecorded.append((_NOT_RECORDED, evidence))
+    yield from short or unrecorded[:1]
 
 
 def _scheduled(name: str, count: int, minimum: int) -> str:

@@ -561,4 +561,7 @@ def _merge(group: list[Reason]) -> Reason:
     if len(group) == 1:
         return group[0]
     objects = tuple(sorted({ref for reason in group for ref in reason.objects}))
-    return replace(group[0], objects=objects)
+    parts = group[0].parts
+    if all(reason.parts for reason in group):
+        parts = tuple(dict.fromkeys(part for reason in group for part in reason.parts))
+    return replace(group[0], objects=objects, parts=parts)
