@@ -187,6 +187,25 @@ def test_pods_that_files_lack_may_exist(
     assert "not created yet" not in answer.headline
 
 
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ({"phase": "Failed"}, "has ended (Failed): PodGC: node no longer exists"),
+        ({"phase": "Failed", "failure": "Evicted: PodGC"}, "has ended (Failed)"),
+        ({"deleting": NOW + 9}, "is being deleted: PodGC: node no longer exists"),
+        ({"deleting": NOW + 9, "disrupted": ""}, "is being deleted"),
+    ],
+)
+def test_a_pod_that_a_controller_ends_is_told_of_the_cause(
+    changes: dict[str, Any], headline: str
+) -> None:
+    values = {**on("gpu-00"), "disrupted": "PodGC: node no longer exists", **changes}
+    pod = made("Job", "j", 0, **values)
+    answer = explain(Index(Snapshot(pods=(pod,), nodes=FOUR, now=NOW)), pod.ref)
+    assert answer
+    assert answer.headline == f"j-0 {headline}"
+
+
 def test_a_pod_of_a_daemonset_is_told_of_no_other_node(told: Told) -> None:
     """Its controller adds the affinity to one node."""
     of_node = ((Requirement("kubernetes.io/hostname", "In", ("gpu-00",)),),)

@@ -12,7 +12,7 @@ from app.explain.answers.tree import grow
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.messages import said_of, silence
+from app.explain.reasons.messages import one_line, said_of, silence
 from app.explain.reasons.reason import (
     Reason,
     ago,
@@ -288,10 +288,12 @@ def _how_it_ends(about: Subject) -> str:
     pod = about.index.pods.get(about.ref.key)
     if not pod:
         return ""
+    # KubeletRefuses quotes a kubelet's own message.
+    why = f": {one_line(pod.disrupted)}" if pod.disrupted and not pod.failure else ""
     if pod.deleting is not None:
         held_by = f", blocked by {finalizers_of(pod.finalizers)}" if pod.finalizers else ""
-        return f"is being deleted{held_by}"
-    return f"has ended ({pod.phase})" if pod.finished else ""
+        return f"is being deleted{held_by}{why}"
+    return f"has ended ({pod.phase}){why}" if pod.finished else ""
 
 
 def _how_workload_ends(about: Subject) -> str:

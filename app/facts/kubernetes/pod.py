@@ -383,6 +383,8 @@ class Pod(Namespaced):
     """The group of a LeaderWorkerSet that the pod leads, or None."""
     exclusive: str = ""
     """The node label whose domains its LeaderWorkerSet or JobSet gives to one group each, or ""."""
+    disrupted: str = ""
+    """Why Kubernetes ends or has ended the pod, such as a drain or a preemption, or ""."""
 
     @property
     def is_helper(self) -> bool:
@@ -434,6 +436,7 @@ def read_pod(obj: JsonMap) -> Pod:
     ephemeral = _ephemeral(volumes, name) if volumes else ()
     gates = tuple([interned(gate.get("name")) for gate in maps_of(spec.get("schedulingGates"))])
     finalizers = tuple(texts_at(metadata, "finalizers"))
+    deleting = seconds_since_1970(metadata.get("deletionTimestamp"))
     opts_out = annotations.get(IGNORE_WORKLOADS) == "true"
     # a Pod that opts out is in no Workload, whatever its spec says
     reference = {} if opts_out else map_of(spec.get("workloadRef"))
@@ -461,7 +464,7 @@ def read_pod(obj: JsonMap) -> Pod:
         workload_part=text_at(reference, "podGroup") if reference else "",
         workload_group=text_at(group, "podGroupName") if group else "",
         priority=int_of(spec.get("priority")),
-        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+        deleting=deleting,
         finalizers=finalizers,
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=(*_volumes(volumes), *ephemeral) if volumes else (),
@@ -486,7 +489,14 @@ def read_pod(obj: JsonMap) -> Pod:
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
         leads=_leads(obj, labels, annotations),
         exclusive=text_at(annotations, EXCLUSIVE_GROUPS) or text_at(annotations, EXCLUSIVE_JOBS),
+        disrupted=_disrupted(obj) if phase == "Failed" or deleting is not None else "",
     )
+
+
+def _disrupted(obj: JsonMap) -> str:
+    """Return the message of the condition DisruptionTarget, or "" if it does not hold."""
+    condition = condition_of(obj, "DisruptionTarget")
+    return text_at(condition, "message") if condition.get("status") == "True" else ""
 
 
 def _leads(obj: JsonMap, labels: JsonMap, annotations: JsonMap) -> Leader | None:

@@ -156,6 +156,25 @@ CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
 SINCE = 1767225600.0
 
 
+@pytest.mark.parametrize(
+    ("phase", "metadata", "status", "disrupted"),
+    [
+        ("Failed", {}, "True", "Eviction API: evicting"),
+        ("Failed", {}, "False", ""),
+        ("Running", {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "True", "Eviction API: evicting"),
+        ("Running", {}, "True", ""),
+    ],
+)  # fmt: skip
+def test_a_pod_that_ends_has_the_cause_of_its_disruption(
+    phase: str, metadata: Any, status: str, disrupted: str
+) -> None:
+    """While a pod runs, the condition may remain from an eviction that did not happen."""
+    told = {"type": "DisruptionTarget", "status": status, "message": "Eviction API: evicting"}
+    state = {"phase": phase, "conditions": [told]}
+    found = read_pod({"metadata": {"name": "p", **metadata}, "spec": {}, "status": state})
+    assert found.disrupted == disrupted
+
+
 def test_the_init_container_that_keeps_others_waiting_is_kept() -> None:
     waits = [status_of("main", {"waiting": {"reason": "PodInitializing"}})]
     runs = pod_with("Pending", init=[status_of("a", ENDED), status_of("b", RUNNING)], own=waits)
