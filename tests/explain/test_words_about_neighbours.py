@@ -119,8 +119,14 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand(asked
         pytest.param(
             "1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod"
             " access mode",
-            "Delete the other pod that uses the PersistentVolumeClaim",
+            "Wait until the other pod that uses the PersistentVolumeClaim has ended",
             id="a claim for one pod",
+        ),
+        pytest.param(
+            "waiting for resource claim controller to create the resource claim for pod claim gpu",
+            "Create the ResourceClaimTemplate that the pod names, if it does not exist: kubectl get"
+            f" resourceclaimtemplates -n {NAMESPACE}",
+            id="a claim that does not exist yet",
         ),
         pytest.param(
             "1 node(s) exceed max volume count", "Use fewer volumes", id="too many disks of a node"
@@ -187,7 +193,7 @@ def test_what_helps_is_said_for_messages_of_schedulers(
         (
             "1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod"
             " access mode",
-            "Delete the other pod that uses the PersistentVolumeClaim",
+            "Wait until the other pod that uses the PersistentVolumeClaim has ended",
         ),
         (
             "pod has unbound immediate PersistentVolumeClaims",

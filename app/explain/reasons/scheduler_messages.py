@@ -219,8 +219,8 @@ _ADVICE: Advice = (
     ),
     (
         ("ReadWriteOncePod",),
-        "Delete the other pod that uses the PersistentVolumeClaim, or use a volume with the access"
-        " mode ReadWriteMany.",
+        "Wait until the other pod that uses the PersistentVolumeClaim has ended, delete that pod if"
+        " it is no longer needed, or use a volume with the access mode ReadWriteMany.",
         "you",
     ),
     (
@@ -238,6 +238,12 @@ _ADVICE: Advice = (
         ("Missing required configmaps",),
         "Create the ConfigMaps that the message names, correct their names in the pod template, or"
         " mark them as optional.",
+        "you",
+    ),
+    (
+        ("resource claim controller",),
+        "Create the ResourceClaimTemplate that the pod names, if it does not exist: kubectl get"
+        " resourceclaimtemplates -n {namespace}.",
         "you",
     ),
     (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
