@@ -38,14 +38,18 @@ TOO_MUCH = (
     " (0) + current podset request (32) > maximum capacity (24)"
 )
 CASES = [
-    (SHORT + UNUSED, "Wait until 8 more of nvidia.com/gpu are unused in flavor h100", "wait"),
+    (SHORT + UNUSED, "Wait for 8 more unused nvidia.com/gpu in flavor h100", "wait"),
     (
         "insufficient unused quota in cohort for nvidia.com/gpu in flavor h100, 8 more needed",
-        "Wait until 8 more of nvidia.com/gpu are unused in flavor h100 of ClusterQueue team-a",
+        "Wait for 8 more unused nvidia.com/gpu in flavor h100 of ClusterQueue team-a",
         "wait",
     ),
     (SHORT + TOO_MUCH, "Request at most 24 of nvidia.com/gpu in all, or ask", "you"),
-    (f"{SHORT}{TOO_MUCH}, {UNUSED.replace('h100', 'h200')}", "are unused in flavor h200", "wait"),
+    (
+        f"{SHORT}{TOO_MUCH}, {UNUSED.replace('h100', 'h200')}",
+        "unused nvidia.com/gpu in flavor h200",
+        "wait",
+    ),
     (
         "insufficient quota for cpu in flavor small in ClusterQueue",
         "Request at most the allowed amount of cpu in all",

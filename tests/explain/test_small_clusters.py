@@ -43,7 +43,7 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
         pytest.param(
             node("n0", ready=False, unschedulable=True, taints=[CORDON, NOT_READY]),
             "Node n0 is closed: not ready and cordoned",
-            "Uncordon the nodes and repair n0",
+            "Uncordon n0 and repair n0",
             id="a cordon that is left after the repair",
         ),
         pytest.param(
@@ -62,7 +62,7 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
         pytest.param(
             node("n0", unschedulable=True, taints=[CORDON]),
             "Node n0 is closed: cordoned",
-            "Uncordon the nodes",
+            "Uncordon n0",
             id="the taint of a cordon is no second cause",
         ),
         pytest.param(
@@ -97,7 +97,7 @@ def test_a_node_whose_gpus_the_pods_cannot_use_needs_no_repair() -> None:
     gang = [*queues(), pod_group("w", 1), pod("w-0", "w", 8)]
     [(_, text, remedy)] = said(told([mig, cordoned, *gang], "PodGroup", "w"))
     assert text == "1 of 2 nodes of the cluster is closed: 1 cordoned"
-    assert remedy == "Uncordon the nodes"
+    assert remedy == "Uncordon n1"
 
 
 GOLD = {"kai.scheduler/node-pool": "gold"}

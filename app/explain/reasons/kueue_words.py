@@ -125,8 +125,8 @@ _OF_QUOTA = (
     # pkg/scheduler/flavorassigner/flavorassigner.go; earlier releases named the cohort
     _Row(
         "insufficient unused quota",
-        "Wait until {more} more of {resource} are unused in flavor {flavor} of {behind} or its"
-        " cohort, request less, or ask the platform team for more quota." + _SAME_SCHEDULER,
+        "Wait for {more} more unused {resource} in flavor {flavor} of {behind} or its cohort,"
+        " request less, or ask the platform team for more quota." + _SAME_SCHEDULER,
         "wait",
         True,
         re.compile(

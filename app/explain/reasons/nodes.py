@@ -277,11 +277,10 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: Closed) -> Reason:
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
-_STEPS = {
-    CORDONED: "uncordon the nodes",
-    BY_KAI: "ask why KAI Resource Management moves nodes to another node pool (label"
-    f" {' or '.join(KAI_CORDONS)}): the nodes leave this pool once its pods on them have ended",
-}
+_MOVED = (
+    "ask why KAI Resource Management moves nodes to another node pool (label"
+    f" {' or '.join(KAI_CORDONS)}): the nodes leave this pool once its pods on them have ended"
+)
 _TAINTED = "tainted"
 
 
@@ -299,8 +298,11 @@ def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
 
 def _step(cause: str, closed: Closed) -> str:
     """Return the step against one cause, or "" if the nodes have GPUs that the pods can't use."""
-    names = listed((node.name for node, causes in closed if cause in causes), 3)
+    having = [node.name for node, causes in closed if cause in causes]
+    names = listed(having, 3)
     kind, _, key = cause.partition(" ")
+    if cause == CORDONED:
+        return f"uncordon {names if len(having) == 1 else 'the nodes'}"
     if kind == _TAINTED and key == OUT_OF_SERVICE:
         return f"remove the taint {key} from {names} once the node has recovered"
     if kind == _TAINTED and key.startswith(OF_KUBERNETES):
@@ -311,7 +313,9 @@ def _step(cause: str, closed: Closed) -> str:
         return f"find out why the component that removes the taint {key} is not ready on {names}"
     if kind == _TAINTED:
         return _tolerations(closed)
-    return f"repair {names}" if is_broken(cause) else _STEPS.get(cause, "")
+    if cause == BY_KAI:
+        return _MOVED
+    return f"repair {names}" if is_broken(cause) else ""
 
 
 def _deleted_there(obstacle: Obstacle, closed: Closed) -> str:

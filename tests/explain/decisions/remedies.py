@@ -338,7 +338,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _prefer,
     ),
     (
-        r"(?i)uncordon the nodes|repair [a-z0-9]|add the tolerations? .+ to the pod template",
+        r"(?i)uncordon [a-z0-9]|repair [a-z0-9]|add the tolerations? .+ to the pod template",
         _open_nodes,
     ),
     (r"open the closed nodes", _open_all),
