@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podclique import PodClique
 from app.facts.grove.podgang import GangGroup, GangPart
+from app.facts.identity import Place
 from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import PriorityClass
@@ -23,6 +24,7 @@ from tests.explain.fleet import (
     RACK,
     RACKS,
     ROUTER,
+    SET,
     WORKERS,
     ZONE,
     answer,
@@ -221,6 +223,17 @@ def test_the_wider_level_that_fits_is_advised(answered: Asking) -> None:
     (reason,) = answered(facts(pods=(*pods(), *busy))).reasons
     assert reason.remedy.startswith(
         """Require "zone" instead of "rack" in a new PodCliqueSet: it"""
+    )
+
+
+def test_a_new_set_restarts_the_pods_of_its_other_replicas() -> None:
+    busy = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05"))
+    place = Place(SET, "1", podgang="llm-1")
+    runs = pod("llm-1-router", 0, node="gpu-00", phase="Running", place=place, group="llm-1")
+    runs = replace(runs, shape=shape(0))
+    reason, *_ = answer(facts(pods=(*pods(), *busy, runs))).reasons
+    assert reason.remedy.startswith(
+        'Require "zone" instead of "rack" in a new PodCliqueSet, which restarts its running pods: '
     )
 
 

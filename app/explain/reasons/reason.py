@@ -274,4 +274,8 @@ def in_new_set(gang: Gang) -> str:
 
     They follow the advice. Grove rejects changes of constraints and of minAvailable.
     """
-    return " in a new PodCliqueSet" if gang.is_of_grove else ""
+    if not gang.is_of_grove:
+        return ""
+    pods = gang.index.pods_of_set.get(gang.pcs.key, ()) if gang.pcs else gang.pods
+    restarts = ", which restarts its running pods" if any(pod.node for pod in pods) else ""
+    return f" in a new PodCliqueSet{restarts}"
