@@ -196,7 +196,8 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
     if not ends:
         return problem(f"{bundle.title} has no currently valid CA", _KEEPER)
     message = (
-        f"valid CAs in {bundle.title}: {len(ends)} of {len(cas)}, until {max(ends).isoformat()}"
+        f"valid CAs in {bundle.title}: {len(ends)} of {len(cas)}, the last one until"
+        f" {max(ends).isoformat()}"
     )
     return ok(message)
 

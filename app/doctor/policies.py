@@ -491,8 +491,8 @@ async def _writers(
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
     effect = "rejects" if mode == "refuse" else "warns about"
     message = (
-        "service accounts that may write PodGroups of KAI and are not exempt from the queue guard,"
-        f" which {effect} their writes to queues that they may not use: {shown}"
+        f"these service accounts may write PodGroups of KAI: {shown}. They are not exempt from the"
+        f" queue guard, which {effect} their writes to queues that they may not use"
     )
     remedy = (
         "If an account only copies queue names, like that of KAI Resource Management, exempt its"

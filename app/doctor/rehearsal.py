@@ -242,7 +242,10 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], namespace: str = 
     )
     if webhook.has_conditions:
         message += ", unless its matchConditions exclude them"
-    remedy = "Remove these resources from the webhook's rules, or set failurePolicy: Ignore."
+    remedy = (
+        "List only the needed resources in the webhook's rules, exclude these resources with"
+        " matchConditions, or set failurePolicy: Ignore."
+    )
     if namespace:
         remedy = (
             f"Exclude {namespace} in the webhook's namespaceSelector ({NAMESPACE_LABEL} NotIn"

@@ -28,16 +28,14 @@ async def check_sizes(client: Client) -> Checks:
     )
     if not names:
         return [ok("no object is reported as too large to be cached")]
-    objects, them, whose = "1 object is", "it", "this object"
-    if len(names) > 1:
-        objects, them, whose = f"{len(names)} objects are", "them", "these objects"
     message = (
-        f"{objects} too large for the caches, and the server treats {them} as unknown:"
-        f" {listed(names, _SHOWN)}"
+        "in the last hour, events reported objects that are too large for the caches and count as"
+        f" unknown: {listed(names, _SHOWN)}"
     )
     remedy = (
-        f"Shorten the lists, labels and annotations of {whose}. Split PodCliqueSets with more"
-        f" than {MOST_PARTS} cliques and scaling groups."
+        "Shorten the lists, labels and annotations of these objects, or delete other objects of"
+        f" their kind in the namespace. Split PodCliqueSets with more than {MOST_PARTS} cliques and"
+        " scaling groups."
     )
     return [warning(message, remedy)]
 

@@ -54,7 +54,7 @@ class ServerTrust(Struct):
         return self._context or True
 
     async def renew(self) -> None:
-        """Read the credentials again, because the API server has rejected them.
+        """Read the credentials again, after a 401 or a failed TLS handshake.
 
         Raise Unavailable if the credentials can't be read.
         """

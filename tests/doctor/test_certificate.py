@@ -67,7 +67,7 @@ async def said(
 
 VALID = (
     "ok",
-    "valid CAs in the caBundle of 2 webhooks: 1 of 1, until 2026-12-31T00:00:00+00:00",
+    "valid CAs in the caBundle of 2 webhooks: 1 of 1, the last one until 2026-12-31T00:00:00+00:00",
 )
 UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer within 3 s"
 
@@ -132,7 +132,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
     assert first == (
         "ok",
-        "valid CAs in the caBundle of 2 webhooks: 1 of 2, until 2026-12-31T00:00:00+00:00",
+        "valid CAs in the caBundle of 2 webhooks: 1 of 2, the last one until 2026-12-31T00:00:00+00:00",
     )
 
 

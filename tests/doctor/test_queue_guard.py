@@ -109,7 +109,7 @@ ASKED: dict[str, tuple[list[Object], bool]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
     objects, is_asked = ASKED[case]
-    said = "service accounts that may write PodGroups of KAI and are not exempt from the queue guard, which rejects their writes to queues that they may not use: resource-management/assigner"
+    said = "these service accounts may write PodGroups of KAI: resource-management/assigner. They are not exempt from the queue guard, which rejects their writes to queues that they may not use"
     again = warning("").remedy.replace(
         "--kai-namespace kai-scheduler",
         "--kai-namespace kai-scheduler --kai-namespace resource-management",

@@ -65,3 +65,18 @@ def test_a_folded_answer_says_the_same_without_the_parts_of_gangs(state: str) ->
         assert folded
         assert replace(folded, tree=whole.tree) == whole
         assert not any(gang.children for gang in folded.tree.children if gang.ref.kind == "PodGang")
+
+
+def test_a_gang_that_kai_counts_as_below_its_minimum_is_not_left_alone() -> None:
+    """KAI evicts it then, although its minimum runs."""
+    facts = index_of("autoscaled").facts
+    stale = tuple(replace(group, stale=facts.now - 5) for group in facts.pod_groups)
+    [pcs] = [pcs for pcs in facts.sets if pcs.name != HOLDER]
+    for groups, remedy in (
+        (facts.pod_groups, "Do nothing if the minimum of the gang is enough"),
+        (stale, "Use fewer pods, or ask the platform team for more nodes"),
+    ):
+        answer = explain(Index(replace(facts, pod_groups=groups)), pcs.ref)
+        assert answer is not None
+        [reason] = [reason for reason in answer.reasons if reason.id == "BoundToDomain"]
+        assert reason.remedy.startswith(remedy)

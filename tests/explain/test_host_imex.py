@@ -42,7 +42,7 @@ def domain_of(tree: Branch) -> tuple[str, str]:
             hanging(CLASSES[:1], ready=True, nodes=()),
             "NotStarted",
             ON_HOSTS,
-            ("IMEX of the hosts", "ready"),
+            ("host-managed IMEX", "ready"),
             id="a service of the hosts",
         ),
         pytest.param(

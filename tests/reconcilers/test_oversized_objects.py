@@ -113,6 +113,12 @@ async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
     assert (stored.is_cut, stored.replicas, stored.cliques) == (True, 3, ())
 
 
+REMEDY = (
+    "Shorten the lists, labels and annotations of these objects, or delete other objects of their kind"
+    " in the namespace. Split PodCliqueSets with more than 128 cliques and scaling groups."
+)
+
+
 @pytest.mark.parametrize(
     ("objects", "check"),
     [
@@ -121,18 +127,16 @@ async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
             [pcs("large", MOST_PARTS + 1), pcs("larger", MOST_PARTS + 2)],
             Check(
                 "warning",
-                "2 objects are too large for the caches, and the server treats them as unknown: PodCliqueSet ns/large, PodCliqueSet ns/larger",
-                "Shorten the lists, labels and annotations of these objects. Split PodCliqueSets with more than 128"
-                " cliques and scaling groups.",
+                "in the last hour, events reported objects that are too large for the caches and count as unknown: PodCliqueSet ns/large, PodCliqueSet ns/larger",
+                REMEDY,
             ),
         ),
         (
             [pcs("large", MOST_PARTS + 1)],
             Check(
                 "warning",
-                "1 object is too large for the caches, and the server treats it as unknown: PodCliqueSet ns/large",
-                "Shorten the lists, labels and annotations of this object. Split PodCliqueSets with more than 128"
-                " cliques and scaling groups.",
+                "in the last hour, events reported objects that are too large for the caches and count as unknown: PodCliqueSet ns/large",
+                REMEDY,
             ),
         ),
     ],

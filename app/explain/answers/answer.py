@@ -390,7 +390,7 @@ def _headline_without_pods(about: Subject) -> str:
 
 
 def _headline_of_empty_set(about: Subject, pcs: SetWithStatus, tree: Branch) -> str:
-    """Return the headline of a PodCliqueSet that neither has pods nor expects any."""
+    """Return the headline of a PodCliqueSet without pods, whose existing parts expect none."""
     if not pcs.replicas:
         return f"{pcs.name} has no replicas, so there is nothing to place"
     if not about.index.facts.unread.isdisjoint(("pods", "cliques", "gangs")):

@@ -259,7 +259,7 @@ class _Grower:
 
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
-            where = "IMEX of the hosts"
+            where = "host-managed IMEX"
             if not host_managed(self._index, domain):
                 where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)

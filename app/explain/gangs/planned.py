@@ -1,4 +1,4 @@
-"""Create the gangs of a PodCliqueSet that does not exist yet, as Grove would."""
+"""Create the gangs that Grove would create for the PodCliqueSet in a document."""
 
 from collections.abc import Iterator
 

@@ -162,11 +162,11 @@ def _without_sets(facts: Snapshot, namespace: str) -> str:
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
-    """Return 2 if facts are missing, else 1 if any is pending or has a problem, else 0.
+    """Return 2 if facts are missing, else 1 if a workload is pending or has a problem, else 0.
 
-    Facts are missing if PodCliqueSets or the state of a workload are not known, or if a workload is
-    pending without a reason and some kinds were not read. `others` are pending pods in none of the
-    rows.
+    Facts are missing if PodCliqueSets could not be read, if the files have none and there are no
+    rows, if a state is unknown, or if a row is pending without a reason and some kinds were not
+    read. `others` are pending pods in none of the rows.
     """
     states = {row.state for row in rows}
     if "unknown" in states or "sets" in facts.unseen:

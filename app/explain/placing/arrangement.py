@@ -290,7 +290,8 @@ class Arrangement:
     def add(self, wish: Wish) -> bool:
         """Place a wish in addition to the earlier ones, which may be moved.
 
-        Return False if no placement of all was found, and set `is_certain`.
+        Return whether a place for all wishes was found. `is_certain` then says whether that is
+        certain.
         """
         alike = wish.demand.profile, wish.freed, id(wish.domains), id(wish.fit)
         if alike in self._failed:

@@ -225,7 +225,7 @@ class Ground(Value, dict=True):
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """The request of a pod of each shape, with GPU fractions as fractions."""
+        """The request of a pod of each shape. A part of a GPU counts as that part."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
     @cached_property

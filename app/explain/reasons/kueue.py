@@ -166,10 +166,10 @@ def _in_other_cluster(gang: Gang, workload: KueueWorkload) -> Reason:
 
 
 def selector_of_kueue(gang: Gang) -> Help | None:
-    """Return the remedy if Kueue has chosen a node or domain for pending pods that is gone.
+    """Return the remedy if the node or domain that Kueue chose for pending pods no longer exists.
 
-    Kueue writes its choice into the nodeSelector of the pods (topology-aware scheduling), so to
-    correct the pod template does not help.
+    Kueue writes its choice into the nodeSelector of the pods (topology-aware scheduling), so
+    correcting the pod template does not help.
     """
     workload = workload_of(gang)
     if "nodes" in gang.facts.unread:

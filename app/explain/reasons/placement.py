@@ -961,7 +961,9 @@ def _without_room(obstacle: Obstacle) -> str:
         best = obstacle.placements.now.best
         return f"{upper_first(_OPEN)}{f' in {best.domain}' if best else ''}"
     if gang.whole.is_satisfied:
-        return "Do nothing: the gang has its minimum. Use fewer pods if none should stay pending"
+        if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below it.
+            return "Use fewer pods, or ask the platform team for more nodes"
+        return "Do nothing if the minimum of the gang is enough. Otherwise, use fewer pods"
     if gang.from_scratch.under(EMPTIED).fits:
         return (
             f"Restart the gang ({_restart(gang)}) once another domain has room for all of it, or"

@@ -215,7 +215,7 @@ class ResourceSlice(Value):
     pool: str
     """The name of the pool of devices."""
     generation: int
-    """The generation of the pool. Only the slices of the newest generation count."""
+    """The generation of the pool. Only the ResourceSlices of the newest generation count."""
     node: str
     """The node that has all devices of the slice, or ""."""
     gpus: tuple[str, ...]
@@ -255,15 +255,16 @@ NVIDIA_GPUS = "gpu.nvidia.com"
 
 
 class SliceGpus(Value):
-    """The number of GPUs in one slice of NVIDIA's driver, on one node."""
+    """The number of GPUs in one ResourceSlice of NVIDIA's DRA driver, for one node."""
 
     node: str
+    """The name of the node."""
     pool: str
     """The name of the pool of devices."""
     generation: int
-    """The generation of the pool. Only the slices of the newest generation count."""
+    """The generation of the pool. Only the ResourceSlices of the newest generation count."""
     count: int
-    """The number of GPUs in the slice."""
+    """The number of GPUs in the ResourceSlice."""
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:

@@ -227,12 +227,13 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
     if pods > MAX_RESERVED:
         remedies = []
         if plan.scope != "clique" and replicas <= MAX_RESERVED:
-            remedies.append(f"a narrower {MNNVL_SCOPE}")
+            remedies.append(f"set {MNNVL_SCOPE}: clique")
         if _may_have_templates(facts.classes):
-            remedies.append("mnnvl.claimMode: template")
+            remedies.append("ask the platform team to set mnnvl.claimMode: template")
         remedy = f"Use at most {MAX_RESERVED} pods"
         if remedies:
-            remedy = f"Set {' or '.join(remedies)}. Then {_DELETE}"
+            steps = ", or ".join(remedies)
+            remedy = f"{steps[0].upper()}{steps[1:]}. Then {_DELETE}"
         yield (
             f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
             f" reserved by at most {MAX_RESERVED}: the other pods will stay pending. {remedy}"

@@ -186,7 +186,8 @@ def _add_variables(variables: Iterable[Object], scope: Scope) -> None:
 def _message(validation: Object, scope: Scope) -> str:
     """Return the message of a validation.
 
-    It is that of messageExpression, if this gives a usable text, or else `message`.
+    It is the result of messageExpression if that is usable, otherwise `message`, otherwise a text
+    with the expression.
     """
     short = str(validation.get("message") or f"failed expression: {validation['expression']}")
     try:

@@ -52,16 +52,16 @@ def test_the_form_of_a_claim(
 
 
 SCOPE = "grove.io/mnnvl-scope"
-TEMPLATE = "mnnvl.claimMode: template"
+TEMPLATE = "the platform team to set mnnvl.claimMode: template"
 
 
 @pytest.mark.parametrize(
     ("scope", "replicas", "classes", "remedy"),
     [
-        pytest.param("replica", 100, [], f"Set a narrower {SCOPE} or {TEMPLATE}.", id="either"),
-        pytest.param("replica", 300, [DESIGN, *DRIVER], f"Set {TEMPLATE}.", id="no narrow scope"),
-        pytest.param("clique", 300, [], f"Set {TEMPLATE}.", id="the narrowest scope"),
-        pytest.param("replica", 100, [DESIGN], f"Set a narrower {SCOPE}.", id="no templates"),
+        pytest.param("replica", 100, [], f"Set {SCOPE}: clique, or ask {TEMPLATE}.", id="either"),
+        pytest.param("replica", 300, [DESIGN, *DRIVER], f"Ask {TEMPLATE}.", id="no narrow scope"),
+        pytest.param("clique", 300, [], f"Ask {TEMPLATE}.", id="the narrowest scope"),
+        pytest.param("replica", 100, [DESIGN], f"Set {SCOPE}: clique.", id="no templates"),
         pytest.param("clique", 300, [DESIGN], "Use at most 256 pods", id="neither"),
     ],
 )

@@ -629,7 +629,7 @@ def test_no_scope_is_narrower_than_that_of_a_clique() -> None:
     obj = clique(scope="clique")
     obj["spec"]["replicas"] = 300
     (warning,) = injection_into(obj, "ns", "shared", pcs=pcs(1)).warnings
-    assert "pending. Set mnnvl.claimMode: template. Then delete the PodClique" in warning
+    assert "pending. Ask the platform team to set mnnvl.claimMode: template. Then delete" in warning
 
 
 def test_replicas_that_are_no_number_count_as_one() -> None:
