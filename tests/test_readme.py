@@ -132,6 +132,7 @@ PARTS = {
     " (all labelled nodes are in one …)",
     "enable dynamic resource allocation",
     "install NVIDIA's DRA driver",
+    "ask the platform team to set mnnvl.claimMode: template",
     " Did you mean …?",
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
