@@ -192,6 +192,8 @@ def main() -> int:
         "--when", nargs="*", default=["starts", "running"], choices=["starts", "running"]
     )
     arguments = parser.parse_args()
+    if unknown := set(arguments.attacks) - set(ATTACKS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(ATTACKS)}")
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.attacks[0], pages=arguments.pages))
         return 0

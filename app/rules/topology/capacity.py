@@ -268,14 +268,15 @@ def apart_warnings(
 
     names = listed([owner_text(group.part.owner) for group in groups], _SHOWN)
     common = f" (all labelled nodes are in one {shared[-1]})" if shared else ""
-    room = _room_in(domain, levels, nodes)
-    together = [
-        (clique, clique.pods * (clique.group.replicas if clique.group else 1))
-        for clique in template.cliques
-    ]
     remedy = ". Set minAvailable = replicas at creation to keep all pods together"
-    if room is not None and _why_too_small(SET, room, domain, together):
-        remedy = f". No {domain} has room for all pods together"
+    room = _room_in(domain, levels, nodes)
+    if room is not None:
+        every = [
+            (clique, clique.pods * (clique.group.replicas if clique.group else 1))
+            for clique in template.cliques
+        ]
+        if _why_too_small(SET, room, domain, every):
+            remedy = f". No {domain} has room for all pods together"
     return [
         f'the constraint "{domain}" of the PodCliqueSet applies per PodGang. Replicas of {names}'
         " above minAvailable form their own PodGangs and may be placed in another"
