@@ -545,7 +545,7 @@ def domain_deleted(gang: Gang) -> Reasons:
 
 
 def _being_deleted(gang: Gang, domain: ComputeDomain) -> Reason:
-    """Return the reason for a ComputeDomain that only finalizers of others than Grove keep."""
+    """Return the reason for a ComputeDomain that only finalizers other than Grove's keep."""
     users = standing(gang.index, domain).users
     use = "uses" if len(users) == 1 else "use"
     keep = "keeps" if len(domain.held_by) == 1 else "keep"

@@ -17,6 +17,7 @@ from app.explain.answers.whatif.edits import (
     Supposition,
     UnusableEdit,
 )
+from app.explain.reasons.blocking_workloads import OF_NODES
 from app.explain.reasons.reason import are, counted, listed
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, topology_of, value_of_level
@@ -30,8 +31,6 @@ from app.objects.shape import JsonMap
 
 _OF_NODE = "node.kubernetes.io/"
 """The prefix of taints that Kubernetes itself adds for the state of a node."""
-_KEPT_ON_NODES = {"DaemonSet", "Node"}
-"""The kinds of the controllers of pods that `kubectl drain` ignores. A static pod has a Node."""
 
 
 class EditedSnapshot(Value):
@@ -197,7 +196,7 @@ def _must_leave(pod: Pod) -> bool:
     Pods that are being deleted already, pods of DaemonSets, and static pods need not. KAI's
     reservation pods are not counted, because KAI deletes them after the pods that share the GPU.
     """
-    of_node = pod.controller is not None and pod.controller.kind in _KEPT_ON_NODES
+    of_node = pod.controller is not None and pod.controller.kind in OF_NODES
     return pod.deleting is None and not of_node and not pod.is_helper
 
 
