@@ -23,7 +23,7 @@ from app.rules.queue_warnings import warnings_of_set
 from app.rules.set_mistakes import minimum_findings, mistake_warnings
 from app.rules.set_size import size_findings
 from app.rules.topology.capacity import apart_warnings, capacity_warnings
-from app.rules.topology.coverage import Nodes
+from app.rules.topology.coverage import NO_NODES
 from app.webhooks.mnnvl import PATIENCE_SECONDS, patience
 
 
@@ -83,7 +83,7 @@ class PodCliqueSetWebhook(Value):
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels
         required = constraints.required
-        nodes = self.facts.nodes() if template.has_gpus else Nodes()
+        nodes = self.facts.nodes() if template.has_gpus else NO_NODES
         warnings = apart_warnings(template, required, levels, self.facts.nodes_with, nodes)
         if not template.has_gpus:
             return warnings

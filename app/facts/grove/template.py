@@ -13,7 +13,14 @@ from app.base.value import Value
 from app.facts.grove.podcliqueset import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import KAI_QUEUE, MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import MOST_ITEMS, CheckedMap, FieldError, FieldPath
+from app.objects.fields import (
+    MOST_ITEMS,
+    CheckedMap,
+    FieldError,
+    FieldPath,
+    Findings,
+    wrong_type,
+)
 from app.objects.names import MAX_SUBDOMAIN
 from app.objects.shape import JsonMap, int_of, list_of, map_of, only, text_at
 
@@ -181,6 +188,8 @@ class Template(Value):
     findings: tuple[FieldError, ...]
     """Findings about parts that don't have the CRD's shape, which count as absent."""
 
+    has_gpus: bool
+    """Whether any clique has GPUs."""
     mentions_mnnvl: bool
     """Whether any part has an annotation about MNNVL. If not, no rule about MNNVL applies."""
     asking: tuple[CliqueTemplate, ...]
@@ -188,11 +197,6 @@ class Template(Value):
 
     For Grove's annotations, MIG devices do not count as GPUs.
     """
-
-    @property
-    def has_gpus(self) -> bool:
-        """Whether any clique has GPUs."""
-        return any(clique.gpus for clique in self.cliques)
 
     def above(self, owner: Owner) -> list[Owner]:
         """Return the parts that enclose `owner`: the set, then the scaling groups of a clique."""
@@ -210,18 +214,20 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     metadata = map_of(obj.get("metadata"))
     spec = CheckedMap(obj).child("spec")
     template = spec.child("template")
-    whole = _read_part(SET, _TEMPLATE, template, metadata)
+    findings = template.findings
+    whole = _read_part(SET, _TEMPLATE, template.content, metadata, findings)
 
     parts = [whole]
     groups: list[GroupTemplate] = []
     groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
-    for part, item in _parts_in(template, "podCliqueScalingGroups", "group"):
+    for part, content in _parts_in(template, "podCliqueScalingGroups", "group"):
+        names = CheckedMap(content, findings, part.path.step, part.path.parent)
         group = GroupTemplate(
             name=part.owner[1],
             part=part,
-            replicas=int_of(item.content.get("replicas"), 1),
-            min_available=int_of(item.content.get("minAvailable"), 1),
-            members=tuple(map(_name, item.list_at("cliqueNames"))),
+            replicas=int_of(content.get("replicas"), 1),
+            min_available=int_of(content.get("minAvailable"), 1),
+            members=tuple(map(_name, names.list_at("cliqueNames"))),
         )
         parts.append(part)
         groups.append(group)
@@ -229,18 +235,19 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
             groups_of.setdefault(member, {}).setdefault(part.owner, group)
 
     cliques: list[CliqueTemplate] = []
-    for part, item in _parts_in(template, "cliques", "clique"):
+    for part, content in _parts_in(template, "cliques", "clique"):
         of_clique = groups_of.get(part.owner[1])
         parts.append(part)
-        cliques.append(_read_clique(part, item.content, whole, of_clique, groups_read))
+        cliques.append(_read_clique(part, content, whole, of_clique, groups_read))
 
-    mentions_mnnvl = any(part.annotations for part in parts)
+    annotated = [part for part in parts if part.annotations]
+    with_gpus = [clique for clique in cliques if clique.gpus]
     asking: list[CliqueTemplate] = []
-    if mentions_mnnvl:
+    if annotated:
         asking = [
             clique
-            for clique in cliques
-            if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
+            for clique in with_gpus
+            if clique.enabling or (clique.mnnvl_group and clique.whole_gpus)
         ]
     return Template(
         name=str(metadata.get("name") or ""),
@@ -249,19 +256,28 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
         groups=tuple(groups),
         cliques=tuple(cliques),
         groups_of=groups_of,
-        findings=tuple(template.findings),
-        mentions_mnnvl=mentions_mnnvl,
+        findings=tuple(findings),
+        has_gpus=bool(with_gpus),
+        mentions_mnnvl=bool(annotated),
         asking=tuple(asking),
     )
 
 
-def _parts_in(template: CheckedMap, field: str, kind: str) -> list[tuple[SetPart, CheckedMap]]:
-    """Return the groups or the cliques in a list of `template`, each with its content."""
+def _parts_in(template: CheckedMap, field: str, kind: str) -> list[tuple[SetPart, JsonMap]]:
+    """Return the groups or the cliques in a list of `template`, each with its content.
+
+    Items that are not maps become findings.
+    """
     path = _TEMPLATE.child(field)
-    parts = []
-    for item in template.children(field):
-        owner = (kind, _name(item.content.get("name") or ""))
-        parts.append((_read_part(owner, FieldPath(item.step, path), item, item.content), item))
+    findings = template.findings
+    parts: list[tuple[SetPart, JsonMap]] = []
+    for position, item in enumerate(template.list_at(field)):
+        at = FieldPath(position, path)
+        if isinstance(item, dict):
+            owner = (kind, _name(item.get("name") or ""))
+            parts.append((_read_part(owner, at, item, item, findings), item))
+        else:
+            findings.append(wrong_type(at, item, "a map"))
     return parts
 
 
@@ -274,12 +290,19 @@ def _name(value: Any) -> str:
     return str(value)[:MAX_SUBDOMAIN]
 
 
-def _read_part(owner: Owner, path: FieldPath, part: CheckedMap, annotated: JsonMap) -> SetPart:
-    """Return the part `owner`. `annotated` is the object that has its labels and annotations."""
-    annotations = map_of(annotated.get("annotations"))
-    constraint = part.content.get("topologyConstraint")
+def _read_part(
+    owner: Owner, path: FieldPath, content: JsonMap, annotated: JsonMap, findings: Findings
+) -> SetPart:
+    """Return the part `owner`. `annotated` is the object that has its labels and annotations.
+
+    A topologyConstraint that is not a map is added to `findings`.
+    """
+    annotations = annotated.get("annotations")
+    if not isinstance(annotations, dict):
+        annotations = {}
+    constraint = content.get("topologyConstraint")
     if constraint is not None and not isinstance(constraint, dict):
-        part.map_at("topologyConstraint")  # adds a finding
+        findings.append(wrong_type(path.child("topologyConstraint"), constraint, "a map"))
         constraint = None
 
     return SetPart(

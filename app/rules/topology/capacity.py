@@ -194,6 +194,8 @@ def _too_small(
 
 def _room_in(domain: str, levels: Sequence[Level], nodes: Nodes) -> Room | None:
     """Return the room in the domains of the level `domain`, or None if it is not known."""
+    if not nodes:
+        return None
     position = [level.domain for level in levels].index(domain)
     return nodes.room_at(tuple(level.key for level in levels[: position + 1]))
 
@@ -252,7 +254,7 @@ def apart_warnings(
     with the labels of all levels are in one such domain, there is no warning. `nodes` are the nodes
     with their GPUs. They may be missing if the set requests no GPUs.
     """
-    if any(clique.scheduler == KUEUE for clique in template.cliques):
+    if KUEUE in [clique.scheduler for clique in template.cliques]:
         return list(_apart_in_kueue(template, required, levels, nodes_with))
     domain = required.get(SET, "")
     groups = [group for group in template.groups if group.replicas > group.min_available]

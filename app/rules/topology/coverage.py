@@ -140,6 +140,9 @@ class Nodes:
         return max((_gpus(labels) for labels, _ in self.with_labels(keys)), default=0)
 
 
+NO_NODES = Nodes()
+
+
 class LevelProblem(Value):
     """A problem of one or two levels of a topology."""
 

@@ -210,18 +210,15 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             for constraint in constraints.all
         ]
 
-    ranks = {
-        constraint.part.owner: _RANKS[constraint.domain]
-        for constraint in constraints.all
-        if constraint.domain in _RANKS
-    }
-    strictest = max(ranks.values(), default=0)
-    narrowest: dict[Owner, Owner] = {}
     existing = topology.domains
     problems: list[_Problem] = []
+    ranks: dict[Owner, int] = {}
+    highest = 0
+    narrowest: dict[Owner, Owner] = {}
     for constraint in constraints.all:
         domain = constraint.domain
-        if domain not in _RANKS:
+        rank = _RANKS.get(domain)
+        if rank is None:
             finding = fields.not_supported(constraint.path, domain, DOMAINS)
             problems.append(_Problem(constraint, finding))
             continue
@@ -235,18 +232,20 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
             finding = fields.invalid(constraint.path, domain, detail)
             problems.append(_Problem(constraint, finding))
 
-        if _RANKS[domain] == strictest:
-            continue  # no constraint is narrower
         owner = constraint.part.owner
+        ranks[owner] = rank
+        if rank >= highest:
+            highest = rank
+            continue  # no enclosing constraint is narrower, because enclosing parts come first
         # once per owner, because many parts of an invalid set can have the same name and groups
         if owner not in narrowest:
             narrowest[owner] = _narrowest(constraints.template.above(owner), ranks)
         above = narrowest[owner]
-        rank = ranks.get(above, 0)
-        if rank > _RANKS[domain]:
+        above_rank = ranks.get(above, 0)
+        if above_rank > rank:
             detail = (
-                f'must not be broader than packDomain "{DOMAINS[rank]}" of {owner_text(above)};'
-                f" allowed: {allowed_below(DOMAINS[rank], topology)}"
+                f'must not be broader than packDomain "{DOMAINS[above_rank]}" of'
+                f" {owner_text(above)}; allowed: {allowed_below(DOMAINS[above_rank], topology)}"
             )
             finding = fields.invalid(constraint.path, domain, detail)
             problems.append(_Problem(constraint, finding, is_too_broad=True))
