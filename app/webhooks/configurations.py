@@ -74,7 +74,7 @@ def outside(namespaces: Iterable[str]) -> Object:
 
 
 def expressions(items: Iterable[tuple[str, str]]) -> list[Object]:
-    """Return named CEL expressions, such as matchConditions."""
+    """Return named CEL expressions, such as matchConditions, from pairs (name, expression)."""
     return [{"name": name, "expression": expression} for name, expression in items]
 
 

@@ -16,7 +16,7 @@ PodClique from its template.
 The claims of a Pod never change, so the unit must be known when the Pod is created. The webhook of
 LeaderWorkerSets labels a leader in the same request: ours leaves a Pod without a unit unchanged and
 is called again after the label is set. Finally, `PodMnnvlCheck` rejects a Pod that still lacks its
-unit or claim.
+unit label or its claim.
 """
 
 import asyncio

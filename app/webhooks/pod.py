@@ -1,7 +1,8 @@
 """Annotate new Pods of Workload groups, and copy node labels to Pods when they are bound.
 
 The annotation keeps KAI from scheduling a Pod without its group. Neither webhook rejects an object,
-so that scheduling continues. Only while the nodes are not cached yet, a Binding gets a 503.
+so that scheduling continues. While the nodes are not cached yet, the answer to a Binding is a 503,
+which API servers ignore (failurePolicy Ignore).
 """
 
 from collections.abc import Sequence

@@ -197,7 +197,10 @@ class PodGangDeletionWebhook(Value):
         return ALLOWED
 
     async def _while_design(self, gang: SlimPodGang) -> Verdict:
-        """Allow the deletion if the dialect is still `design`, otherwise ask Grove to try again."""
+        """Return the verdict on a deletion while the cached dialect is `design`.
+
+        Grove should try again if the API server already serves a later dialect, or does not answer.
+        """
         try:
             async with patience(PATIENCE_BEFORE_DELETION):
                 if await self.owners.living_set_of(gang) is None:

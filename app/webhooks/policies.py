@@ -63,9 +63,9 @@ class Uncovered(Value):
     path: str
     """The path of the webhook."""
     what: str
-    """The objects or changes that no policy can judge."""
+    """The objects or changes that only the webhook handles."""
     why: str
-    """The reason why no policy can judge these objects or changes."""
+    """The reason why no policy handles them."""
 
 
 _TOO_DEAR = "a policy that compares all pairs would exceed the cost limit of the API server"
@@ -147,7 +147,7 @@ UNCOVERED = (
         " on the request",
     ),
 )
-"""The tasks that only webhooks can do. Warnings of these rules come only from webhooks, too."""
+"""The tasks that only webhooks can do."""
 
 
 def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
@@ -209,9 +209,9 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: str) -> list[Object]:
     """Return the policies that restrict the use of queues and warn about missing queues.
 
-    Accounts that only copy names of queues are exempt: the service accounts in `kai_namespaces`
-    (where KAI and its queue assigners run), in our namespace and in kube-system, the kubelets, and
-    `authorizedUsers`, such as Grove's operator.
+    With the mode `warn`, no policy rejects a request. Accounts that only copy names of queues are
+    exempt: the service accounts in `kai_namespaces` (where KAI and its queue assigners run), in our
+    namespace and in kube-system, the kubelets, and `authorizedUsers`, such as Grove's operator.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
@@ -311,7 +311,7 @@ def _filled(
 def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
     """Return `expression` with the first text of each pair in `values` replaced by the second.
 
-    Replacements are not searched again.
+    A replacement is not replaced again.
     """
     if not values:
         return expression

@@ -71,7 +71,9 @@ class Webhook(Value, eq=False, kw_only=True):
     """
 
     path: str
+    """The path of the webhook, without a token."""
     resource: Resource
+    """The resource whose requests the webhook judges."""
     operations: tuple[str, ...]
     failure_policy: Literal["Fail", "Ignore"]
     timeout_seconds: int
@@ -160,7 +162,7 @@ _MAY_OWN_MNNVL_RESOURCES = {
         f" '{MNNVL_ADOPTED}' in oldObject.metadata.annotations"
     ),
 }
-"""The condition for PodGangs that own resources.
+"""The condition for PodGangs that may own MNNVL resources.
 
 If PodCliqueSets should own the resources, a PodGang keeps the annotation only while it owns one.
 """
