@@ -164,7 +164,7 @@ PARTS = {
     "a replica of …",
     "all of its pods",
     "install its CRD (kubectl apply -k manifests/prerequisites)",
-    "the leader of grove-admission writes it from clusterTopology.levels",
+    "wait until the leader of grove-admission writes it (clusterTopology.levels)",
     " (check its RBAC)",
     'is forbidden: User "',
     "some of its pods",
@@ -185,7 +185,7 @@ PARTS = {
     "Reviews refused because their caller is unknown.",
     "none (authorizedUsers is empty)",
     "patch does not apply",
-    "The managed ClusterTopology does not exist yet",
+    "The managed ClusterTopology does not exist or has no levels yet",
     "Topology support disabled in operator configuration",
     "All topology constraints name levels of the ClusterTopology",
     "Topology level… … not found in ClusterTopology '…'. Topology constraint will be ignored."

@@ -140,7 +140,9 @@ class Cluster:
             labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
             yield gauge("api_version_unknown", text, 1, **labels)
 
-        text = "Problems of the levels: missing node labels, a wrong order, or no tree."
+        text = (
+            "Problems of the levels: missing node labels, a wrong order, or labels without a tree."
+        )
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
@@ -167,9 +169,9 @@ class ForTemplates(Value):
     """The facts for verdicts on Pod templates (`dry_run/templates`)."""
 
     facts: ClusterView
-    """Reads the facts about nodes."""
+    """The reader of facts about nodes."""
     units: UnitOwners
-    """Finds other claims for the NVLink channel, and the PodGroups that templates name."""
+    """The reader of claims for the NVLink channel, and of PodGroups that templates name."""
 
     @property
     def nvlink(self) -> NvlinkDomains:

@@ -73,9 +73,9 @@ def is_expired(problem: Exception | None) -> bool:
 
 
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """Return the command that renews the credentials, if `problem` is about them.
+    """Return the command that renews the credentials if `problem` is about them, otherwise "".
 
-    Return "" if it is not, inside a Pod, or if no command in the kubeconfig provides them.
+    Return "" also for in-cluster credentials, and if no command in the kubeconfig provides them.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""

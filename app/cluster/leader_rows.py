@@ -318,7 +318,7 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""The rows of statuses. They have their own caches, so that a new status reconciles no PodGang."""
+"""The rows of statuses. Their caches are separate, so that PodGangs ignore changes of a status."""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The queue names in the object that admission policies get as their parameter."""

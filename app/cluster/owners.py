@@ -66,7 +66,7 @@ class MnnvlOwners:
     """A writer of the owner references of MNNVL resources, which it finds in `stores`.
 
     `configured` is the owner rule from the configuration, or None for the rule of the dialect.
-    Without `discovery`, upgrades of Grove are not noticed.
+    Without `discovery`, the API server is never asked for a later dialect.
     """
 
     def __init__(
@@ -176,7 +176,8 @@ class MnnvlOwners:
         - The API server already serves the API of a later Grove. Another replica that knows this
           gives adopted resources back, and Grove then deletes the PodGang.
 
-        Raise Conflict if a resource has changed since it was cached.
+        Raise ClusterError if a request fails, such as Conflict if a resource has changed since it
+        was cached.
         """
         adoptable = self.states_of(gang).get("adoptable")
         # If another PodGang adopts a resource during these reads, the write gets a Conflict.
@@ -237,7 +238,8 @@ class MnnvlOwners:
         """Make the PodCliqueSet `pcs` the only owner of `stored`.
 
         Return the changed object, or None if it is gone or must no longer be changed. If `stored`
-        is outdated, read it again. Raise Conflict if it keeps changing.
+        is outdated, read it again. Raise ClusterError if a request fails, or Conflict if the object
+        keeps changing.
         """
         reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
         of_set = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)

@@ -47,7 +47,7 @@ class _Used(Struct):
     """The claims and templates that the Pods of one namespace used when they were last listed."""
 
     backoff: Backoff
-    """Returns how long `names` count as used: longer each time that they have not changed."""
+    """The times for which `names` count as used. They get longer while the names stay the same."""
     names: frozenset[str] = frozenset()
     """The names that Pods used, among the candidates of the last list."""
     begun: float = -SHARED_SECONDS
@@ -76,7 +76,7 @@ class ClaimUsers(Struct):
     """The used claims, by namespace."""
 
     def forget(self) -> None:
-        """Forget all lists. It is called when a new term as the leader begins."""
+        """Forget all lists, as is necessary when a new term as the leader begins."""
         self._used.clear()
 
     async def use_any(

@@ -194,8 +194,8 @@ class ClusterView:
     """A reader of the facts in `stores`. It implements `TopologyFacts` for the rules of dialects.
 
     `client` tells what the cluster serves, and reads PodCliqueSets that the store lacks. A method
-    raises Unavailable while the cache that it needs isn't ready. Only `nodes`, `nodes_with`,
-    `level_problems`, `level_keys` and the facts in `hints`, which only warnings need, are empty or
+    raises Unavailable while the cache that it needs isn't ready. Only the results of `nodes`,
+    `nodes_with`, `level_problems` and `level_keys`, and the facts in `hints`, are empty or
     incomplete instead.
     """
 
@@ -252,7 +252,7 @@ class ClusterView:
             )
         if stored is None or not stored.levels:
             problem = "does not exist" if stored is None else "has no levels"
-            remedy = "the leader of grove-admission writes it from clusterTopology.levels"
+            remedy = "wait until the leader of grove-admission writes it (clusterTopology.levels)"
             if not store.served:
                 remedy = "install its CRD (kubectl apply -k manifests/prerequisites)"
             raise TopologyMissing(
@@ -344,8 +344,8 @@ class ClusterView:
 
         If the cached set has another uid than `uid`, it may be outdated, so the set is read from
         the API server: the result may have yet another uid. Return None if the set doesn't exist.
-        An invalid name is not requested, because any client may send a review with a name of
-        several megabytes.
+        Raise ClusterError if the request fails. An invalid name is not requested, because any
+        client may send a review with a name of several megabytes.
         """
         cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):
@@ -353,7 +353,10 @@ class ClusterView:
         return await self.current_set(namespace, name)
 
     async def current_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Return a PodCliqueSet from the API server, or None if it doesn't exist."""
+        """Return a PodCliqueSet from the API server, or None if it doesn't exist.
+
+        Raise ClusterError if the request fails.
+        """
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
         return None if stored is None else self._sets.read(stored)
 

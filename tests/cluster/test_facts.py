@@ -133,7 +133,7 @@ def test_without_its_crd_nobody_writes_the_managed_topology() -> None:
 
 
 def test_a_managed_topology_without_levels_is_not_called_missing() -> None:
-    with pytest.raises(Unavailable, match='"grove-topology" has no levels yet; the leader'):
+    with pytest.raises(Unavailable, match='"grove-topology" has no levels yet; wait until the leader'):
         OfflineCluster([topology()]).facts.topology()
 
 

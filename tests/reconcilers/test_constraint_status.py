@@ -65,7 +65,10 @@ MISSING = condition(
     TIMED,
 )
 UNTOLD = condition(
-    "Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet", TIMED
+    "Unknown",
+    "TopologyUnknown",
+    "The managed ClusterTopology does not exist or has no levels yet",
+    TIMED,
 )
 
 

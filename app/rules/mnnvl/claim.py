@@ -97,7 +97,7 @@ def inject(
     if facts.reads_groups and annotations.enables and carrier.foreign_group:
         conflict = both_vocabularies(FieldPath("metadata.annotations"), carrier.foreign_group)
         if old is not None and old.foreign_group and old.annotations.over(inherited).enables:
-            # it is already stored, and Grove must still be able to change the object
+            # the conflict is already stored, and Grove must still be able to change the object
             return Injection(warnings=[f"no claim was injected: {conflict}"])
         return Injection(findings=[conflict])
     if not annotations.enables or carrier.deleting:
@@ -290,8 +290,8 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
     """Return the first DeviceClass in `awaited` that does not exist, or "" if all exist.
 
-    `classes` are the names of all DeviceClasses. If there are none, no driver is installed yet, and
-    the result is "".
+    `classes` are the names of all DeviceClasses. If there are none, the result is "", because a
+    driver may not be installed yet.
     """
     return next((name for name in awaited if classes and name not in classes), "")
 

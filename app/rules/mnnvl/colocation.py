@@ -46,7 +46,7 @@ class Bounds(Value):
 
 
 class OwnGroup(Value):
-    """A KAI PodGroup that a Pod names and that KAI's pod-grouper did not create."""
+    """The KAI PodGroup that a Pod names in its annotation."""
 
     name: str
     levels: frozenset[str] | None

@@ -239,7 +239,7 @@ class Domains:
     def shared_with(self, other: Groups) -> list[tuple[str, str, str]]:
         """Return the groups of two sets that have a ComputeDomain of the same name.
 
-        Each item has our group, the other set's group, and the name.
+        Each item is (our group, group of the other set, name of the ComputeDomain).
         """
         name, replicas, groups = other
         if len(name) < len(self._name):

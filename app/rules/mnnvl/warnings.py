@@ -36,7 +36,10 @@ class NvlinkDomains(Value):
     """The configured size of NVLink domains."""
 
     nodes: int = 18
-    """The nodes per domain, used if no node has the domain's label. GB200/GB300 NVL72 has 18."""
+    """The number of nodes of a domain, if no node has the label of NVLink domains.
+
+    GB200 NVL72 and GB300 NVL72 have 18.
+    """
     spare: int = 0
     """The number of nodes of a domain that a workload should leave free."""
 
@@ -174,7 +177,7 @@ def _how_to_bind(named: NamedOwner, scope: str, bounds: Bounds) -> str:
             f" the subgroup of these pods, to {NVLINK_DOMAIN}"
         )
     keys = [TOPOLOGY_REQUIRED]
-    # it would put the Jobs of a unit of several Jobs into different domains
+    # the annotation `together` would put the Jobs of a unit of several Jobs into different domains
     scopes = [each.name for each in named.kind.scopes]
     if named.kind.together and scope in scopes[scopes.index(named.kind.together_scope) :]:
         keys.insert(0, named.kind.together)

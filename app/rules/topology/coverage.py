@@ -301,7 +301,7 @@ class Room(Value):
     """The GPU capacity of the domains of a level, including GPUs in use."""
 
     domains: tuple[Mapping[int, int], ...]
-    """The number of nodes by GPUs per node, for each domain. Of equal domains, there is one."""
+    """The number of nodes by GPUs per node, for each domain. Equal domains are listed once."""
 
     @property
     def gpus(self) -> int:

@@ -7,7 +7,7 @@ from app.objects.edits import ABSENT, Edit
 from app.objects.shape import JsonMap, labels_of
 
 RESERVED = "topology.kubernetes.io/"
-"""The prefix of Kubernetes' topology labels. A Binding cannot set them to other values."""
+"""The prefix of Kubernetes' topology labels. A Binding cannot set them to values of its choice."""
 
 STANDARD = (f"{RESERVED}region", f"{RESERVED}zone", HOSTNAME_KEY)
 """The labels that KEP-4742 gives every Pod."""

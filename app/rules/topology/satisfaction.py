@@ -24,7 +24,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         return None
     condition = partial(Condition, type=CONSTRAINTS_SATISFIED, generation=pcs.generation)
     if topology is None:
-        text = "The managed ClusterTopology does not exist yet"
+        text = "The managed ClusterTopology does not exist or has no levels yet"
         return condition(status="Unknown", reason="TopologyUnknown", message=text)
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"

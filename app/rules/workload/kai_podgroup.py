@@ -26,7 +26,7 @@ from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
-"""The annotation that lists what this program wrote: copied labels and annotations, a constraint.
+"""The annotation that lists the copied labels and annotations, and the constraint if we wrote it.
 
 A copy is removed when its original is removed.
 """
@@ -251,7 +251,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Return, for each subject, a remark about the stored PodGroup or None."""
+    """Return the remarks about the stored PodGroup by subject, None for a subject without one."""
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),

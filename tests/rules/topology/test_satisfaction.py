@@ -65,7 +65,11 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         pytest.param(
             replace(FREE, constraint=StoredConstraint("zone")),
             None,
-            ("Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet"),
+            (
+                "Unknown",
+                "TopologyUnknown",
+                "The managed ClusterTopology does not exist or has no levels yet",
+            ),
             id="not to be seen",
         ),
     ],

@@ -46,8 +46,7 @@ class PodCliqueSetOwns(OwnerRule):
         """Return whether `resource` is ours, and has no owner or a PodGang as an owner.
 
         Without an owner, the resource would outlive its PodCliqueSet. Return False if its name does
-        not begin with the name of its replica, or if an owner is neither a PodGang nor its
-        PodCliqueSet.
+        not fit the replica in its labels, or if an owner is neither a PodGang nor its PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
@@ -84,7 +83,7 @@ class PodCliqueSetOwns(OwnerRule):
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource) -> bool:
-    """Return whether `owner` is a PodGang or the PodCliqueSet of `resource`, so may be replaced."""
+    """Return whether `owner`, a PodGang or the PodCliqueSet of `resource`, may be replaced."""
     if owner.kind == POD_GANG.kind:
         return True
     return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)

@@ -210,7 +210,7 @@ def _judge(
     """
     findings = problems.findings
     if stored is None:
-        # Grove's CRD does not allow it in a new PodCliqueSet
+        # Grove's CRD does not allow packDomain in a new PodCliqueSet
         text = "packDomain is allowed only in PodCliqueSets that already have it; use pack.required"
         deprecated = [forbidden(path, text) for path in packings.deprecated]
         return [*findings, *problems.unplaceable, *deprecated], problems.warnings
@@ -355,9 +355,9 @@ def _shared_domain(
 ) -> Iterator[str]:
     """Yield a warning if KAI never satisfies a required domain without a preferred one.
 
-    That is so if all nodes with the labels of all levels are in one domain of a narrower level.
-    There is no warning about a constraint with an enclosing one. Source: `d5-one-rack` and
-    `d5-grove` in `tests/testdata/kai-decisions`.
+    That is so if all nodes with the labels of all levels are in one domain of a narrower level. A
+    constraint inside of another one gets no warning. Source: `d5-one-rack` and `d5-grove` in
+    `tests/testdata/kai-decisions`.
     """
     domains = [level.domain for level in levels]
     if packing.preferred or packing.required not in domains or packing.parents:
