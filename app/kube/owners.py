@@ -99,12 +99,12 @@ class Owners(Struct):
     async def _owner(
         self, namespace: str, reference: OwnerRef, fresh_seconds: float
     ) -> Object | None:
-        if not _is_possible(reference):
-            return None
         key = namespace, reference
         cached = self._read.get(key)
         if cached is not None and self.clock() - cached.at < fresh_seconds:
             return cached.owner
+        if not _is_possible(reference):
+            return None
         owner = await self._fetch(namespace, reference)
         self._remember(key, _Read(self.clock(), owner, len(to_json(owner))))
         return owner

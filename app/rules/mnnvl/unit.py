@@ -4,6 +4,7 @@ A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from app.base.value import Value
 from app.facts.grove.unit_member import UnitMember
@@ -47,7 +48,7 @@ _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
 
 
-class NvlinkUnit(Value):
+class NvlinkUnit(Value, dict=True):
     """All pods that share a ComputeDomain with the pods of `member`, according to `scope`."""
 
     member: UnitMember
@@ -55,7 +56,7 @@ class NvlinkUnit(Value):
     scope: Scope
     """The rule by which the pods share the ComputeDomain."""
 
-    @property
+    @cached_property
     def base_name(self) -> str:
         """The prefix of the names of the unit's resources.
 
@@ -91,7 +92,7 @@ class NvlinkUnit(Value):
     def _place(self) -> tuple[str, ...]:
         """The values of the labels in _PLACE_LABELS, "" for a label that the resources lack."""
         if self.member.named is not None:
-            return "", "", "", "", _name_of_unit(self.member.named, self.scope)
+            return "", "", "", "", self.base_name
         place = self.member.place
         if self.scope == "replica" or not (place.group and place.group_replica):
             return place.pcs, place.replica, "", "", ""
