@@ -26,7 +26,7 @@ from app.facts.kinds import (
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED, MNNVL_SCOPE, NVLINK_DOMAIN
 from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
-from app.facts.unit_sizes import size_of_unit
+from app.facts.unit_sizes import labels_of_jobs, size_of_unit
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden, required
 from app.objects.resource import JOB, Resource
@@ -269,6 +269,8 @@ async def _injection(
     of_workload = map_at(workload, "metadata")
     labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
     labels[kind.key] = text_at(of_workload, "name")
+    if JOB_SET in kind.resources:
+        labels |= labels_of_jobs(map_at(workload, "spec"), template.part)
     labels |= labels_of_maker(workload)
     own_metadata = map_at(template.object, "metadata")
     metadata = {
@@ -293,7 +295,7 @@ async def _injection(
     spec = map_at(workload, "spec")
     size = size_of_unit(named, plan.scope, spec) if named is not None else None
     group = await facts.own_group(obj, namespace) if facts else None
-    bounds = read_bounds(template.object, template.above, group, size)
+    bounds = read_bounds(obj, template.above, group, size, scope=plan.scope)
     nodes = Nodes()
     nvlink = AS_CONFIGURED
     if facts is not None:

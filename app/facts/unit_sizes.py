@@ -15,7 +15,15 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_ENABLED
-from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, SET_SUBGROUP, NamedOwner, UnitSize
+from app.facts.unit_owners import (
+    JOBS_OF_SET,
+    JOBS_OF_TEMPLATE,
+    RAY_GROUP,
+    REPLICATED_JOB,
+    SET_SUBGROUP,
+    NamedOwner,
+    UnitSize,
+)
 from app.objects.resource import JOB
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, maps_at, text_at
 
@@ -113,6 +121,18 @@ def _of_job_set(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
         labels = {REPLICATED_JOB: text_at(job, "name")}
         for part in _of_job(map_at(job, "template", "spec"), scope):
             yield PodsOfTemplate(part.template, copies * part.pods, labels)
+
+
+def labels_of_jobs(spec: JsonMap, name: str) -> dict[str, str]:
+    """Return the labels with numbers of Jobs of a Pod of the replicated job `name` of a JobSet."""
+    replicas = {
+        text_at(job, "name"): int_of(job.get("replicas"), 1)
+        for job in maps_at(spec, "replicatedJobs")
+    }
+    return {
+        JOBS_OF_SET: str(sum(replicas.values())),
+        JOBS_OF_TEMPLATE: str(replicas.get(name, 1)),
+    }
 
 
 def _of_job(spec: JsonMap, _: str) -> Iterator[PodsOfTemplate]:

@@ -191,7 +191,7 @@ class PodMnnvlWebhook(Value):
         if owned is None:
             return judged([not_owned(plan)])
 
-        bounds = read_bounds(request.object, above)
+        bounds = read_bounds(request.object, above, scope=plan.scope)
         warnings = [*injection.warnings, *unit_warnings(plan, bounds, self.facts.nodes())]
         return await verdict_with_resources(
             self.resources, request, owned, replace(injection, warnings=warnings)

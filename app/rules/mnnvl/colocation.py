@@ -12,7 +12,13 @@ from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.kubernetes.selectors import Term, node_selector, required_affinity
 from app.facts.labels import NVLINK_DOMAIN, POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
-from app.facts.unit_owners import OWNER_KINDS, UnitSize
+from app.facts.unit_owners import (
+    EXCLUSIVE_JOBS,
+    JOBS_OF_SET,
+    JOBS_OF_TEMPLATE,
+    OWNER_KINDS,
+    UnitSize,
+)
 from app.objects.names import label_key_problem
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
@@ -21,6 +27,9 @@ from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
 """The annotations that keep Pods within one domain. The value is the node label of the level."""
+
+_JOBS_IN = {"set": JOBS_OF_SET, "replicatedJob": JOBS_OF_TEMPLATE}
+"""The label with the number of Jobs in a unit, for each scope whose units can have several Jobs."""
 
 
 class Bounds(Value):
@@ -43,6 +52,8 @@ class Bounds(Value):
     """
     size: UnitSize | None = None
     """The size of the unit, or None if that is not known."""
+    split_by: str = ""
+    """The node label by which JobSet puts the Jobs of the unit into separate domains, or ""."""
 
 
 class OwnGroup(Value):
@@ -85,8 +96,10 @@ def read_bounds(
     above: Sequence[JsonMap],
     own_group: OwnGroup | None = None,
     size: UnitSize | None = None,
+    *,
+    scope: str = "",
 ) -> Bounds:
-    """Return the bounds of a Pod.
+    """Return the bounds of a Pod, whose unit has this `scope`.
 
     `above` are the controllers of the Pod from the nearest one up, as far as they can be read.
     `own_group` is the PodGroup that the Pod names, and `size` is the size of the unit. They are
@@ -97,15 +110,19 @@ def read_bounds(
     levels = _topology_keys(affinity, "podAffinity")
     levels |= {key for key, _ in _chosen_values(spec)} & {NVLINK_DOMAIN, HOSTNAME_KEY}
 
+    annotated = [annotations_of(obj) for obj in (pod, *above)]
     together = {
-        key: text_at(annotations_of(obj), key)
+        key: text_at(annotations, key)
+        for annotations in annotated
         for key in _KEPT_TOGETHER
-        for obj in (pod, *above)
-        if key in annotations_of(obj)
+        if key in annotations
     }
+    is_exclusive = any(key != TOPOLOGY_REQUIRED for key in together)
+    jobs = text_at(labels_of(pod), _JOBS_IN.get(scope, ""))
+    split_by = together.pop(EXCLUSIVE_JOBS, "") if jobs not in ("", "1") else ""
     # the pod-grouper ignores the annotations of Pods that it skips, and overwrites the PodGroup
     # name of all other Pods
-    is_skipped = any(annotations_of(obj).get(SKIP_PODGROUPER) == "true" for obj in (pod, *above))
+    is_skipped = any(annotations.get(SKIP_PODGROUPER) == "true" for annotations in annotated)
     group: str | None = ""
     if is_skipped:
         together.pop(TOPOLOGY_REQUIRED, None)
@@ -125,9 +142,10 @@ def read_bounds(
         is_known=controller_of([pod, *above][-1]) is None
         and (not group or (own_group is not None and own_group.levels is not None)),
         is_apart=HOSTNAME_KEY in _topology_keys(affinity, "podAntiAffinity"),
-        is_exclusive=any(key != TOPOLOGY_REQUIRED for key in together),
+        is_exclusive=is_exclusive,
         group=group,
         size=size,
+        split_by="" if label_key_problem(split_by) else split_by,
     )
 
 

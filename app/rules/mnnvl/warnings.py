@@ -23,7 +23,7 @@ from app.facts.labels import (
     POD_GROUP_NAME,
     SKIP_PODGROUPER,
 )
-from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
+from app.facts.unit_owners import EXCLUSIVE_JOBS, NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.capacity import is_too_small
@@ -156,6 +156,7 @@ def unit_warnings(
         is_known
         and may_fit
         and not is_alone
+        and not bounds.split_by
         and not any(_is_inside(level, nodes) for level in levels)
     ):
         keys = ", ".join(level.key for level in levels)
@@ -163,6 +164,13 @@ def unit_warnings(
         yield (
             f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
             f" {_how_to_bind(named, plan.scope, bounds)}"
+        )
+    if bounds.split_by and bounds.split_by != HOSTNAME_KEY:
+        yield (
+            f"MNNVL of {unit}: the annotation {EXCLUSIVE_JOBS} puts each of its Jobs into a"
+            f" separate domain of {bounds.split_by}, and pods in different NVLink domains have no"
+            f" NVLink between them. Set {MNNVL_SCOPE}: job, or replace the annotation with"
+            f" {TOPOLOGY_REQUIRED}: {NVLINK_DOMAIN}"
         )
     if bounds.size is not None:
         yield from _of_size(unit=unit, bounds=bounds, size=bounds.size, nodes=nodes, nvlink=nvlink)

@@ -248,6 +248,40 @@ def test_the_controllers_annotation_is_advised_only_for_what_it_keeps_together(
     assert ("so large that no two fit" in shared) == (not apart)
 
 
+EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+@pytest.mark.parametrize(
+    ("scope", "jobs", "key", "split", "loose"),
+    [
+        pytest.param(None, {"global": "2"}, CLIQUE, True, False, id="two Jobs"),
+        pytest.param(None, {"global": "9"}, "k/rack", True, False, id="nine, in separate racks"),
+        pytest.param("replicatedJob", {"global": "4", "own": "3"}, CLIQUE, True, False, id="three"),
+        pytest.param("replicatedJob", {"global": "4", "own": "1"}, CLIQUE, False, False, id="own"),
+        pytest.param("job", {"global": "4", "own": "4"}, CLIQUE, False, False, id="each Job alone"),
+        pytest.param(None, {"global": "1"}, CLIQUE, False, False, id="one Job"),
+        pytest.param(None, {}, CLIQUE, False, False, id="a JobSet release without the label"),
+        pytest.param(None, {"global": "2"}, HOST, False, False, id="by node"),
+        pytest.param(None, {"global": "2"}, None, False, True, id="no annotation"),
+    ],
+)
+def test_exclusive_topology_splits_a_unit_of_several_jobs(
+    scope: str | None, jobs: dict[str, str], key: str | None, split: bool, loose: bool, said: Said
+) -> None:
+    names = {"global": "global-replicas", "own": "replicatedjob-replicas"}
+    labels = {f"jobset.sigs.k8s.io/{names[name]}": value for name, value in jobs.items()}
+    obj = pod("jobset", labels, scope=scope)
+    if key:
+        obj["metadata"]["annotations"][EXCLUSIVE_JOBS] = key
+    plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
+    assert plan is not None
+    bounds = read_bounds(obj, above(obj), scope=plan.scope)
+    found = [text for text in unit_warnings(plan, bounds, Nodes(())) if text.startswith("MNNVL")]
+    assert any("each of its Jobs into a separate domain" in text for text in found) == split
+    assert any("nothing keeps its pods" in text for text in found) == loose
+    said(found)
+
+
 def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None = None) -> str:
     obj = worker(annotations=annotations)
     plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
