@@ -13,7 +13,7 @@ class SchedulerConstraint(Value):
     levels: tuple[str, ...] | None = None
     """The node labels of the topology that the constraint names.
 
-    They are None if it names none, so that the topology of the whole gang is used.
+    They are None if it names none. Then the topology of the whole gang applies.
     """
 
     def __bool__(self) -> bool:

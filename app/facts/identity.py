@@ -148,8 +148,8 @@ PLACE_LABELS = (
 def read_place(labels: JsonMap) -> Place:
     """Return the place of an object with these labels.
 
-    Objects that are read one after the other share one result if it is equal, because there may be
-    very many of them.
+    Equal places of objects that are read one after the other are usually one object, to save
+    memory.
     """
     values = tuple(map(labels.get, PLACE_LABELS))
     try:
@@ -160,7 +160,7 @@ def read_place(labels: JsonMap) -> Place:
 
 @lru_cache(maxsize=256)
 def _shared_place(values: tuple[Any, ...]) -> Place:
-    """Return `_place(values)`, or raise ValueError if a text is too long for a label.
+    """Return `_place(values)`. Raise ValueError if a text is too long for a label.
 
     Anybody may send a review with megabytes of labels, which must not stay in the cache.
     """

@@ -1,4 +1,4 @@
-"""Name the labels and annotations of Grove, KAI and this product that several files use.
+"""Define the keys and values of labels and annotations that several files use.
 
 Other keys are defined in the file about their subject, and imported from there.
 
@@ -53,7 +53,7 @@ SHARING_NAMESPACE = "shared-gpu-pod-namespace"
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
-"""The labels that tell KAI whether a node has MIG devices, and whether all its GPUs are divided."""
+"""The labels from which KAI takes the MIG strategy of a node, and whether MIG is enabled on it."""
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""

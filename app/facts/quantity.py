@@ -16,16 +16,16 @@ Amounts = Mapping[str, int]
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 _MOST_TEXT = 64
-"""The maximum length of a quantity, in characters. Kubernetes writes shorter ones."""
+"""The maximum length of a quantity, in characters. Longer texts count as invalid."""
 
 _MOST_POWER = 99
-"""The largest power of ten that is computed. The results of larger ones would be the same."""
+"""The limit of the powers of ten, in both directions. Beyond it, the results are the same."""
 
 _MOST = 2**63 - 1
-"""The largest integer of 64 bits. Kubernetes counts in such integers."""
+"""The largest signed integer of 64 bits. Kubernetes counts in such integers."""
 
 MOST_THOUSANDTHS = _MOST * 1000
-"""The largest quantity in thousandths. Its negative is the smallest, unless a value overflows."""
+"""The largest quantity, in thousandths."""
 
 
 def amounts(value: Any) -> dict[str, int]:
@@ -88,11 +88,11 @@ def _times_power_of_ten(value: int, power: int) -> int:
 
 
 def _overflown(amount: int, power: int, digits: str) -> int:
-    """Return what schedulers read for `amount`, which is larger than an integer of 64 bits.
+    """Return the integer that schedulers read for `amount`, which does not fit into 64 bits.
 
-    The API server accepts such an amount. `digits` and `power` are the digits and the power of ten
-    of the quantity. Kubernetes ignores the overflow. With at most 18 digits, the result is 0 unless
-    the power is 1, 2, 3, 6 or 9. In other cases, the number wraps around. Source:
+    The API server accepts such an amount, and Kubernetes ignores the overflow. `digits` and `power`
+    are the digits and the power of ten of the quantity. With at most 18 digits, the result is 0
+    unless the power is 1, 2, 3, 6 or 9. In other cases, the number wraps around. Source:
     `Quantity.ScaledValue` in k8s.io/apimachinery/pkg/api/resource (357557a6).
     """
     if len(digits.strip("+-").replace(".", "")) <= 18 and power not in (1, 2, 3, 6, 9):

@@ -76,11 +76,11 @@ class OwnerKind(Value, eq=False):
     has_unit: HasUnit = lambda spec, labels: True
     """Returns whether an owner with this spec still has the unit with these labels."""
     together: str = ""
-    """The annotation by which the controller keeps units within domains of their own, or ""."""
+    """The annotation that makes the controller place each unit in a separate domain, or ""."""
     together_scope: str = ""
-    """The scope whose units `together` keeps within domains of their own, or ""."""
+    """The scope of the units that `together` places in separate domains, or ""."""
     together_field: str = ""
-    """The field of the spec, with a value, that also keeps a unit within one domain, or ""."""
+    """The field of the spec, with its value, that keeps each unit within one domain, or ""."""
 
     @property
     def keys(self) -> set[str]:
@@ -110,7 +110,10 @@ class NamedOwner(Value):
     Only the kinds in _LABELLED exclude each other. A Pod may name other kinds together with them.
     """
     more_scopes: tuple[str, ...] = ()
-    """The scopes of the DisaggregatedSet that the Pod names too. An annotation may name one."""
+    """The scopes of a DisaggregatedSet that the Pod names too, without a scope annotation for it.
+
+    The Pod would be in a unit of the DisaggregatedSet if its scope annotation named one of them.
+    """
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""
@@ -211,7 +214,10 @@ Their Pods are in the units of their LeaderWorkerSets, unless they name a scope 
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 
 OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, _DISAGGREGATED, *_LABELLED, _JOBS)
-"""The kinds in order of precedence, for Pods that name several. _DISAGGREGATED has an exception."""
+"""The kinds in order of precedence, for Pods that name several.
+
+`read_owner` skips _DISAGGREGATED unless the Pod names one of its scopes.
+"""
 
 NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
 """The OwnerKind of a Pod that names no owner."""

@@ -34,13 +34,16 @@ class PodsOfTemplate(Value):
     template: JsonMap
     """The template, with its metadata and spec."""
     pods: int
-    """The number of Pods. It is negative if another item counts too many Pods."""
+    """The number of Pods. It is negative if another item of the unit counts too many Pods."""
     labels: Mapping[str, str] = {}
     """The labels by which these Pods differ from the Pods of other templates."""
 
 
 Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
-"""A function that yields the Pods of one unit of a scope, from the spec of the workload."""
+"""A function that yields the Pods of units of a scope, from the spec of the workload.
+
+`size_of_unit` keeps the Pods of one unit, by the labels of the items.
+"""
 
 
 def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:

@@ -19,10 +19,10 @@ _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
 _HASH = "pod-template-hash"
 _LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
-"""The hash at the end of the name of a Deployment's ReplicaSet.
+"""A pattern for the hash at the end of the name of a Deployment's ReplicaSet.
 
 It is used for Pods without the label `pod-template-hash`, such as in a file. See `SafeEncodeString`
-in Kubernetes. A hash without a digit is not recognized, because it may be a word.
+in Kubernetes. A hash without a digit does not match, because it may be a word.
 """
 
 _KIND_OF_LABEL = {

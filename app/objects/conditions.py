@@ -17,7 +17,7 @@ class Condition(Value):
     type: str
     """The type of the condition, such as `Ready`."""
     status: Status
-    """Whether the condition holds."""
+    """Whether the condition holds, or "" if the stored status is missing or malformed."""
     reason: str
     """The machine-readable reason, one CamelCase word."""
     message: str
@@ -29,7 +29,8 @@ class Condition(Value):
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:
     """Return `conditions` with `desired`, which replaces the condition of the same type.
 
-    `now` (RFC 3339) becomes the transition time if the status changes or the condition is new.
+    `now` (RFC 3339) becomes the transition time, unless a condition of this type has the same
+    status and a transition time.
     """
     merged = []
     replaced = False
@@ -52,7 +53,7 @@ def condition_of(obj: JsonMap, type: str) -> JsonMap:
 def read_condition(obj: JsonMap, type: str) -> Condition | None:
     """Return the condition of `obj` with this type, or None if it has none.
 
-    Texts that are missing or malformed become "", and such a generation becomes 0.
+    A text that is missing or malformed becomes "", and a generation that is becomes 0.
     """
     stored = condition_of(obj, type)
     if not stored:

@@ -59,9 +59,9 @@ _cached_pointer = functools.lru_cache(maxsize=4096)(_pointer)
 """`_pointer` with a cache, because most objects of a kind are edited at the same few paths."""
 
 _LONGEST = 317
-"""The length of the longest label key. A path with a longer step is not cached.
+"""The length of the longest label key. Paths with a longer step are not cached.
 
-Anybody can send a review with keys of megabytes, which must not stay in memory.
+Anybody can send a review with keys of several megabytes, which must not stay in memory.
 """
 
 
@@ -84,7 +84,7 @@ class _Builder:
     """A list of JSON Patch operations that grows with each change of an object.
 
     `_fresh` has the maps and lists that these operations add, by path. A later change inside such a
-    value is made in the value itself, and needs no operation of its own.
+    value changes the value itself, so that no further operation is needed.
     """
 
     def __init__(self, obj: Object) -> None:

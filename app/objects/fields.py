@@ -27,7 +27,8 @@ MOST_ITEMS = 10_000
 """The maximum number of items of a list that rules check.
 
 An API server stores at most 1.5 MiB of an object, including managedFields, so no stored
-PodCliqueSet has that many cliques. A longer list of SubGroups is allowed if all of them are valid.
+PodCliqueSet has that many cliques. `rules/subgroups` allows a longer list if all items are valid
+and each parent precedes its children.
 """
 
 _MAX_QUOTED = 200
@@ -41,7 +42,7 @@ class FieldError(Value):
     """A finding about one field of an object."""
 
     field: str
-    """The path of the field, which exists in the CRD."""
+    """The path of the field, such as `spec.levels[0].key`."""
     reason: str
     """A cause type of Kubernetes, such as `FieldValueInvalid`."""
     message: str
@@ -57,10 +58,10 @@ Findings = list[FieldError]
 
 
 class FieldPath(Value):
-    """A path such as `spec.template.cliques[0].name`, which becomes text only for a finding."""
+    """The path of a field. `str` returns its text, such as `spec.template.cliques[0].name`."""
 
     step: str | int
-    """The last step: a field's name, a key in brackets, or a list position."""
+    """The last step: the position in a list, or the text that `str` adds to that of `parent`."""
     parent: "FieldPath | None" = None
     """The path before the last step, or None if there is only one step."""
 
@@ -89,7 +90,8 @@ class FieldPath(Value):
 def quote(value: Any) -> str:
     """Return `value` as one line of JSON for people.
 
-    Control characters are escaped. JSON of more than _MAX_QUOTED characters is truncated.
+    Characters that can't be printed are escaped. JSON of more than _MAX_QUOTED characters is
+    truncated. A value that is nested too deeply for JSON is replaced by a text that says so.
     """
     length = 0
     if isinstance(value, str):
@@ -153,7 +155,7 @@ def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first `most` of `texts` as one text, such as `a, b and 3 more`."""
+    """Return the first `most` of `texts`, and the number of the others, as `a, b and 3 more`."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return f"{separator.join(texts[:most])}{more}"
 

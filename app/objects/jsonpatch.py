@@ -29,9 +29,9 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     """Return whether every operation of `patch` can be applied to `obj`, which is not changed.
 
-    An `add` needs an existing parent; a `replace` or `remove` needs an existing value. In a list,
-    only appending (`-`) is accepted. The check is only valid for patches of `edits.operations`, in
-    which no operation changes a value that another operation has added.
+    An `add` needs an existing parent. A `replace` or `remove` needs an existing value. Directly in
+    a list, only appending (`-`) is accepted. The check is only valid for patches of
+    `edits.operations`, in which no operation changes a value that another operation has added.
     """
     for operation in patch:
         path = operation["path"]
@@ -49,7 +49,7 @@ def applies(obj: Any, patch: Iterable[Operation]) -> bool:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """Return the value at a JSON pointer, or None.
+    """Return the value at a JSON pointer, or None if it does not exist.
 
     `steps` is the pointer split at its slashes, so that its first item is empty.
     """

@@ -8,8 +8,8 @@ from app.objects.shape import JsonMap, maps_at, text_at
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
 """The kinds of claims that Kubernetes creates from a template.
 
-If a Pod names such a claim as its owner, it is ignored: claims own no Pods, and the queue guard
-does not check the labels in their templates.
+An owner reference to such a claim is ignored. Claims own no Pods, and the queue guard does not
+check the labels in their templates.
 """
 
 

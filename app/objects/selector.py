@@ -13,7 +13,11 @@ Labels = Mapping[str, str]
 
 
 def selects(selector: Any, labels: Labels) -> bool:
-    """Return whether a LabelSelector matches `labels`. An empty or missing selector matches all."""
+    """Return whether a LabelSelector matches `labels`.
+
+    An empty selector matches all labels, and so does a value that is not a map. A requirement with
+    an unknown operator matches none.
+    """
     content = map_of(selector)
     if any(labels.get(key) != value for key, value in map_at(content, "matchLabels").items()):
         return False

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-"""An integer that fits into 64 bits. For more than 4,300 digits, `int` raises ValueError."""
+"""An integer of at most 18 digits, which fits into 64 bits.
+
+The limit is needed because `int` raises ValueError for more than 4,300 digits.
+"""
 
 Object = dict[str, Any]
 """A Kubernetes object or another JSON object."""
@@ -41,7 +44,7 @@ def int_of(value: Any, default: int = 0) -> int:
 
 
 def integer_in(text: str) -> int | None:
-    """Return the integer in `text`, or None for other text and for more than 18 digits."""
+    """Return `text` as an integer, or None if it is not an integer of at most 18 digits."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 

@@ -9,7 +9,7 @@ _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)"
 _DURATION = re.compile(_PART)
 _SIGNED = re.compile(rf"[-+]?(?:0|(?:{_PART})+)")
 _MOST_TEXT = 64
-"""The maximum length of a duration, in characters. Kubernetes writes shorter ones."""
+"""The maximum length of a duration, in characters. Longer texts are not parsed."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
 """The maximum duration in Go, in seconds."""
@@ -18,7 +18,10 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """Return an RFC 3339 time as whole seconds since 1970, or None if `value` is not a time."""
+    """Return an RFC 3339 time as whole seconds since 1970.
+
+    Return None if `value` is not a time, or has no time zone.
+    """
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -29,7 +32,7 @@ def seconds_since_1970(value: Any) -> float | None:
 def duration(value: Any) -> float:
     """Return the seconds of a Go duration such as `1h30m`, or 0 for any other `value`.
 
-    Durations with a sign count as 0.
+    A duration with a sign counts as 0. A duration that is too long for Go counts as the longest.
     """
     if not isinstance(value, str) or len(value) > _MOST_TEXT:
         return 0.0

@@ -1,8 +1,8 @@
 """Create and check the tokens in webhook paths, such as `/<token>/mutate/podclique`.
 
-API servers and users who may read the webhook configurations know the token. A review on such a
-path is trusted to come from an API server. Each token begins with the time of its creation (seconds
-since the epoch, hexadecimal), so that all replicas agree on its age.
+Only API servers, and users who may read the webhook configurations, can know a valid token. A
+review on its path is therefore treated as one from an API server. Each token begins with the time
+of its creation (seconds since the epoch, hexadecimal), so that all replicas agree on its age.
 """
 
 import re
@@ -11,8 +11,8 @@ import secrets
 LIFE_SECONDS = 3600.0
 """The lifetime of a token, in seconds.
 
-It is only an hour, because API servers show the whole URL of a webhook in the error of a failed
-call, even to tenants.
+It is only an hour, because the error that an API server returns for a failed call contains the URL
+of the webhook, and tenants see the error too.
 """
 
 SKEW_SECONDS = 300.0

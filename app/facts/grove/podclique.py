@@ -36,7 +36,7 @@ class PodClique(Namespaced):
     unclaimed: Unclaimed | None = None
     """The facts that decide whether the PodClique should have an MNNVL claim.
 
-    They are None if it has a claim, or cannot need one.
+    None means that the PodClique has the claim, or cannot need it.
     """
 
 

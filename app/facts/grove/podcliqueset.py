@@ -51,7 +51,7 @@ class UserConstraint(Value):
     field: str = ""
     """The path of the required domain, for messages.
 
-    It begins at the topologyConstraint, or in `SetWithStatus.constraints` at the root.
+    It is relative to the topologyConstraint, or to the object in `SetWithStatus.constraints`.
     """
 
     def __bool__(self) -> bool:
@@ -147,7 +147,7 @@ OPT_OUT = "none"
 def group_in(annotations: JsonMap) -> str | None:
     """Return the MNNVL group of Grove that `annotations` name.
 
-    Return "" if they opt out of groups, or None if there is no valid annotation.
+    Return "" if they opt out of groups, or None if the annotation is missing or is not a text.
     """
     value = annotations.get(MNNVL_GROUP)
     if not isinstance(value, str):
@@ -297,9 +297,10 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
-        """The topologyConstraint of each part, with the name of the part ("" for the set itself).
+        """The topologyConstraint of each part of the set, after the title of the part.
 
-        The `field` of each is a path from the root of the object.
+        The title is "" for the set itself, or such as `clique a`. The `field` of each constraint is
+        relative to the object.
         """
         groups = (
             (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)

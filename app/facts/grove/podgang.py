@@ -221,7 +221,8 @@ class OpenGang(SlimPodGang, kw_only=True):
 class StoredGang(Versioned, GangIdentity):
     """A PodGang in the form that a server caches.
 
-    Resource versions do not count in comparisons, because Grove writes statuses all the time.
+    Resource versions do not count in comparisons, because each status that Grove writes changes
+    them.
     """
 
     content: bytes = b""

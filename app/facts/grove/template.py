@@ -102,7 +102,8 @@ class SetPart(Value):
     def group(self) -> str | None:
         """The MNNVL group of Grove that the part requests.
 
-        It is "" if the part opts out of groups, or None without a valid annotation.
+        It is "" if the part opts out of groups, or None if the annotation is missing or is not a
+        text.
         """
         return group_in(self.annotations)
 
@@ -136,7 +137,7 @@ class CliqueTemplate(Value):
     parts: tuple[SetPart, ...]
     """The parts whose annotations apply to the clique, most specific first."""
     group: GroupTemplate | None
-    """The scaling group that contains the clique, or None."""
+    """The first scaling group that contains the clique, or None."""
     mnnvl_group: str
     """The MNNVL group of Grove (`grove.io/mnnvl-group`) for the pods, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
@@ -209,7 +210,7 @@ class Template(Value):
 def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     """Read a PodCliqueSet.
 
-    No clique is in an MNNVL group unless Grove reads `grove.io/mnnvl-group` (`groups_read`).
+    `groups_read` says whether Grove reads `grove.io/mnnvl-group`. If not, no clique is in a group.
     """
     metadata = map_of(obj.get("metadata"))
     spec = CheckedMap(obj).child("spec")
@@ -295,7 +296,7 @@ def _read_part(
 ) -> SetPart:
     """Return the part `owner`. `annotated` is the object that has its labels and annotations.
 
-    A topologyConstraint that is not a map is added to `findings`.
+    A topologyConstraint that is not a map becomes a finding, and counts as absent.
     """
     annotations = annotated.get("annotations")
     if not isinstance(annotations, dict):

@@ -54,7 +54,7 @@ class ClusterTopology(Value):
     external: bool = False
     """Whether administrators manage the KAI Topology."""
     drift: str = ""
-    """The reason that the status gives if the KAI Topology is not in sync, otherwise ""."""
+    """A message about a KAI Topology that is not in sync according to the status, or ""."""
     enabled: bool = True
     """Whether topology support is enabled. If not, the managed topology has no levels."""
 

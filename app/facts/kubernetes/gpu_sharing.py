@@ -15,7 +15,10 @@ GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"
 FRACTION_DEVICES = "gpu-fraction-num-devices"
 GPU_GROUP = "runai-gpu-group"
-"""The label that names the GPU that a pod shares. Each shared GPU of a node has its own value."""
+"""The label with the name of the GPU that a pod shares. Each shared GPU has another name.
+
+A pod that shares several GPUs has a label for each of them. Their keys begin with this one.
+"""
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
@@ -92,7 +95,7 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
     """Return the memory of each GPU of a node in MiB, or None if the node has no valid label.
 
-    KAI rounds the memory down to hundreds. It takes a value of 1,048,576 or more for bytes.
+    KAI rounds the memory down to hundreds. It reads a value of 1,048,576 or more as bytes.
     """
     memory = integer_in(labels.get(MEMORY_LABEL, ""))
     if memory is None:

@@ -97,7 +97,7 @@ class KueueWorkload(Namespaced):
 
     @property
     def is_pending(self) -> bool:
-        """Whether Kueue has not admitted the Workload, and it has not ended."""
+        """Whether the Workload is neither admitted nor finished."""
         return not self.holds("Admitted") and not self.holds("Finished")
 
     def condition(self, type: str) -> KueueCondition | None:
@@ -133,9 +133,10 @@ _GROUP_SIZE = f"{OF_KUEUE}pod-group-total-count"
 
 
 def pod_group_of_kueue(labels: JsonMap, annotations: JsonMap) -> tuple[str, int] | None:
-    """Return the name and the size of a Pod's pod group, or None if Kueue knows no such group.
+    """Return the name and the size of a Pod's pod group.
 
-    Kueue creates the Workload of a group once all of its Pods exist.
+    Return None if the Pod names no group, or no valid size. Kueue creates the Workload of a group
+    once all of its Pods exist.
     """
     name = text_at(labels, _GROUP)
     size = integer_in(text_at(annotations, _GROUP_SIZE))

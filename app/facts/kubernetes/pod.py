@@ -230,7 +230,7 @@ def _unchecked(spec: JsonMap) -> Iterator[str]:
 
 
 _cached_shape = lru_cache(maxsize=1024)(_read_shape)
-"""A cached `_read_shape`, which takes an eighth of the time: pods of a gang have equal specs."""
+"""A cached `_read_shape`, which takes an eighth of the time for pods with equal specs."""
 
 
 class Stalled(Value):
@@ -239,7 +239,7 @@ class Stalled(Value):
     name: str
     """The name of the container."""
     reason: str
-    """The reason for waiting, such as CrashLoopBackOff. RUNS and UNSTARTED are init containers'."""
+    """The reason for waiting, such as CrashLoopBackOff, or RUNS or UNSTARTED."""
     message: str = ""
     """The message of the kubelet, or ""."""
     init: bool = False
@@ -323,7 +323,8 @@ class Pod(Namespaced):
     bound: float | None = None
     """When the pod was bound to its node, in seconds since 1970.
 
-    It is None before that, after the pod has started, and if the time is not known.
+    If its conditions do not give this time, it is the creation time. It is None if the pod has no
+    node, or is no longer Pending.
     """
     unit_owner: Ref | None = None
     """The workload that the pod names as the owner of its NVLink unit.
@@ -361,7 +362,7 @@ class Pod(Namespaced):
     stalled: tuple[Stalled, ...] = ()
     """The containers that wait because of a problem.
 
-    An init container is listed only if the other containers wait for it.
+    If the other containers wait for an init container, it comes first, even if it is running.
     """
     failure: str = ""
     """The reason why the pod as a whole has failed, or "".
@@ -373,8 +374,8 @@ class Pod(Namespaced):
     scales_for: tuple[str, str] | None = None
     """The namespace and name of the pod with shared GPUs for which KAI created this one, or None.
 
-    Such a pod makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once the pod
-    with shared GPUs is placed.
+    KAI creates such a pod to make an autoscaler add a node. Its node-scale-adjuster deletes it once
+    the pod with shared GPUs is placed.
     """
     grace: int = 0
     """The grace period in seconds if the pod is being deleted, otherwise 0."""
@@ -382,9 +383,9 @@ class Pod(Namespaced):
     leads: Leader | None = None
     """The group of a LeaderWorkerSet that the pod leads, or None."""
     exclusive: str = ""
-    """The node label whose domains its LeaderWorkerSet or JobSet gives to one group each, or ""."""
+    """The node label in the exclusive-topology annotation of a LeaderWorkerSet or JobSet, or ""."""
     disrupted: str = ""
-    """Why Kubernetes ends or has ended the pod, such as a drain or a preemption, or ""."""
+    """The message of the condition DisruptionTarget of a failed or deleted pod, or ""."""
 
     @property
     def is_helper(self) -> bool:
@@ -548,7 +549,7 @@ def _unscheduled(condition: JsonMap) -> str:
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
     """Return when a pod that has not started was bound to its node, or None if it has no node.
 
-    If the condition PodScheduled does not say when, return the creation time.
+    If the condition PodScheduled is not True or has no time, return the creation time.
     """
     is_bound = condition.get("status") == "True"
     if not is_bound and not map_at(obj, "spec").get("nodeName"):

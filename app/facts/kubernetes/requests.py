@@ -19,7 +19,7 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
 
     Each request is the sum over containers and sidecars, or the largest sum while an init container
     runs, whichever is larger. Requests of the pod itself (`spec.resources`) replace these sums, and
-    the overhead is added. Limits are used for requests that are not set.
+    the overhead is added. Limits are used for requests that are not set. Amounts of 0 are left out.
     """
     total: dict[str, int] = {}
     for container in maps_of(spec.get("containers")):

@@ -24,25 +24,25 @@ _ENDS = {
     "FailureTarget": FAILED,
     "SuccessCriteriaMet": "Complete",
 }
-"""The condition that is equivalent to each with which Jobs, JobSets and Kubeflow's jobs end.
+"""The conditions with which Jobs, JobSets and Kubeflow's jobs end, with `WorkloadStatus.ended`.
 
-A Job has FailureTarget or SuccessCriteriaMet until its last pods are gone. It creates no more pods
-then.
+A Job with FailureTarget or SuccessCriteriaMet creates no more pods, but its last pods may still
+exist.
 """
 _REPLICA_FAILURE = "ReplicaFailure"
 """The condition of Deployments and RayClusters that can't create pods."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
-"""The condition that is equivalent to each `status.jobStatus` of a RayJob that has ended."""
+"""The values of `status.jobStatus` of an ended RayJob, with `WorkloadStatus.ended`."""
 _FAILED_RAY = {FAILED, "ValidationFailed"}
 """The values of `status.jobDeploymentStatus` of a RayJob that has failed."""
 
 
 class WorkloadStatus(Value):
-    """Whether a workload, such as a Job, has ended or is suspended, and why."""
+    """The facts about a workload, such as a Job, that say why it creates no pods."""
 
     ref: Ref
     ended: str = ""
-    """The type of the condition with which the workload ended, or "" if it has not ended."""
+    """How the workload ended, such as Complete or Failed, or "" if it has not ended."""
     reason: str = ""
     """The reason that the status gives for the end, or ""."""
     message: str = ""
@@ -76,7 +76,7 @@ class WorkloadStatus(Value):
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
-    """Read whether the workload `obj`, such as a Job or a RayJob, has ended or is suspended."""
+    """Read the status of the workload `obj`, such as a Job or a RayJob."""
     ref = Ref(text_at(obj, "kind"), *read_key(obj))
     queued = is_of_kueue(map_at(obj, "metadata", "labels"), (), ())
     made_by = controller_of(obj)

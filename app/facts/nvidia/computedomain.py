@@ -114,10 +114,7 @@ TEMPLATE_SUFFIX = "-mnnvl-template"
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the base name in the name of a ComputeDomain or ResourceClaim.
-
-    Return "" if it is not named like ours.
-    """
+    """Return the name of a ComputeDomain or ResourceClaim without our suffix, or "" without one."""
     suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
@@ -131,7 +128,7 @@ class MnnvlResource(Value):
     uid: str
     resource_version: str
     managed: bool
-    """Whether the object has the label of resources that this program creates."""
+    """Whether the object has our label `grove.io/mnnvl-managed: "true"`."""
     deleting: bool
     """Whether the deletion of the object was requested."""
     place: Place
@@ -168,7 +165,7 @@ class MnnvlResource(Value):
 
     @property
     def is_named_after_its_replica(self) -> bool:
-        """Whether the name begins with the name of the replica or unit in the labels.
+        """Whether the name fits the replica or unit in the labels.
 
         Objects of other owners may have our labels.
         """
@@ -210,9 +207,9 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
 def is_made_by_us(obj: JsonMap) -> bool:
     """Return whether we created a stored ComputeDomain or ResourceClaim.
 
-    We did if it has both of our labels and the labels of a replica or unit, its name begins with
-    the name of that replica or unit, and no Pod owns it. Claims that Kubernetes creates from a
-    template are owned by Pods, and have the template's labels.
+    Such an object has both of our labels, a name that fits the replica or unit in its labels, and
+    no Pod as its owner. Claims that Kubernetes creates from a template have the template's labels,
+    but Pods own them.
     """
     resource = read_mnnvl_resource(obj)
     return (
@@ -229,9 +226,9 @@ def is_reserved(obj: JsonMap) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Return the names of the claim and of the template by which pods use `resources`.
+    """Return the names of claims and claim templates by which pods use our MNNVL resources.
 
-    Only a ComputeDomain among `resources` has a template.
+    `resources` are the kinds that exist with this base name. ComputeDomains have a template.
     """
     names = {f"{base_name}{CLAIM_SUFFIX}"}
     if COMPUTE_DOMAIN in resources:
@@ -240,7 +237,10 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
 
 
 def claims_used_by(pod: JsonMap) -> set[str]:
-    """Return the names of the claims and claim templates that `pod` uses until it finishes."""
+    """Return the names of the claims and claim templates in the spec of `pod`.
+
+    Return an empty set if the pod has finished.
+    """
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return set()
     claims = maps_at(pod, "spec", "resourceClaims")
