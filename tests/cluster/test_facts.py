@@ -120,8 +120,8 @@ def test_only_the_managed_topology_counts() -> None:
     with pytest.raises(Unavailable) as caught:
         OfflineCluster([other]).facts.topology()
     assert caught.value.message == (
-        'topology support is enabled, but ClusterTopology "grove-topology" does not exist yet; the'
-        " leader of grove-admission writes it from clusterTopology.levels"
+        'topology support is enabled, but ClusterTopology "grove-topology" does not exist yet;'
+        " wait until the leader of grove-admission writes it (clusterTopology.levels)"
     )
 
 
@@ -133,7 +133,9 @@ def test_without_its_crd_nobody_writes_the_managed_topology() -> None:
 
 
 def test_a_managed_topology_without_levels_is_not_called_missing() -> None:
-    with pytest.raises(Unavailable, match='"grove-topology" has no levels yet; wait until the leader'):
+    with pytest.raises(
+        Unavailable, match='"grove-topology" has no levels yet; wait until the leader'
+    ):
         OfflineCluster([topology()]).facts.topology()
 
 
