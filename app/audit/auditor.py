@@ -88,13 +88,13 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age up to which problems of an object that may resolve by themselves are not reported.
+"""The age of an object up to which problems that may resolve by themselves are not reported.
 
-Such a problem resolves sooner, but the clocks of this machine and of the API server may differ.
+They resolve sooner, but the clocks of this machine and of the API server may differ.
 """
 
 MOST_PROBLEM = 2_000
-"""The maximum length of a message of a webhook in a finding, in characters."""
+"""The length, in characters, to which the problems of a judged object are cut."""
 
 _ASKER = Asker("audit")
 """The user in whose name all objects are judged. The webhooks treat this user as authorized."""
@@ -160,8 +160,8 @@ class Auditor:
     async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
         """Return the findings about NVLink channels.
 
-        Return () if a required API is not served. Return () also if a request fails, and add the
-        reason to the tally.
+        Return () if a required API is not served, or if a request fails. Add the reason of a failed
+        request to the tally.
         """
         try:
             return await self._claims.held_channels(namespace, self._exempt)
@@ -281,7 +281,7 @@ class Auditor:
     def _owned(self, resource: Resource) -> Iterator[Finding]:
         """Yield the findings about the owners and DeviceClasses of stored ComputeDomains or claims.
 
-        If they could not be read, or the cluster does not serve them, only the tally says so.
+        If these could not be read, or the cluster does not serve them, record that in the tally.
         """
         store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
         if self._is_out_of_reach(resource):
@@ -297,9 +297,9 @@ class Auditor:
                 yield finding
 
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
-        """Return the finding about an MNNVL resource if its owner is missing or wrong.
+        """Return the finding about the missing or wrong owner of an MNNVL resource, or None.
 
-        Return None for resources of units, and for a new resource that may still get its owner.
+        Resources of units, and new resources that may still get their owner, have no finding.
         """
         if stored.place.unit:
             return None

@@ -44,7 +44,7 @@ class ClaimAudit(Struct):
     stores: Stores
     """The caches, which must be filled."""
     _pods: dict[Key, list[str]] = {}
-    """The names of the Pods that lack a claim, by the key of their PodClique, once they're read."""
+    """The names of the Pods that lack a claim, by the key of their PodClique (see `read_pods`)."""
 
     async def read_pods(self) -> None:
         """Find the Pods that lack a claim, in all namespaces that have our ComputeDomains.
@@ -144,7 +144,7 @@ def _has_channel(claim: ResourceClaim) -> bool:
 
 
 def _read_user(obj: Object) -> Pod:
-    """Return a Pod with only the fields that `held_channels` needs, to save memory."""
+    """Read a Pod, and keep only the fields that `held_channels` needs, to save memory."""
     pod = read_pod(obj)
     gpus = tuple((name, amount) for name, amount in pod.shape.requests if is_gpu(name))
     return Pod(

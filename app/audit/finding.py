@@ -178,7 +178,7 @@ _NAME_LEVEL = (
 )
 _NAME_DOMAIN = "Use one of the allowed domains. Until then, the object cannot be created again."
 _RENAME = (
-    "Create the PodGroup with lowercase, unique SubGroup names. Until then, every change to it is"
+    "Give the SubGroups lowercase, unique names. Until then, every change to the PodGroup is"
     " rejected."
 )
 _PARENT = (
@@ -363,8 +363,8 @@ _BY_KIND = {
     ),
     POD_CLIQUE_SET.kind: "Correct the PodCliqueSet. Until then, it cannot be created again.",
     POD_GROUP.kind: (
-        "Create the PodGroup with lowercase, unique SubGroup names and existing parents. Until"
-        " then, every change to it is rejected."
+        "Give the SubGroups lowercase, unique names and existing parents. Until then, every change"
+        " to the PodGroup is rejected."
     ),
     POD_CLIQUE.kind: (
         "Correct the template in the PodCliqueSet. Until then, the PodClique cannot be created"
@@ -396,8 +396,9 @@ _BY_KIND_IF_ALLOWED = {
 def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
     """Return the remedies for the `problems` of an object, as one text.
 
-    `code` is the HTTP code of the rejection, or 0 if the object is allowed and the problems are
-    warnings. Each remedy is included once, in the order of the problems.
+    `code` is the HTTP code of the rejection or failure, or 0 if the object is allowed and the
+    problems are warnings. Each remedy is included once, in the order of the problems. From code 500
+    on, the only remedy is UNDECIDED.
     """
     if code >= 500:
         return UNDECIDED
@@ -418,7 +419,7 @@ _VALUE = re.compile(r'"(?:[^"\\]|\\.)*+"?')
 def _remedy_of(problem: str, table: Iterable[tuple[str, str]]) -> str:
     """Return the first remedy in `table` whose words are in a message, or "".
 
-    Quoted values are left out, because tenants choose them: a level of a PodGroup can be any text.
+    Quoted values are ignored, because tenants choose them: a level of a PodGroup can be any text.
     """
     message = _VALUE.sub('""', problem)
     return next((remedy for words, remedy in table if words in message), "")

@@ -29,7 +29,8 @@ class Progress:
     def show(self, kind: str, done: int, remaining: int | None) -> None:
         """Show that `done` objects of `kind` are checked, and `remaining` objects are not yet.
 
-        `remaining` is None if the API server does not report that number.
+        `remaining` is None if the API server does not report that number. Off a terminal, write at
+        most one line every LINE_SECONDS.
         """
         total = "" if remaining is None else f" of {done + remaining:,}"
         if self._terminal:

@@ -1,4 +1,4 @@
-"""Write logs as lines of JSON, or as readable lines on a terminal.
+"""Write logs as lines of JSON or as readable lines.
 
 `server/verdict_log` writes the log of verdicts.
 """
@@ -80,9 +80,10 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Write log records from `level` upwards to stderr, but fewer of httpx and uvicorn.
+    """Write log records from `level` upwards to stderr.
 
-    `log_format` is `text`, `json`, or "" for text on a terminal and JSON elsewhere.
+    httpx logs only from `warning` upwards, and uvicorn only from `error` upwards. `log_format` is
+    `text`, `json`, or "" for text on a terminal and JSON elsewhere.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -92,5 +93,5 @@ def set_up(level: str, log_format: str = "") -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # uvicorn's warnings are about invalid requests, which any client can send
+    # any client can cause uvicorn's warnings, by sending invalid requests
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

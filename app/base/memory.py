@@ -1,8 +1,8 @@
 """Return freed memory to the system.
 
 glibc keeps freed memory that lies between blocks in use. After a server had read 47,000 objects,
-such memory took 6 of its 126 MiB. After 3,000 unfinished handshakes were closed, the server still
-held all their memory.
+such memory took 6 of the server's 126 MiB. After 3,000 unfinished handshakes were closed, the
+server still held all their memory.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 MOST_ALIKE = 63
-"""The length of the longest name that is compared, because longer ones take too long."""
+"""The maximum length of names that are compared, in characters. Longer ones take too long."""
 
 MOST_COMPARED = 100
 """The maximum number of different unknown names that are compared for one object.
@@ -15,7 +15,7 @@ A comparison takes up to 0.1 ms, and an object of 1.5 MB may have 40,000 annotat
 """
 
 _LONG = 8
-"""The length from which a name may have two mistakes instead of one."""
+"""The length, in characters, from which a name may have two mistakes instead of one."""
 
 _DIGITS = re.compile(r"[0-9]+")
 _SEPARATORS = re.compile(r"[-_./]")

@@ -17,7 +17,8 @@ class TurnQueue(Generic[Item]):
 
     Each turn calls `handle` for one item, and for further ones until the turn has taken `seconds`.
     After a turn, the queue pauses for `rest` times the time that the turn took. `pick` chooses the
-    next item, by default the oldest one. `end_turn` is called after the last item of a turn.
+    next item, by default the oldest one. `end_turn` is called after each turn, unless `handle`
+    raised an error.
     """
 
     def __init__(
@@ -53,7 +54,10 @@ class TurnQueue(Generic[Item]):
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Handle items until the turn has taken `seconds` or none is left. Plan the next turn."""
+        """Handle items until the turn has taken `seconds` or none is left.
+
+        If the queue has no items, the next turn is not planned.
+        """
         if not self._items:
             self.is_planned = False
             return

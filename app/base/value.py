@@ -28,7 +28,7 @@ class Versioned(Value):
 
 
 MOST_SHARED = 2048
-"""The maximum length of the `repr` of a value that `shared` caches.
+"""The maximum length of the `repr` of a value that `shared` caches, in characters.
 
 Tenants choose the size of values that are read from their objects, and a cache of large values
 would need more memory than it saves.
@@ -36,7 +36,10 @@ would need more memory than it saves.
 
 
 def shared(value: T) -> T:
-    """Return the same object for equal values, to save memory. Return large values unchanged."""
+    """Return a cached object that equals `value`, to save memory. Return large values unchanged.
+
+    The cache has the 4,096 values that were requested last. `value` must be hashable.
+    """
     return _shared(value) if len(repr(value)) <= MOST_SHARED else value
 
 

@@ -27,7 +27,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _parts(line: str, width: int) -> Iterator[str]:
-    """Yield the lines into which `line` is broken. A command at its end gets a line of its own."""
+    """Yield the lines into which `line` is broken. A command at its end gets a separate line."""
     if len(line) <= width or line.lstrip().startswith(_COMMANDS):
         yield line
         return
@@ -97,7 +97,10 @@ def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def _wrapped(cell: str, most: int) -> list[str]:
-    """Return the lines of a cell, broken at spaces and slashes if possible."""
+    """Return the lines of a cell, at most `most` characters each.
+
+    A cell is broken at spaces and slashes if possible, otherwise inside a word.
+    """
     if len(cell) <= most:
         return [cell]
     drawn = _branches(cell)

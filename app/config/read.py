@@ -1,7 +1,7 @@
 """Read an OperatorConfiguration.
 
-Unknown and duplicate keys are errors, and all findings are reported together. Environment variables
-and flags override values of the file.
+Unknown and duplicate keys are errors. In a valid YAML document, all invalid values are reported
+together. Environment variables and flags override values of the file.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
 def read_configuration(text: str, source: str) -> Configuration:
     """Return the configuration in the YAML document `text`.
 
-    `source` is the name of the document in findings. Raise ConfigurationError with all findings.
+    `source` is the name of the document in findings. Raise ConfigurationError if it is invalid.
     """
     data = _read_map(text, source)
     findings = [
@@ -68,7 +68,10 @@ def read_configuration(text: str, source: str) -> Configuration:
 
 
 def _read_map(text: str, source: str) -> dict[str, Any]:
-    """Return the map in the YAML document `text`. Raise ConfigurationError if it is not a map."""
+    """Return the map in the YAML document `text`.
+
+    Raise ConfigurationError if `text` is not valid YAML, not a map, or a ConfigMap.
+    """
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
@@ -112,7 +115,8 @@ def load_configuration(path: Path) -> Configuration:
 def configuration_or_defaults(path: Path | None) -> Configuration:
     """Return the configuration in the file `path`.
 
-    Without a path, return the default configuration, with topology support enabled.
+    Without a path, return the default configuration, with topology support enabled. Raise
+    ConfigurationError if the file cannot be read or is invalid.
     """
     if path is not None:
         return load_configuration(path)

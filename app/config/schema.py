@@ -86,7 +86,10 @@ class ClusterTopology(_Section):
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """The levels of the managed topology, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time in which a new leader must create or correct the ClusterTopology, or else exits."""
+    """The time for a new leader to create or correct the ClusterTopology, in seconds.
+
+    If the leader does not succeed in this time, the server exits.
+    """
 
     @field_validator("name", mode="before")
     @classmethod
@@ -138,7 +141,7 @@ class WebhookModes(_Section):
 
 
 class Enforcement(_Section):
-    """The choice between rejecting requests and only warning about them.
+    """The choice between rejecting invalid requests and only warning about them.
 
     In both modes, only `authorization.authorizedUsers` may write the managed topology, and requests
     that the server can't judge get an error.
@@ -164,7 +167,7 @@ class Mnnvl(_Section):
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
     """The kind that owns MNNVL resources. With `auto`, it depends on the release of Grove."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
-    """The time after which unneeded MNNVL resources are deleted, or 0 to keep them forever."""
+    """The seconds after which unneeded MNNVL resources are deleted, or 0 to keep them forever."""
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
     """The number of nodes in an NVLink domain, used if no node has the label of its domain."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
@@ -199,7 +202,7 @@ class Server(_Section):
     tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
     """The tools port, for people and monitoring, with dry runs, metrics and docs."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
-    """The time that the server continues to serve after SIGTERM."""
+    """The time for which the server continues to serve after SIGTERM, in seconds."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
     """The maximum number of connections with a complete TLS handshake."""
     client_ca_file: str = ""
@@ -221,7 +224,7 @@ class Client(_Section):
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
     """The maximum number of requests at once after a pause."""
     timeout_seconds: Seconds = 30
-    """The time limit of a call, including waits and retries."""
+    """The time limit of a call, including waits and retries, in seconds."""
 
 
 class LeaderElection(_Section):
@@ -234,11 +237,11 @@ class LeaderElection(_Section):
     name: Name = "grove-admission"
     """The name of the Lease."""
     lease_seconds: Seconds = 15
-    """The time after which another replica takes over a Lease that is not renewed."""
+    """The seconds after which another replica can take over a Lease that is not renewed."""
     renew_seconds: Seconds = 10
-    """The time after which a leader that can't renew the Lease stops."""
+    """The seconds after which a leader that can't renew the Lease stops leading."""
     retry_seconds: Seconds = 2
-    """The minimum time between attempts to get the Lease, and the time between renewals."""
+    """The minimum time between attempts to get the Lease, and between renewals, in seconds."""
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
@@ -285,9 +288,9 @@ class Waiting(_Section):
     enabled: bool = False
     """Whether the leader reports why gangs are pending."""
     after_seconds: Seconds = 300
-    """The time after which a pending gang is reported."""
+    """The seconds after which a pending gang is reported."""
     max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30
-    """The maximum number of workloads per minute whose report is written."""
+    """The maximum number of reports that are written per minute."""
 
 
 def _http_url(url: str) -> str:
@@ -333,7 +336,7 @@ class Certificates(_Section):
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
     """The validity period of a CA, in hours."""
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
-    """The time between writing a new CA to the caBundles and using its first certificate.
+    """The seconds between writing a new CA to the caBundles and using its first certificate.
 
     It must be at most a sixth of the validity period of a serving certificate, because certificates
     are renewed in the last third of their validity period.

@@ -22,7 +22,7 @@ MOST_HEAD = 64 * 1024
 """The maximum size of a request's head, in bytes. It must have space for the edits of What if."""
 
 SHOWN_TOKEN = "console.shown_token"
-"""The key in a request's state of the function to call if the request has the token."""
+"""The key under which a request's state has the function to call if the token is right."""
 
 
 def connection_class() -> type[asyncio.Protocol]:

@@ -281,7 +281,7 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 
 def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> str:
-    """Return the heading of the page, which says how many findings there are."""
+    """Return the heading of the page: that the check runs, or how many findings there are."""
     if running:
         return "The cluster is being checked"
     if not result.end:

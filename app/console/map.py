@@ -313,7 +313,10 @@ def _share(report: DomainReport) -> int:
 
 
 def _width(names: Iterable[str]) -> str:
-    """Return the CSS class of cells that are wide enough for the longest name in one line."""
+    """Return the CSS class of the narrowest cells that have room for the longest name.
+
+    Longer names get the widest cells.
+    """
     longest = max(map(len, names), default=0)
     return next((name for most, name in _WIDTHS if longest <= most), "widest")
 

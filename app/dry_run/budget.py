@@ -41,7 +41,7 @@ OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds
 """The limits for all documents of one request, whose body is limited too."""
 
 OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
-"""The limits for one file that is named on a command line."""
+"""The limits for one file that is named on a command line, or for one YAML document of a dump."""
 
 
 class Budget:

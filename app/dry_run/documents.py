@@ -244,7 +244,10 @@ def _of_json(text: _Text) -> Iterator[Object]:
 
 
 def _elements(text: _Text) -> Iterator[Object]:
-    """Yield the elements of a list whose opening bracket was consumed."""
+    """Yield the elements of a list whose opening bracket was consumed.
+
+    Raise UnusableInput if the list is not valid JSON, or an element is not a map.
+    """
     if text.take("]"):
         return
     while True:
@@ -257,7 +260,7 @@ def _elements(text: _Text) -> Iterator[Object]:
 def _members(text: _Text) -> Iterator[Object]:
     """Yield the map whose opening brace was consumed, or the items of its list `items`.
 
-    Raise UnusableInput if the map is not valid JSON.
+    Raise UnusableInput if the map is not valid JSON, or an item is not a map.
     """
     document: Object = {}
     is_list = False
@@ -342,7 +345,7 @@ class _Items(Struct):
         return not self._ended
 
     def begins(self, line: str) -> bool:
-        """Return whether a line is the first one of an item."""
+        """Return whether a line is the first line of an item."""
         match = _ITEM.match(line)
         return match is not None and len(match[1]) == self._indent
 

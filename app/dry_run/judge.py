@@ -181,10 +181,10 @@ async def judge(
     asker: Asker,
     facts: TemplateFacts | None = None,
 ) -> Judgement:
-    """Return the combined verdict of all webhooks on a document.
+    """Return the judgement of a document, with the combined verdict of all webhooks.
 
-    `facts` are for the Pod templates of workloads. Without `facts`, the templates are judged by the
-    document alone.
+    The verdict on a workload is about its Pod templates, and the verdict on a Queue about its
+    limits. `facts` are for Pod templates. Without `facts`, the document alone decides.
     """
     unquoted = _not_text(document)
     if unquoted:

@@ -183,7 +183,7 @@ _MAKER = "disaggregatedset.x-k8s.io/name"
 def kind_of(resource: Resource) -> OwnerKind | None:
     """Return the row of OWNER_KINDS for workloads of `resource`, or None.
 
-    The Pods of such a workload can share a ComputeDomain. DisaggregatedSets have no row here,
+    The Pods of such a workload can share a ComputeDomain. Return None for DisaggregatedSets too,
     because they do not create Pods themselves.
     """
     if resource is DISAGGREGATED_SET:
@@ -318,8 +318,8 @@ def maker_of(document: Object) -> Maker | None:
 def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
     """Yield the workloads that the controller of a document would create.
 
-    Each comes with the path of its spec in the document. The controller would choose other names
-    for the workloads.
+    Each comes with the path of its spec in the document. Parts without a spec are skipped. The
+    controller would choose other names for the workloads.
     """
     metadata = map_at(document, "metadata")
     parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]

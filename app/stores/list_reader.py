@@ -26,8 +26,8 @@ async def read(
 ) -> dict[Resource, ClusterError]:
     """Fill `stores` one after the other with the objects of `namespace`, or all objects for None.
 
-    Return the errors by resource for the resources that could not be read. The store of a resource
-    that is not served is empty and synced.
+    Cluster-scoped objects are read in both cases. Return the error of each resource that could not
+    be read. The store of a resource that is not served is empty and synced.
     """
     unread: dict[Resource, ClusterError] = {}
     for row, store in stores:
@@ -71,7 +71,7 @@ class Reading:
 
         - `unseen`: the cause by name, for facts that are missing or incomplete because a list
           can't be read
-        - `skipped`: the names whose lists were not requested
+        - `skipped`: the names of facts that need lists that were not requested
         - `absent`: the names of rows whose resource is not served
         """
         absent = self._absent - self._served

@@ -49,8 +49,8 @@ class DocumentObjects:
     def add(self, document: Object) -> None:
         """Store a document, unless it must be skipped.
 
-        With a ComputeDomain that is not ours, also store the claim template that NVIDIA's
-        controller would create.
+        With a ComputeDomain that is not ours, also store the claim template that it names, because
+        NVIDIA's controller would create this template.
         """
         resource = resource_of(document)
         metadata = map_at(document, "metadata")
@@ -62,18 +62,18 @@ class DocumentObjects:
             self.add(template)
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
-        """Return whether there is a document of this object."""
+        """Return whether this object is stored."""
         return (namespace, name) in self._objects.get(resource, {})
 
     def of(self, resource: Resource) -> list[Object]:
-        """Return all objects of `resource`."""
+        """Return all stored objects of `resource`."""
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the version of the first document of `resource`.
+        """Return the API version of the first stored object of `resource`.
 
-        Without one, return the preferred version, or None if `resource` is an API of a later
-        release of Grove to which no document belongs.
+        If there is none, return the preferred version. Return None if `resource` is an API of a
+        later release of Grove to which no document belongs.
         """
         if resource in _LATER_APIS and resource not in self._later:
             return None
@@ -84,7 +84,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether it is known to which release of Grove the documents belong."""
+        """Whether the documents show to which release of Grove they belong."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:

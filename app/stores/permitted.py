@@ -20,12 +20,16 @@ Scope = tuple[Row[Any], str | None]
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
 """The pace for a person who waits: each turn of the event loop takes a few milliseconds.
 
-Lists are read in pages, because only pages report the number of objects, to show the progress.
+Lists are read in pages, because a page reports the number of remaining objects, which is shown as
+progress.
 """
 
 
 MOST_FOR_PEOPLE = 2**20
-"""The default of `least`, in bytes of JSON. A large gang has thousands of pods."""
+"""The default of `least` (see PermittedStores), in bytes of JSON.
+
+A person may ask about a large gang, with thousands of pods.
+"""
 
 
 class Namespaces(Value):
@@ -40,8 +44,9 @@ class Namespaces(Value):
 
 
 class PermittedStores:
-    """A store for each of `rows`, or one for each namespace if only some namespaces can be read.
+    """Stores for `rows`, as far as the permissions allow.
 
+    Each row has one store, or one for each namespace if not all namespaces can be read at once.
     `stores` has a store for each scope that is read, and `denied` has the forbidden scopes. The
     caller runs `discovery`, which knows the kinds that the cluster serves. The facts about an
     object may have `least` bytes of JSON, or more if the limit of their row is higher. With
@@ -79,14 +84,14 @@ class PermittedStores:
 
     @property
     def ready(self) -> bool:
-        """Whether the list of every scope has been read, unless it is forbidden."""
+        """Whether each list has been read or is forbidden."""
         known = {row for row, _ in (*self.denied, *self.stores)}
         return len(known) == len(self.rows) and all(
             store.synced or scope in self.denied for scope, store in self.stores.items()
         )
 
     def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
-        """Yield the reasons why stores or discovery are not up to date, each with its error."""
+        """Yield why stores or discovery are not up to date: (text, error or None)."""
         for store in self.stores.values():
             if store.problem:
                 yield store.problem, store.error
@@ -105,7 +110,7 @@ class PermittedStores:
         """Keep the stores of a row up to date: one for all namespaces, or one for each namespace.
 
         If the objects of all namespaces can't be listed, read the namespaces one by one. If no
-        namespace is known, try again later.
+        namespace is known, or the resource is cluster-scoped, try again later.
         """
         everywhere = (row, None)
         while True:
@@ -154,7 +159,7 @@ class PermittedStores:
             noted.cancel()
 
     async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
-        """Tell subscribers once the first list of a scope has been read."""
+        """Wait until the first list of a scope has been read, and then notify subscribers."""
         await store.until_synced()
         self.denied.discard(scope)
         self._changed()
@@ -166,7 +171,7 @@ class PermittedStores:
         await asyncio.sleep(self._namespaces.again)
 
     async def _served_changed(self) -> None:
-        """Tell subscribers that a resource is not served, and wait until discovery has changed."""
+        """Notify subscribers that a resource is not served, and wait until discovery changes."""
         self._changed()
         await self._discovery.changed()
 

@@ -1,6 +1,6 @@
 """Read the lists that are needed to explain one object, or the pending workloads of a namespace.
 
-Lists are read for each kind, not for each workload.
+The number of lists does not depend on the number of workloads.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> No
 async def read_namespace(
     reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
-    """Read the facts that explain the pending workloads of `namespace`, or all of them for "".
+    """Read the facts that explain the pending workloads of `namespace`, or of all for "".
 
     Without `room`, skip what is needed only to find free capacity: nodes, ResourceSlices, and the
     pods, claims and PodGroups of other namespaces. If `asked` is a PodCliqueSet, also skip the
@@ -103,7 +103,10 @@ async def _read(
 
 
 async def _cliques_of(reading: Reading, pcs: Ref) -> None:
-    """Read only the PodCliques of a set, by its label, because a namespace may have very many."""
+    """Read the PodCliques of one set, by its label.
+
+    The other PodCliques of the namespace, which may be very many, are not read.
+    """
     for selector in SET_SELECTORS:
         await reading.list(kinds.POD_CLIQUE, pcs.namespace, selector=selector.format(pcs.name))
         if reading.of("cliques"):
@@ -113,8 +116,8 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
     """Return the other namespaces with KAI's scaling pods, whose events must be read too.
 
-    Return none unless a pending pod of `namespace` shares a GPU: an autoscaler's event about a
-    scaling pod concerns all pending pods that share GPUs.
+    The result is empty unless a pending pod of `namespace` requests a GPU fraction: an autoscaler's
+    event about a scaling pod concerns all such pods.
     """
     pods = reading.of("pods")
     if not namespace or not any(
@@ -125,7 +128,7 @@ def _scaling_namespaces(reading: Reading, namespace: str) -> set[str]:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield the resources of claims, volumes and Kueue that the workloads use."""
+    """Yield the resources of claims, volumes and Kueue that the workloads may use."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)

@@ -73,7 +73,7 @@ class Evictions:
         """
 
     async def tell(self, index: Index) -> bool:
-        """Write events for the recent evictions that no leader has reported.
+        """Write an event for each recent, unreported eviction that left a gang with too few pods.
 
         Return False if a write must be tried again, or if writes are left for the next call.
         Evictions of background pods are not reported, because these pods are meant to be evicted.
@@ -128,9 +128,10 @@ class Evictions:
                     self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event about `ref` at `time`, and count it, unless the event already exists.
+        """Write an event about `ref` at `time`, and count it.
 
-        Return False if the write must be tried again.
+        Do nothing if the event already exists or the object does not. Return False if the write
+        must be tried again.
         """
         self._writes += 1
         try:

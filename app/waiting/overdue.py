@@ -71,7 +71,10 @@ class Overdue(Value):
     workloads: tuple[Blocked, ...] = ()
     """The workloads of `gangs`, longest pending first."""
     next_at: float | None = None
-    """When the next gang will be overdue, in seconds since 1970, or None if no other is pending."""
+    """When the next gang will have been pending for too long, in seconds since 1970.
+
+    None if all pending gangs are in `gangs`.
+    """
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
     """The times at which gangs without pending pods were first seen, in seconds since 1970."""
 
@@ -82,7 +85,7 @@ def overdue(
     """Return the gangs that have been pending for at least `after` seconds.
 
     `first_seen` comes from the previous result. `told` are the workloads that have been reported,
-    perhaps by an earlier leader. Their gangs without pending pods are overdue at once, although
+    perhaps by an earlier leader. Their gangs without pending pods are included at once, although
     this leader does not know since when they have been pending.
     """
     now = index.facts.now
@@ -111,7 +114,7 @@ def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
     A PodCliqueSet with replicas but without PodGangs is one gang. Outside PodCliqueSets, only gangs
-    that KAI schedules count.
+    that KAI schedules and that have a pod without a node count.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
@@ -145,7 +148,7 @@ def _incomplete(index: Index) -> Iterator[Key]:
 def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs of `pods` that KAI schedules, each with its workload.
 
-    A KAI PodGroup is one gang. Each pod that is in no PodGroup is a gang of its own.
+    A KAI PodGroup is one gang, and so is each pod without a PodGroup.
     """
     of_kai = (
         pod

@@ -155,7 +155,7 @@ class Reporter(Struct):
         return told is not None and told.reason == blocked.reason
 
     def _forget_others(self, refs: Collection[Ref]) -> None:
-        """Delete the times in `_next` that have passed, and the backoffs, except for `refs`."""
+        """Forget the pause and backoff of each workload whose pause is over, except of `refs`."""
         now = self.clock()
         for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
@@ -164,9 +164,10 @@ class Reporter(Struct):
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
         """Return whether `blocked` must be written, because `stored` or the last report differs.
 
-        A changed reason is written at once. A changed message waits for `pacing.refresh`. So does a
-        condition that is missing or has another reason, because the cache may not have our last
-        write yet.
+        If this leader has not reported the workload yet, each difference from `stored` must be
+        written. After a report, a changed reason must be written at once. A changed message waits
+        for `pacing.refresh`. So does a condition that is missing or has another reason, because the
+        cache may not have our last write yet.
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)

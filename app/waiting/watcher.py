@@ -173,7 +173,7 @@ class WaitingDuty:
             await asyncio.wait_for(live.changes(seen), timeout)
 
     def _note_unseen(self, facts: Snapshot) -> None:
-        """Record which kinds can't be read, and log changes of these kinds and their causes."""
+        """Record which kinds can't be read and why. If that has changed, log the kinds, if any."""
         if dict(facts.unseen) != dict(self._unseen):
             self._unseen = dict(facts.unseen)
             if self._unseen:
@@ -218,7 +218,7 @@ class WaitingDuty:
 
 
 class Looker:
-    """Repeatable checks of the cluster, with the state that is kept between them."""
+    """The checks of the cluster, with the state that is kept between two checks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -229,7 +229,7 @@ class Looker:
     def at(self, facts: Snapshot, after: float) -> Overdue:
         """Return the gangs that have been pending for at least `after` seconds.
 
-        Two threads must not call this at the same time.
+        Only one thread at a time may call this.
         """
         started = time.thread_time()
         self.index.follow(facts)

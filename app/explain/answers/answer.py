@@ -241,7 +241,11 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
 def _state(
     about: Subject, placement: State, reasons: Sequence[Reason], *, to_come: int, unseen: bool
 ) -> State:
-    """Return the state of the object. `to_come` is the number of pods to be created later."""
+    """Return the state of the object.
+
+    `placement` is the state of its pods in the tree, `to_come` the number of pods to be created
+    later, and `unseen` whether facts that it needs could not be read.
+    """
     missing = _missing_replicas(about) or to_come
     if _is_scaled_to_zero(about):
         return "well"
@@ -390,7 +394,7 @@ def _headline_without_pods(about: Subject) -> str:
 
 
 def _headline_of_empty_set(about: Subject, pcs: SetWithStatus, tree: Branch) -> str:
-    """Return the headline of a PodCliqueSet without pods, whose existing parts expect none."""
+    """Return the headline of a PodCliqueSet that has no pods and whose existing parts need none."""
     if not pcs.replicas:
         return f"{pcs.name} has no replicas, so there is nothing to place"
     if not about.index.facts.unread.isdisjoint(("pods", "cliques", "gangs")):

@@ -96,8 +96,9 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstraint) -> str:
     """Return the domain of pods at the required level, or else at the narrowest shared level.
 
-    If there are several, return their number, such as `2 racks`. If a node is in no domain, return
-    the number of nodes. Return "" without pods, or if a node is not known.
+    If there are several, return their number, such as `2 racks`. If a node is in no domain, or
+    there are no levels, return the number of nodes. Return "" without pods, or if a node is not
+    known.
     """
     domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}

@@ -79,8 +79,8 @@ class WorkloadRow(Value):
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
     """Return the PodCliqueSets, and the KAI PodGroups that belong to no PodGang and no set.
 
-    PodGroups without live pods are left out. The list is sorted. No namespaces stand for all
-    namespaces.
+    PodGroups without live pods are left out. The list is sorted. Without `namespaces`, it has the
+    workloads of all namespaces.
     """
     gangs = {(gang.namespace, gang.uid) for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
@@ -94,16 +94,17 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pods that get rows of their own, by the object of the row.
+    """Return the pods that are in no row of a PodCliqueSet or PodGroup, by the object of their row.
 
     The object is the outermost workload that the pods were created for, or else the pod itself.
+    Without `namespaces`, the pods of all namespaces are returned.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the workloads of `without_pods`, sorted. No namespaces stand for all namespaces."""
+    """Return the workloads of `without_pods` in these namespaces, by default in all, sorted."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 

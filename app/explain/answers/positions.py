@@ -88,7 +88,7 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
 
     @property
     def unless(self) -> str:
-        """What may change the prediction, such as `, unless SchedulingShard gold changes that`."""
+        """The exception, such as `, unless SchedulingShard gold changes that`, or ""."""
         if self.next == "never" or not self.may_differ:
             return ""
         return f", unless {listed(self.may_differ)} changes that"

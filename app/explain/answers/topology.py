@@ -51,7 +51,7 @@ class DomainReport(Value):
     path: Path
     nodes: int
     closed: int
-    """The number of nodes that are not ready, cordoned, under pressure or tainted.
+    """The number of nodes that are cordoned, tainted, under pressure, or not ready.
 
     The taint nvidia.com/gpu does not count.
     """

@@ -312,7 +312,10 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
 
 
 def leaves_of(index: Index, group: KaiPodGroup) -> Collection[str]:
-    """Return the names of the SubGroups without children, in their order: only they have pods."""
+    """Return the names of the SubGroups without children, in their order.
+
+    KAI adds pods only to these SubGroups.
+    """
 
     def look() -> Mapping[str, None]:
         subgroups = _distinct(group.subgroups)

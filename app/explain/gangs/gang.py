@@ -335,7 +335,7 @@ class Gang(Value, dict=True):
 
     @property
     def has_ended(self) -> bool:
-        """Has the workload that its first pod was created for ended, by its own status?
+        """Does the status of the workload that created its first pod say that it has ended?
 
         A Job may end while the JobSet that created it still creates pods.
         """

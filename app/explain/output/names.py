@@ -10,9 +10,9 @@ _MOST = 3
 
 
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
-    """Yield a hint: the namespaces that have an object with this name, or else other names.
+    """Yield at most one hint: namespaces that have an object with this name, or else other names.
 
-    `others` are the known objects. Only those of the same kind as `ref` count.
+    `others` are the known objects. Only objects of the same kind as `ref` count.
     """
     others = sorted(other for other in others if other.kind == ref.kind)
     elsewhere = [other.namespace for other in others if other.name == ref.name]
@@ -25,9 +25,10 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
 
 
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
-    """Yield similar names in the namespace of `ref`, or else some names in this namespace.
+    """Yield a hint with similar names in the namespace of `ref`, or else names in this namespace.
 
-    If the namespace has none of the objects, yield the most similar name elsewhere.
+    If the namespace has none of the objects, the hint has the most similar name elsewhere. If no
+    name is similar, yield nothing.
     """
     nearby = [other.name for other in others if other.namespace == ref.namespace]
     near = _near(ref.name, nearby)

@@ -43,7 +43,7 @@ def list_text(
     everything: bool,
     width: int,
 ) -> str:
-    """Return the workloads as a table, after a line that says how many are pending.
+    """Return the workloads as a table, after lines with outages and the number of pending ones.
 
     `namespace` is "" for all namespaces. `others` are pending pods in none of the rows. Unless
     `everything`, workloads without findings are only counted. `width` is the width of the terminal
@@ -162,7 +162,7 @@ def _without_sets(facts: Snapshot, namespace: str) -> str:
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
-    """Return 2 if facts are missing, else 1 if a workload is pending or has a problem, else 0.
+    """Return 2 if facts are missing, 1 if a pod is pending or a workload has a problem, else 0.
 
     Facts are missing if PodCliqueSets could not be read, if the files have none and there are no
     rows, if a state is unknown, or if a row is pending without a reason and some kinds were not

@@ -42,7 +42,7 @@ If more have room, the fullest are tried.
 """
 
 _ONE_SEARCH = 2_000_000
-"""The maximum number of nodes that one search examines, in about half a second."""
+"""The maximum number of nodes that one search examines. This takes about half a second."""
 
 Placing = tuple[Ground, Demand]
 """A demand that needs a place: (ground, demand)."""
@@ -112,8 +112,8 @@ class Search(Board):
     def find(self) -> list[frozenset[int]] | None:
         """Place everything, and return the nodes (positions) of each demand.
 
-        Return None if there is no placement.
-        Raise Exhausted if no placement was found, but not all were tried.
+        Return None if there is no placement. Raise Exhausted if no placement was found, but not all
+        were tried.
         """
         if sum(demand.count for _, demand in self._pairs) > MOST_PODS:
             raise Exhausted
@@ -241,7 +241,10 @@ _WITHOUT_REJECTIONS = Rules(sizes=False, shared=False)
 """KAI's rules, except for the rules by which it rejects possible placements."""
 
 MOST_TRIED = 40_000_000
-"""The maximum number of nodes that all searches of an arrangement examine, in about ten seconds."""
+"""The maximum number of nodes that all searches of an arrangement examine.
+
+This takes about ten seconds.
+"""
 
 
 class Wish(Value, dict=True):

@@ -1,11 +1,11 @@
 """Place gangs as the KAI scheduler does, now or under an assumption.
 
-KAI goes through the parts of a gang in a fixed order and puts each into the first domain that takes
-it. It never moves a part that is already placed. Before it tries a domain, it requires room there
-for all pods of the part as if each were as large as the largest, or for the sum of their requests
-if only some of them request a resource. See
-`pkg/scheduler/plugins/topology` and `pkg/scheduler/actions/common/allocate.go` of
-https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
+KAI goes through the parts of a gang in a fixed order, puts each into the first domain that takes
+it, and never moves a part that is already placed. Before KAI tries a domain, the domain must have
+room for all pods of the part as if each were as large as the largest, or for the sum of their
+requests if only some of them request a resource. See `pkg/scheduler/plugins/topology` and
+`pkg/scheduler/actions/common/allocate.go` of https://github.com/kai-scheduler/KAI-Scheduler at
+d5bc503a.
 """
 
 import itertools

@@ -46,11 +46,11 @@ class Turn(Value):
     queue: str
     """The name of its queue."""
     number: int
-    """Its position among the gangs of its queue that KAI considers, from 1."""
+    """Its position among the gangs of its queue that KAI considers in this cycle, from 1."""
     count: int
-    """The number of gangs of its queue that KAI considers."""
+    """The number of gangs of its queue that KAI considers in this cycle."""
     order: int
-    """Its position among all gangs of its node pool that KAI considers, from 1."""
+    """Its position among all gangs of its node pool that KAI considers in this cycle, from 1."""
     after: int
     """If the gang gets no place, only gangs before this position may have taken its room.
 
@@ -133,7 +133,7 @@ def _names(demand: Demand) -> Iterator[str]:
 
 
 class _Outcome(Value):
-    """What happens to a gang when KAI considers it."""
+    """The result of KAI's attempt to place a gang."""
 
     used: frozenset[int] = frozenset()
     """The positions of the nodes that it gets, as in `Turn.used`."""

@@ -1,4 +1,4 @@
-"""Group nodes into a tree of topology domains, by their labels of all levels."""
+"""Group nodes into a tree of topology domains, by their labels for the levels."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +121,7 @@ class Domains:
 
     @cached_property
     def has_gpus(self) -> list[bool]:
-        """For each node, whether it has GPUs."""
+        """For each node, whether it has GPUs or MIG devices."""
         # Equal nodes share one `allocatable`, so each is examined once.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         having = {kind: gpus_of(allocatable) > 0 for kind, allocatable in kinds.items()}
@@ -202,7 +202,10 @@ class Domains:
         return {None if at is None else self.domain_of(at, depth) for at in positions}
 
     def paths_of(self, names: Iterable[str]) -> list[Path]:
-        """Return the paths of those of the nodes `names` that are inside the tree."""
+        """Return the paths of the nodes `names`, without unknown nodes and nodes outside the tree.
+
+        Several nodes may have the same path.
+        """
         positions = (self.positions[name] for name in names if name in self.positions)
         return [path for path in map(self.paths.__getitem__, positions) if path is not None]
 

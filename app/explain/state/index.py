@@ -128,7 +128,7 @@ class Index(Belongings):
         """The ResourceSlices of nodes, only the newest generation of each pool."""
         nodes = with_gpus(self.facts.nodes, self.slices)
         self.nodes: tuple[Node, ...] = tuple(sorted(nodes, key=attrgetter("name")))
-        """The nodes, sorted by name, with the GPUs that DRA allocates.
+        """The nodes, sorted by name, with the GPUs of ResourceSlices as allocatable resources.
 
         A position in this tuple stands for a node in `domains` and in all lists by node.
         """
@@ -393,7 +393,7 @@ _OF_USAGE = frozenset({"pods", "claims"})
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 """The start of the resource by which pods can request the devices of any DeviceClass.
 
-Since Kubernetes 1.36: https://github.com/kubernetes/enhancements/issues/5004.
+See https://github.com/kubernetes/enhancements/issues/5004.
 """
 _NOTHING: Amounts = {}
 _NO_POOL = "\0"

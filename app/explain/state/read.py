@@ -24,8 +24,9 @@ async def read_list(
     """Return the facts that explain the pending workloads of a namespace, or of all for "".
 
     Without `room`, the nodes, the ResourceSlices, and the pods, claims and PodGroups of other
-    namespaces are not read. `asked` is the object to explain. For a PodCliqueSet, the PodCliques of
-    other sets are not read. For a workload such as a Job, its status is read too.
+    namespaces are not read. `asked` is the object to explain. If it is a PodCliqueSet, the
+    PodCliques of other sets are not read. If it is a workload such as a Job, its status is read
+    too.
     """
     reading = Reading(client, ON_REQUEST)
     with paused():

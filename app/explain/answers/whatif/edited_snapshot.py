@@ -210,7 +210,7 @@ def _extended(edited: EditedSnapshot, edit: Addition) -> EditedSnapshot:
     names = _free_names(edit.like, edit.count, taken)
     nodes = (*facts.nodes, *(_like(model, name) for name in names))
     own = [part for part in facts.slices if part.node == model.name]
-    # the devices of each node are in a pool of its own
+    # each node has a separate pool for its devices
     copies = [
         replace(part, node=name, pool=f"{part.pool} of {name}") for name in names for part in own
     ]

@@ -202,7 +202,7 @@ def _compared(
     *,
     only_adds: bool,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
-    """Return the pending gangs that would have fit together before the edits, and what is worse.
+    """Return the pending gangs that would have fit before the edits, and the worse workloads.
 
     `seeking` are the workloads of the pending gangs. No edit gives a pending pod a node, so they
     include all gangs that were pending before. `problems` has the problems of the other workloads
