@@ -89,7 +89,7 @@ class Cluster:
     def checks(self) -> Checks:
         """Return the problem of discovery and of each cache that verdicts need, by name.
 
-        A value is None if there is no problem. Discovery is left out if it has none.
+        A value is None if there is no problem. Discovery is left out once it has finished.
         """
         checks: dict[str, str | None] = {}
         reason = "it was not requested yet"

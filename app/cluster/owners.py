@@ -227,7 +227,7 @@ class MnnvlOwners:
         return pcs if self._belong_to(stored, pcs) else None
 
     def _belong_to(self, stored: MnnvlResource, pcs: PodCliqueSet) -> bool:
-        """Return whether all known PodGangs that own `stored` belong to the set `pcs`."""
+        """Return whether no cached PodGang that owns `stored` belongs to another set than `pcs`."""
         for owner in stored.owning_gangs:
             gang = self._gangs.get(stored.namespace, owner.name)
             if gang is not None and gang.uid == owner.uid and gang.set_uid not in ("", pcs.uid):
@@ -269,7 +269,7 @@ class MnnvlOwners:
 
         The garbage collector finds no owner in another version, so it would never delete `stored`,
         which a later set of the same name can't use. Return the changed object, or None if `stored`
-        is gone or no change was needed.
+        is gone or not ours, or if no change was needed. Raise ClusterError if a request fails.
         """
         if not stored.is_ours or not any(map(self._is_outdated, stored.owners)):
             return None

@@ -1,6 +1,6 @@
 """Create ComputeDomains and ResourceClaims, for webhooks and reconcilers.
 
-An object with the name of a resource may exist already: another writer of ours was faster, the
+An object with the name of a resource may exist already: a webhook or the leader was faster, the
 object isn't ours, it is being deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all
 writers of MNNVL resources and their preconditions.
 """
@@ -28,7 +28,7 @@ _INSTALL = {
     COMPUTE_DOMAIN: "install NVIDIA's DRA driver",
     RESOURCE_CLAIM: "enable dynamic resource allocation",
 }
-"""What the platform team must do if the cluster does not serve a resource."""
+"""The remedy of the platform team if the cluster does not serve a resource."""
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
@@ -212,8 +212,8 @@ class MnnvlResources:
     async def _missing(self, plan: Plan) -> list[Object]:
         """Return the missing resources, as they would be created.
 
-        Raise NotOurs or Unavailable if an existing resource can't be used, and Unavailable if a
-        missing one has no owner yet.
+        Raise NotOurs or Unavailable if an existing resource can't be used, and Unavailable if the
+        owner of a missing one can't be used.
         """
         missing: list[Object] = []
         for needed in self._needed(plan):
@@ -287,9 +287,9 @@ class MnnvlResources:
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the object that will own the resources of `plan`.
 
-        For a unit of Pods, it is the uid in `plan`. For a PodCliqueSet, it is the uid in `plan` if
-        the cache lacks the set, otherwise that of the set. Raise Unavailable if the set does not
-        exist, is being deleted, or was created again.
+        For a unit of Pods, it is the uid in `plan`. For a PodClique, it is the uid of the
+        PodCliqueSet, which is not read if the cache lacks the set and `plan` has its uid. Raise
+        Unavailable if the set does not exist, is being deleted, or was created again.
         """
         if plan.is_of_pods:
             return plan.owner_uid

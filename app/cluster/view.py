@@ -217,7 +217,7 @@ class ClusterView:
         self._sets = stores[rows.SETS]
         self._device_classes = stores[rows.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[rows.QUEUE_NAMES])
-        """The names of KAI's Queues. It is empty until they have been read."""
+        """The names of KAI's Queues, empty until they have been read."""
         self._node_groups = NodeGroups(stores[rows.NODES], hints[rows.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled

@@ -53,7 +53,7 @@ def condition_of(obj: JsonMap, type: str) -> JsonMap:
 def read_condition(obj: JsonMap, type: str) -> Condition | None:
     """Return the condition of `obj` with this type, or None if it has none.
 
-    A text that is missing or malformed becomes "", and a generation that is becomes 0.
+    A missing or malformed text becomes "", and a missing or malformed generation becomes 0.
     """
     stored = condition_of(obj, type)
     if not stored:

@@ -35,7 +35,7 @@ def label_problem(name: str) -> str | None:
 
 
 def is_subdomain(name: str) -> bool:
-    """Return whether `name` is a DNS-1123 subdomain. The names of most objects must be one."""
+    """Return whether `name` is a DNS-1123 subdomain, as the names of most objects must be."""
     return len(name) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
 
 

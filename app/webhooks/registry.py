@@ -154,7 +154,10 @@ _MAY_WANT_MNNVL = {
         f" ({_some_container_has_gpus('initContainers')})))"
     ),
 }
-"""The condition for PodCliques, which may inherit the annotation from their group or set."""
+"""The matchCondition that selects PodCliques with the annotation or with GPUs.
+
+A PodClique without the annotation may inherit it from its scaling group or set.
+"""
 
 _MAY_OWN_MNNVL_RESOURCES = {
     "may-own-mnnvl-resources": (
@@ -162,7 +165,7 @@ _MAY_OWN_MNNVL_RESOURCES = {
         f" '{MNNVL_ADOPTED}' in oldObject.metadata.annotations"
     ),
 }
-"""The condition for PodGangs that may own MNNVL resources.
+"""The matchCondition that selects PodGangs with the annotation MNNVL_ADOPTED.
 
 If PodCliqueSets should own the resources, a PodGang keeps the annotation only while it owns one.
 """
@@ -175,9 +178,9 @@ _NEW_IN_A_GROUP = {
     "not-marked-yet": f"!({_has(SKIP_PODGROUPER)})",
     "not-opted-out": f"!({_has(IGNORE_WORKLOADS)})",
 }
-"""The condition for Pods of Workload groups.
+"""The matchConditions that select Pods of Workload groups.
 
-Pods are created often, so the API server sends only those that the webhook would change.
+Pods are created often, so the API server sends only Pods that the webhook is likely to change.
 """
 
 _ASKS_FOR_MNNVL_ITSELF = {
@@ -186,9 +189,10 @@ _ASKS_FOR_MNNVL_ITSELF = {
         f"!(has(object.metadata.labels) && '{GROVE_CLIQUE_NAME}' in object.metadata.labels)"
     ),
 }
-"""The condition for Pods that request MNNVL themselves. Pods of a PodClique get its claims.
+"""The matchConditions that select Pods that request MNNVL themselves.
 
-The API server sends no other Pods to this webhook, so they can be created while no server answers.
+Pods of a PodClique get the claims of the PodClique. The API server does not send them to this
+webhook, nor Pods without MNNVL, so these Pods can be created while no server answers.
 """
 
 # Every webhook that judges updates and has the failurePolicy Fail has the condition

@@ -147,7 +147,8 @@ OPT_OUT = "none"
 def group_in(annotations: JsonMap) -> str | None:
     """Return the MNNVL group of Grove that `annotations` name.
 
-    Return "" if they opt out of groups, or None if the annotation is missing or is not a text.
+    Return "" for the value `none` or an empty value, or None if the annotation is missing or is not
+    a text.
     """
     value = annotations.get(MNNVL_GROUP)
     if not isinstance(value, str):

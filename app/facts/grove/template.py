@@ -102,8 +102,7 @@ class SetPart(Value):
     def group(self) -> str | None:
         """The MNNVL group of Grove that the part requests.
 
-        It is "" if the part opts out of groups, or None if the annotation is missing or is not a
-        text.
+        The values "" and None have the same meaning as in `group_in`.
         """
         return group_in(self.annotations)
 

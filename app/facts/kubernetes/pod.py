@@ -365,10 +365,7 @@ class Pod(Namespaced):
     If the other containers wait for an init container, it comes first, even if it is running.
     """
     failure: str = ""
-    """The reason why the pod as a whole has failed, or "".
-
-    It has the kubelet's words, such as `OutOfcpu: ...`.
-    """
+    """The reason and message in the status of a failed pod, such as `OutOfcpu: ...`, or ""."""
     other_group: str = ""
     """The PodGroup that the pod names for Volcano or the coscheduling plugin, or ""."""
     scales_for: tuple[str, str] | None = None
@@ -639,9 +636,9 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why a failed pod has failed as a whole, in the kubelet's words, or "" if unknown.
+    """Return the reason and message in the status of a failed pod.
 
-    It is "" if the pod has failed only because its containers have.
+    Return "" if it has neither, usually because only its containers have failed.
     """
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))
 

@@ -114,7 +114,10 @@ TEMPLATE_SUFFIX = "-mnnvl-template"
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the name of a ComputeDomain or ResourceClaim without our suffix, or "" without one."""
+    """Return the name of a ComputeDomain or ResourceClaim without our suffix.
+
+    Return "" if the name does not end with that suffix.
+    """
     suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 

@@ -89,8 +89,8 @@ def inject(
     being deleted. `old` is the object that an UPDATE replaces, or None.
 
     `configured_mode` is the form of new claims. A stored claim keeps its form, and also its scope
-    until Grove writes the pod spec again. If no container requests a GPU, but the own annotation of
-    `carrier` enables MNNVL, there is a warning.
+    until Grove writes the pod spec again. If no container requests a GPU, but `carrier` has an
+    annotation that enables MNNVL, there is a warning.
     """
     inherited = inherited_by(carrier, old, facts.pcs)
     annotations = carrier.annotations.over(inherited)

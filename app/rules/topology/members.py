@@ -14,7 +14,7 @@ class PodGroupClique(Value):
     group: ScalingGroup | None = None
     """The scaling group of the clique, or None."""
     group_replica: str = ""
-    """The name of its scaling group replica, `<pcs>-<replica>-<group>-<index>`, or ""."""
+    """The name of the scaling group replica, `<pcs>-<replica>-<group>-<index>`, or ""."""
 
 
 class PodGroupCliques:

@@ -34,7 +34,10 @@ A copy is removed when its original is removed.
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""The value for "preemptible above its minimum". KAI's CRDs before 0.18 reject it."""
+"""The preemptibility of a PodGroup of which KAI may evict only the pods beyond the minimum.
+
+KAI's CRDs before 0.18 reject it.
+"""
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE)
 
@@ -310,7 +313,7 @@ def specs_for_crds(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
 
 
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
-    """Return the merge patch that turns `stored` into `desired`, or {} if they are equal.
+    """Return the merge patch that corrects `stored` according to `desired`, or {} for no change.
 
     Labels, annotations and fields of other writers are kept. Owners are kept or removed together
     (`_loses_owners`).

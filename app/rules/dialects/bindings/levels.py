@@ -49,7 +49,7 @@ def validate_binding(
 
     `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology with the
     same name, and `users` are the PodCliqueSets that refer to the binding. If an update does not
-    change the spec, its problems are only warnings.
+    change the spec, its problems are only warnings, except wrong types.
     """
     levels, findings = _validate_spec(obj)
     if levels is None:

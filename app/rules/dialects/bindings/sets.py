@@ -173,8 +173,9 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 
     `old` is the set that an UPDATE replaces, None at CREATE. If an update changes no constraint,
     problems of constraints are only warnings, so that workloads can still be scaled after their
-    binding has changed. As in Grove, a stored set that lacks a topologyName must get one with its
-    next update.
+    binding has changed. Wrong types are always findings. As in Grove, a stored set from before the
+    field `topologyName` must get a topologyName with its next update. `facts` raises an error if
+    the bindings are not known.
     """
     packings, of_values = read_packings(template)
     if template.findings or of_values:

@@ -97,7 +97,8 @@ class Design(Unserved):
         """Return the changes to the constraints of a PodGang.
 
         Return no changes if a constraint of the set has fields other than packDomain: a Grove that
-        reads these fields writes the constraints itself.
+        reads these fields writes the constraints itself. Otherwise, raise NoTopology if the managed
+        topology is missing.
         """
         return (
             []
