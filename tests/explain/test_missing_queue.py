@@ -78,3 +78,51 @@ def test_a_bounded_number_of_missing_queues_is_compared(monkeypatch: pytest.Monk
     assert found[:3] == ["team-llm"] * 3
     assert found[199] == ""
     assert missing_queue._meant(Index(facts()), "q" * 64, ["root"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("queues", "text", "ends"),
+    [
+        pytest.param(
+            TWO,
+            "Queue default-queue, which KAI uses for workloads without a queue label, does not exist",
+            "not from an annotation or from the old label runai/queue",
+            id="two others",
+        ),
+        pytest.param(
+            ONE,
+            "Queue default-queue, which KAI uses for workloads without a queue label, does not exist",
+            "not from an annotation or from the old label runai/queue",
+            id="one other",
+        ),
+        pytest.param(
+            (Queue("root"), Queue("default-queue", "root"), Queue("a", "default-queue")),
+            "Queue default-queue has child queues",
+            "KAI does not update a PodGroup that exists",
+            id="it exists, and cannot be used",
+        ),
+    ],
+)
+def test_the_queue_of_workloads_without_a_label_of_the_queue(
+    queues: tuple[Queue, ...], text: str, ends: str, answered: Asking
+) -> None:
+    group = pod_group(queue="default-queue")
+    reasons = answered(facts(queues=queues, pod_groups=(group,))).reasons
+    (reason,) = [each for each in reasons if each.id == "QueueMissing"]
+    assert reason.text.startswith(text)
+    assert reason.remedy.endswith(ends)
+
+
+@pytest.mark.parametrize("others", [(), ONE, TWO], ids=["no other", "one other", "two others"])
+def test_the_parent_of_a_queue_is_created_or_corrected(
+    others: tuple[Queue, ...], answered: Asking
+) -> None:
+    """The queues of other teams are no remedy for it."""
+    queues = (*others, Queue("team-nlp", "research-old"))
+    reasons = answered(facts(queues=queues, pod_groups=(pod_group(queue="team-nlp"),))).reasons
+    (reason,) = [each for each in reasons if each.id == "QueueMissing"]
+    assert (reason.who, reason.commands) == ("platform", ())
+    assert reason.remedy == (
+        "Ask the platform team to create queue research-old, or to correct spec.parentQueue of"
+        " team-nlp"
+    )

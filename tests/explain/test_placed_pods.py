@@ -240,3 +240,93 @@ def test_the_rest_joins_pods_on_a_node_without_a_label(answered: Asking) -> None
     """Nothing is said of labels while pods of the part are pending: other reasons are."""
     state = {"nodes": without(RACK, "gpu-00"), "pods": (*ONE_RUNS, *fill("rack-a2"))}
     assert "BoundToDomain" in {reason.id for reason in answered(facts(**state)).reasons}
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"),
+    [
+        ({"waiting": ("CrashLoopBackOff",)}, "ends: kubectl logs -n research r-0 --previous"),
+        ({"phase": "Failed"}, "ends: kubectl logs -n research r-0"),
+        ({"waiting": ("ErrImagePull",)}, "does not run: kubectl describe pod -n research r-0"),
+        (
+            {"phase": "Failed", "failure": "Evicted: no."},
+            "does not run: kubectl describe pod -n research r-0",
+        ),
+    ],
+)
+def test_the_log_of_a_helper_pod_says_why_it_ends(
+    state: dict[str, Any], remedy: str, answered: Asking
+) -> None:
+    helper = replace(HELPER, **{"phase": "Pending", **state})
+    [reason] = answered(facts(**helped(helper))).reasons
+    assert reason.remedy == f"Ask the platform team to find out why the helper pod {remedy}"
+
+
+SCALES = "cluster is scaling up, could not create reservation pod"
+
+
+@pytest.mark.parametrize(
+    ("nodes_of_pods", "text", "who"),
+    [
+        ((("a", ""),), "has no node: a in namespace kai-scale-adjust", "platform"),
+        (
+            (("a", ""), ("b", "gpu-01"), ("c", "")),
+            "has no node: a and c in namespace kai-scale-adjust",
+            "platform",
+        ),
+        ((("b", "gpu-01"),), "has no node, and there is none now", "wait"),
+    ],
+    ids=["one", "two", "none any more"],
+)
+def test_kai_reserves_no_gpu_while_a_scaling_pod_has_no_node(
+    nodes_of_pods: tuple[tuple[str, str], ...], text: str, who: str, answered: Asking
+) -> None:
+    """The scaling pods of other workloads count too."""
+    scaling = (
+        replace(
+            occupant(node, gpus=0, namespace="kai-scale-adjust", name=name, uid=f"uid-{name}"),
+            scales_for=("other", "pod"),
+        )
+        for name, node in nodes_of_pods
+    )
+    said = event(pods()[0].uid, "BindingError", SCALES, "binder")
+    reasons = answered(facts(events=(said,), pods=(*pods(), *scaling))).reasons
+    (reason,) = [each for each in reasons if each.id == "BindingFailed"]
+    assert (reason.text.partition("scaling pod of KAI ")[2], reason.who) == (text, who)
+
+
+BINDER = occupant("gpu-15", gpus=0, namespace="kai-scheduler", name="binder-7", uid="uid-binder")
+CRASHES = Stalled("binder", "CrashLoopBackOff", restarts=9)
+
+
+@pytest.mark.parametrize(
+    ("number", "since", "binders", "text"),
+    [
+        (1, 90, (), "KAI chose a node for llm-0-router-0 90 seconds ago"),
+        (
+            2,
+            600,
+            (BINDER,),
+            "KAI chose a node for llm-0-router-0 and for 1 more pod 10 minutes ago",
+        ),
+        (
+            1,
+            7200,
+            (replace(BINDER, waiting=("CrashLoopBackOff",), stalled=(CRASHES,)),),
+            "Pod binder-7 does not run: Container binder is in CrashLoopBackOff (9 restarts)",
+        ),
+        (4, 30, (), ""),
+    ],
+    ids=["one pod", "two pods", "the binder crashes", "not for long"],
+)
+def test_the_binder_does_not_bind_a_pod(
+    number: int, since: float, binders: tuple[Pod, ...], text: str, answered: Asking
+) -> None:
+    assigned = tuple(
+        replace(event(pod.uid, "Scheduled", "Successfully assigned"), time=NOW - since)
+        for pod in pods()[:number]
+    )
+    reasons = answered(facts(events=assigned, pods=(*pods(), *binders))).reasons
+    found = [reason.text for reason in reasons if reason.id == "BindingFailed"]
+    assert len(found) == bool(text)
+    assert not text or text in found[0]

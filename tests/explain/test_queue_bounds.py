@@ -152,3 +152,50 @@ def test_explain_names_the_bound_for_which_kai_refuses_a_gang(name: str) -> None
     )
     assert answer is not None
     assert [reason.id for reason in answer.reasons] == ([refused_for] if refused_for else [])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "priority", "words", "patch"),
+    [
+        pytest.param(
+            {"cpu": {"quota": 8, "limit": 16}},
+            "train",
+            "Ask the platform team whether 16 CPUs were meant: the limit of cpu in queue team must then be 16000",
+            '{"cpu":{"limit":16000,"quota":8000}}',
+            id="a limit in CPUs",
+        ),
+        pytest.param(
+            {"memory": {"quota": -1, "limit": 64}},
+            "train",
+            "Ask the platform team whether 64 GB were meant: the limit of memory in queue team must then be 64000",
+            '{"memory":{"limit":64000}}',
+            id="a limit in gigabytes",
+        ),
+        pytest.param(
+            {"cpu": {"quota": 4, "limit": -1}},
+            "inference",
+            "Ask the platform team whether 4 CPUs were meant: the quota of cpu in queue team must then be 4000",
+            '{"cpu":{"quota":4000}}',
+            id="a quota in CPUs",
+        ),
+        pytest.param(
+            {"cpu": {"quota": -1, "limit": 3000}},
+            "train",
+            "Request at most 3 CPUs, or ask for a higher limit on queue team",
+            "",
+            id="a limit in millicores",
+        ),
+    ],
+)
+def test_a_bound_that_was_meant_in_cpus_or_gigabytes(
+    bounds: Object, priority: str, words: str, patch: str
+) -> None:
+    team = {name: {**FREE, **bound} for name, bound in bounds.items()}
+    facts = facts_of(cluster(team, {}, priority), 0.0)
+    answer = explain(Index(facts), Ref("PodGroup", "default", "one"))
+    assert answer is not None
+    [reason] = answer.reasons
+    assert reason.remedy == words
+    assert [patch] * bool(patch) == [
+        command.partition('"resources":')[2].removesuffix("}}'") for command in reason.commands
+    ]

@@ -133,6 +133,18 @@ def test_a_replica_set_without_the_hash_of_a_deployment_is_not_taken_for_one(nam
             "In the pod template, set the requests and limits",
         ),
         ('admission webhook "p" denied the request: no', "Change the pod template so that"),
+        (
+            'admission webhook "p" denied the request: attempting to create a pod a/b with gpu sharing request, while GPU sharing is disabled',
+            "In the pod template, request whole GPUs instead of gpu-fraction",
+        ),
+        (
+            'admission webhook "p" denied the request: cannot have both GPU fraction request and whole GPU resource request/limit',
+            "In the pod template, remove either the annotation gpu-fraction",
+        ),
+        (
+            'admission webhook "p" denied the request: gpu-fraction annotation value must be a positive number smaller than 1.0',
+            "Correct the annotation that the message names",
+        ),
         ('violates PodSecurity "restricted:latest"', "Change the securityContext"),
         ("maximum memory usage per Container is 8Gi", "kubectl describe limitrange -n inference"),
         ("no PriorityClass with name gold was found", "kubectl get priorityclasses"),

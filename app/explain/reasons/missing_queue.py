@@ -23,6 +23,16 @@ from app.facts.labels import KAI_PROJECT, KAI_QUEUE, NODE_POOL
 NOT_CHOSEN = "kai-unexisting-node-pool"
 """The node pool that KAI Resource Management writes until it has assigned one."""
 
+_DEFAULT = "default-queue"
+"""The queue of a PodGroup whose workload and pods have no label with a queue.
+
+Source: `DefaultQueueName` in `pkg/podgrouper/podgrouper/plugins/constants` of KAI.
+"""
+_NO_LABEL = (
+    f". KAI reads the queue only from the label {KAI_QUEUE}, not from an annotation or from the old"
+    " label runai/queue"
+)
+
 _ANOTHER = (
     f"Set the label {KAI_QUEUE} of the workload and spec.queue of its PodGroup to {{}}: KAI does"
     " not update a PodGroup that exists"
@@ -53,8 +63,10 @@ def queue_missing(gang: Gang) -> Reasons:
     wrong = unusable_because(index, group.queue, group.pool)
     if not wrong:
         return
-    text = f"Queue {group.queue} {wrong}"
     queue = index.queues.get(group.queue)
+    text = f"Queue {group.queue} {wrong}"
+    if not queue and group.queue == _DEFAULT:
+        text = f"Queue {_DEFAULT}, which KAI uses for workloads without a queue label, {wrong}"
     if queue and queue.pool != group.pool:
         helps = _into_one_pool(gang, group, queue)
     else:
@@ -120,12 +132,14 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
             " parents: until then, no other queue helps"
         )
         return _Help(words, "platform")
-    if not usable:
+    if not usable or (queue and unusable_because(index, queue.name) != INNER):
         return _new_queue(index, group, queue)
+    label = _NO_LABEL if not queue and group.queue == _DEFAULT else ""
     if meant or len(usable) == 1:
         name = meant or usable[0]
-        return _Help(_ANOTHER.format(name), "you", (_patched(group, name),))
-    return _Help(_ANOTHER.format("a usable queue (QUEUE)"), "you", (_patched(group, "QUEUE"),))
+        return _Help(_ANOTHER.format(name) + label, "you", (_patched(group, name),))
+    words = _ANOTHER.format("a usable queue (QUEUE)") + label
+    return _Help(words, "you", (_patched(group, "QUEUE"),))
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:

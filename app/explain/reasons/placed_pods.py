@@ -35,7 +35,9 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.rejected_constraints import joined_by, name_topology
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.state.domains import Path
+from app.explain.state.index import Index
 from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import POD_SECURITY
 
@@ -316,7 +318,8 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
-    """Report that KAI chose a node for a pod, but binding it there failed."""
+    """Report that KAI chose a node for a pod, but binding it there failed, or does not happen."""
+    yield from _never_bound(gang)
     lacks_reservation = any(reservation_evicted(gang))
     for pod in gang.waiting:
         if lacks_reservation and pod.shape.part:
@@ -332,6 +335,9 @@ def binding_failed(gang: Gang) -> Reasons:
                 f"KAI chose a node, but binding failed: {said}", event.time, gang.facts.now
             )
             helper = _helper(gang, said)
+            if SCALING_UP in said:
+                yield _scaling_up(gang, pod, event, text)
+                continue
             evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
             if helper:
                 state, remedy = _helper_state(gang, helper)
@@ -339,6 +345,77 @@ def binding_failed(gang: Gang) -> Reasons:
                 continue
             remedy, who = next(advice_for(said, _BINDING), _BINDER_LOG)
             yield about(evidence, "BindingFailed", text, remedy, who)
+
+
+_SLOW = 60.0
+"""The seconds within which KAI's binder should have bound a pod, or have reported why not."""
+
+
+def _never_bound(gang: Gang) -> Reasons:
+    """Yield a reason if KAI chose nodes for pods a minute ago, and its binder does nothing."""
+    chosen: list[tuple[Pod, Event]] = []
+    for pod in gang.waiting:
+        about_pod = gang.index.events_about(pod.namespace, pod.uid)
+        last = next(filter(is_of_kai, about_pod), None)
+        if last and last.reason == "Scheduled" and last.time and gang.facts.now - last.time > _SLOW:
+            chosen.append((pod, last))
+    if not chosen:
+        return
+    pod, event = min(chosen, key=lambda each: each[1].time or 0.0)
+    since = ago(gang.facts.now - (event.time or 0.0))
+    others = f" and for {counted(len(chosen) - 1, 'more pod')}" if chosen[1:] else ""
+    text = (
+        f"KAI chose a node for {pod.name}{others} {since} ago, and its binder has neither bound it"
+        " nor reported an error"
+    )
+    for binder in _binders(gang.index):
+        if binder.waiting or binder.finished or not binder.node:
+            said = state_words(gang.index, binder)
+            text = f"{text}. {binder.ref} does not run{f': {said}' if said else ''}"
+    remedy = "Ask the platform team whether KAI's binder runs, and to read its log"
+    commands = ("kubectl get pods -A | grep binder",)
+    evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
+    yield about(evidence, "BindingFailed", text, remedy, "platform", commands=commands)
+
+
+def _binders(index: Index) -> Iterable[Pod]:
+    """Return the pods of KAI's binder, in the namespace in which KAI's chart installs it."""
+
+    def look() -> list[Pod]:
+        pods = (pod for pod in index.facts.pods if pod.namespace == "kai-scheduler")
+        return [pod for pod in pods if pod.name.startswith("binder-")]
+
+    return index.remembered("binders", look, ["pods"])
+
+
+SCALING_UP = "cluster is scaling up"
+"""KAI's binder creates no reservation pod while any of KAI's scaling pods has no node.
+
+Source: `isScalingUp` in `pkg/binder/binding/resourcereservation/resource_reservation.go`.
+"""
+
+
+def _scaling_up(gang: Gang, pod: Pod, event: Event, text: str) -> Reason:
+    """Return the reason for a message that the cluster is scaling up.
+
+    The scaling pods can stand for other workloads, and an autoscaler may never add a node for them:
+    https://github.com/kai-scheduler/KAI-Scheduler/issues/611
+    """
+    evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
+    asking = sorted(each.name for each in gang.index.scaling_pods if not each.node)
+    what = "KAI's binder reserves no further GPU for sharing while a scaling pod of KAI has no node"
+    if not asking:
+        text = f"{text}. {what}, and there is none now"
+        remedy = "Wait: KAI tries again"
+        return about(evidence, "BindingFailed", text, remedy, "wait")
+    namespace = gang.index.scaling_pods[0].namespace
+    text = f"{text}. {what}: {listed(asking)} in namespace {namespace}"
+    remedy = (
+        "Wait if an autoscaler is adding nodes. If it adds none, ask the platform team to see why,"
+        " and to delete these pods"
+    )
+    commands = (f"kubectl describe pods -n {namespace}",)
+    return about(evidence, "BindingFailed", text, remedy, "platform", commands=commands)
 
 
 _BINDING: Advice = (
@@ -428,7 +505,12 @@ def _helper_state(gang: Gang, helper: Pod) -> tuple[str, str]:
             "Wait until KAI tries again, or ask the platform team to read the logs of KAI's binder"
             f" and of the helper pod: kubectl logs -n {helper.namespace} {name}",
         )
+    why = f"does not run: {see}"
+    has_ended = helper.finished and not helper.failure
+    if has_ended or "CrashLoopBackOff" in helper.waiting:
+        previous = "" if has_ended else " --previous"
+        why = f"ends: kubectl logs -n {helper.namespace} {name}{previous}"
     return (
         f"KAI's helper pod {name}{created} is {state}{on}{said}",
-        f"Ask the platform team to find out why the helper pod does not run: {see}",
+        f"Ask the platform team to find out why the helper pod {why}",
     )

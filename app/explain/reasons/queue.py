@@ -57,7 +57,7 @@ from app.explain.state.queues import (
     unusable_because,
 )
 from app.facts.kai.podgroup import KaiPodGroup, Said
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import MEGABYTE, Queue
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_PREEMPTIBILITY
 
@@ -293,7 +293,9 @@ def queue_limit(gang: Gang) -> Reasons:
     if exceeded and not any((*lower_priority(gang), *fair_share(gang))):
         yield from _without_bound(exceeded, "limit", "QueueLimit")
         for over in exceeded:
-            if not over.is_unset:
+            if _in_wrong_unit(over):
+                yield _in_units(over, "limit", "QueueLimit")
+            elif not over.is_unset:
                 yield _at_limit(gang, over, "QueueLimit", _below_limit(gang, over), "you")
     elif said and not _is_next(gang):
         remedy = "Wait until other workloads in the queue end, or ask for a higher limit"
@@ -398,6 +400,57 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
             "platform",
             commands=(f"kubectl patch {named} --type merge -p {patch}",),
         )
+
+
+class _Unit(Value):
+    """The unit of a bound in KAI's queues, and the larger one that people often assume."""
+
+    name: str
+    assumed: str
+    thousandths: int
+
+
+_UNITS_OF_BOUNDS = {
+    "cpu": _Unit("millicores", "CPUs", 1),
+    "memory": _Unit("megabytes", "GB", MEGABYTE),
+}
+
+
+def _in_wrong_unit(over: Excess) -> bool:
+    """Return whether the bound was probably meant in CPUs or gigabytes.
+
+    It is then below 1 CPU or 1 GB for the whole queue, and less than the gang alone requests.
+    """
+    unit = _UNITS_OF_BOUNDS.get(over.resource)
+    return bool(unit and 0 < over.bound < 1000 * unit.thousandths and over.asked > over.bound)
+
+
+def _in_units(over: Excess, bound: str, reason: str) -> Reason:
+    """Return the reason for a bound that is probably in the wrong unit."""
+    unit = _UNITS_OF_BOUNDS[over.resource]
+    number = over.bound // unit.thousandths
+    queue = over.queue
+    text = (
+        f"Queue {queue.name}: {bound} {over.words}. KAI reads spec.resources.{over.resource} of a"
+        f" queue in {unit.name}"
+    )
+    remedy = (
+        f"Ask the platform team whether {number} {unit.assumed} were meant: the {bound} of"
+        f" {over.resource} in queue {queue.name} must then be {1000 * number}"
+    )
+    # The other bound of the queue was probably written with the same unit in mind.
+    share = queue.shares[over.resource]
+    given = {"limit": share.limit, "quota": share.quota}
+    meant = {
+        name: value // unit.thousandths * 1000
+        for name, value in given.items()
+        if value and value < 1000 * unit.thousandths
+    }
+    patch = json.dumps({"spec": {"resources": {over.resource: meant}}}, separators=(",", ":"))
+    named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
+    evidence = Evidence(queue.ref, f"spec.resources.{over.resource}.{bound}", str(number))
+    command = f"kubectl patch {named} --type merge -p {shlex.quote(patch)}"
+    return about(evidence, reason, text, remedy, "platform", commands=(command,))
 
 
 def queue_status_stale(gang: Gang) -> Reasons:
@@ -514,6 +567,8 @@ def queue_quota(gang: Gang) -> Reasons:
             f"Ask for a slightly higher quota on queue {over.queue.name}, or {lower_first(remedy)}"
         )
         yield about(evidence, "QueueQuota", text, remedy, "you")
+    elif over and _in_wrong_unit(over):
+        yield _in_units(over, "quota", "QueueQuota")
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}{_as_slices(gang, over)}"
         yield about(evidence, "QueueQuota", text, remedy, "you")

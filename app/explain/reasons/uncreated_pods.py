@@ -45,6 +45,23 @@ _ADVICE: Advice = (
         "platform",
     ),
     (
+        ("GPU sharing is disabled",),
+        "In the pod template, request whole GPUs instead of gpu-fraction or gpu-memory, or ask the"
+        " platform team to enable GPU sharing in KAI (global.gpuSharing=true in its Helm chart).",
+        "you",
+    ),
+    (
+        ("cannot have both GPU fraction request",),
+        "In the pod template, remove either the annotation gpu-fraction or gpu-memory, or"
+        " nvidia.com/gpu from the requests and limits.",
+        "you",
+    ),
+    (
+        ("annotation value must be",),
+        "Correct the annotation that the message names in the pod template.",
+        "you",
+    ),
+    (
         ("denied the request", "ValidatingAdmissionPolicy"),
         "Change the pod template so that it satisfies the policy named in the message.",
         "you",
