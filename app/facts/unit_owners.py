@@ -38,6 +38,7 @@ JOBS_OF_SET = "jobset.sigs.k8s.io/global-replicas"
 JOBS_OF_TEMPLATE = "jobset.sigs.k8s.io/replicatedjob-replicas"
 EXCLUSIVE_GROUPS = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+TRAINING_JOB = "training.kubeflow.org/job-name"
 RAY_GROUP = "ray.io/group"
 SLICE = "disaggregatedset.x-k8s.io/slice"
 ROLE = "disaggregatedset.x-k8s.io/role"
@@ -187,7 +188,7 @@ _LABELLED = (
     OwnerKind(
         "training job",
         TRAINING_JOBS,
-        "training.kubeflow.org/job-name",
+        TRAINING_JOB,
         (UnitScope("job", "training"),),
     ),
     OwnerKind(

@@ -11,12 +11,14 @@ from app.facts.kinds import (
     RAY_SERVICE,
     TRAINING_JOBS,
 )
-from app.facts.unit_owners import LABELLED
+from app.facts.unit_owners import LABELLED, TRAINING_JOB
 from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
 from app.objects.shape import JsonMap, text_at
 
 _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
+_OF_MPI_JOB = ("training.kubeflow.org/operator-name", "mpi-operator")
+"""The label of the pods of MPIJobs. Its launcher, which a Job owns, has it too."""
 _HASH = "pod-template-hash"
 _LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
 """A pattern for the hash at the end of the name of a Deployment's ReplicaSet.
@@ -63,6 +65,9 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:
         made.append((text_at(labels, _RAY_MAKER_KIND), text_at(labels, _RAY_MAKER)))
+    label, operator = _OF_MPI_JOB
+    if labels.get(label) == operator:
+        made.append(("MPIJob", text_at(labels, TRAINING_JOB)))
     if not _KIND_OF_LABEL.keys().isdisjoint(labels):
         for key, kind in _KIND_OF_LABEL.items():
             if key in labels:

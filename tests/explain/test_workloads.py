@@ -29,6 +29,10 @@ Object = dict[str, Any]
 LWS = {"leaderworkerset.sigs.k8s.io/name": "w"}
 JOBSET = {"jobset.sigs.k8s.io/jobset-name": "w", "batch.kubernetes.io/job-name": "w-a-0"}
 RAY = {"ray.io/cluster": "w"}
+MPI = {
+    "training.kubeflow.org/operator-name": "mpi-operator",
+    "training.kubeflow.org/job-name": "w",
+}
 OF_RAY_JOB = {
     "ray.io/cluster": "w-x",
     "ray.io/originated-from-crd": "RayJob",
@@ -116,6 +120,12 @@ NAMED: list[Any] = [
     pytest.param("job/w-a-0", [pod("a", JOBSET)], 1, id="a Job of a JobSet"),
     pytest.param("raycluster/w", [pod("a", RAY)], 1, id="a RayCluster"),
     pytest.param("rayjob/w", [pod("a", OF_RAY_JOB)], 1, id="a RayJob"),
+    pytest.param(
+        "mpijob/w",
+        [pod("a", MPI, controller="Job/w-launcher"), pod("b", MPI, controller="MPIJob/w")],
+        2,
+        id="an MPIJob with its launcher, which a Job owns",
+    ),
     pytest.param("pytorchjob/w", [pod("a", controller="PyTorchJob/w")], 1, id="a PyTorchJob"),
     pytest.param(
         "deploy/w",

@@ -22,6 +22,7 @@ from app.explain.state.background import with_background
 from app.explain.state.domains import Domains
 from app.explain.state.gpu_sharing import Shares, shares_of
 from app.explain.state.lookup import change
+from app.explain.state.ray import with_ray_makers
 from app.explain.state.snapshot import PODS_ON, Belongings, Snapshot
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.gpus import GPU
@@ -49,7 +50,7 @@ class Index(Belongings):
     """
 
     def __init__(self, facts: Snapshot) -> None:
-        super().__init__(with_background(facts))
+        super().__init__(with_background(with_ray_makers(facts)))
         self.given = facts
         """The snapshot that was passed in. In `facts`, some background pods are normal pods."""
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
@@ -97,7 +98,7 @@ class Index(Belongings):
         """Switch to other facts of the same cluster, which may be older or newer."""
         before = self.facts
         self.given = facts
-        self.facts = facts = with_background(facts)
+        self.facts = facts = with_background(with_ray_makers(facts))
         changes = {
             name: change(getattr(before, name), getattr(facts, name))
             for name in _KINDS

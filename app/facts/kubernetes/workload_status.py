@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
-from app.facts.kinds import LEADER_WORKER_SET
+from app.facts.kinds import LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.objects.owners import controller_of
 from app.objects.resource import DEPLOYMENT, STATEFUL_SET
@@ -69,6 +69,8 @@ class WorkloadStatus(Value):
 
     It is None for other kinds, and if the status does not say it.
     """
+    clusters: tuple[Ref, ...] = ()
+    """The RayClusters that the status of a RayJob or RayService names."""
     refused: str = ""
     """The message of a condition that says why pods can't be created, or ""."""
     refused_since: float | None = None
@@ -128,9 +130,17 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         group,
         replicas,
         created,
+        _clusters(ref, status),
         text_at(refusal, "message"),
         seconds_since_1970(refusal.get("lastTransitionTime")),
     )
+
+
+def _clusters(ref: Ref, status: JsonMap) -> tuple[Ref, ...]:
+    """Return the RayClusters that the status of a RayJob or RayService names."""
+    services = (map_at(status, key) for key in ("activeServiceStatus", "pendingServiceStatus"))
+    names = [text_at(each, "rayClusterName") for each in (status, *services)]
+    return tuple(Ref(RAY_CLUSTER.kind, ref.namespace, name) for name in names if name)
 
 
 _WITH_REPLICAS = {DEPLOYMENT.kind, STATEFUL_SET.kind, LEADER_WORKER_SET.kind}

@@ -1,0 +1,86 @@
+"""RayJobs and RayServices, whose pods name only their RayCluster.
+
+Tests `app/explain/state/ray.py`.
+"""
+
+from typing import Any
+
+import pytest
+
+from app.explain.answers.answer import explain
+from app.facts.identity import Ref
+from tests.explain.test_workloads import Object, index_of, pod
+
+
+def ray(kind: str, name: str, status: Any = None, owner: str = "") -> Object:
+    made_by, _, of = owner.partition("/")
+    owners = [{"apiVersion": "ray.io/v1", "kind": made_by, "name": of, "controller": True}]
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "ownerReferences": owners if owner else [],
+        },
+        "spec": {},
+        "status": status or {},
+    }
+
+
+ACTIVE = {"activeServiceStatus": {"rayClusterName": "c-x"}}
+PENDING = {"activeServiceStatus": {}, "pendingServiceStatus": {"rayClusterName": "c-x"}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "placed"),
+    [
+        pytest.param(
+            [ray("RayJob", "w", {"rayClusterName": "c-x"})], 1, id="a RayJob by its status"
+        ),
+        pytest.param([ray("RayService", "w", ACTIVE)], 1, id="the active RayCluster"),
+        pytest.param([ray("RayService", "w", PENDING)], 1, id="the pending RayCluster"),
+        pytest.param(
+            [ray("RayJob", "w"), ray("RayCluster", "c-x", owner="RayJob/w")], 1, id="by the owner"
+        ),
+        pytest.param(
+            [ray("RayJob", "w", {"rayClusterName": "c-y"})], None, id="another RayCluster"
+        ),
+        pytest.param(
+            [ray("RayJob", "w"), ray("RayCluster", "c-x", owner="RayJob/v")],
+            None,
+            id="another owner",
+        ),
+    ],
+)
+def test_pods_of_a_ray_cluster_are_those_of_its_maker(
+    objects: list[Object], placed: int | None
+) -> None:
+    pods = [
+        pod("head", {"ray.io/cluster": "c-x"}, controller="RayCluster/c-x", node="n0"),
+        pod("worker", {"ray.io/cluster": "c-x"}, controller="RayCluster/c-x"),
+    ]
+    index = index_of(*objects, *pods)
+    answer = explain(index, Ref(objects[0]["kind"], "ns", "w"))
+    assert answer
+    if placed is None:
+        assert (answer.placed, answer.total) == (0, 0)
+        assert answer.headline == "w is pending: it has no pods yet"
+    else:
+        assert (answer.placed, answer.total) == (1, 2)
+        assert answer.headline.startswith("w is pending: 1 of 2 pods placed")
+    cluster = explain(index, Ref("RayCluster", "ns", "c-x"))
+    assert cluster
+    assert (cluster.placed, cluster.total) == (1, 2)
+
+
+def test_a_failed_ray_job_is_told_although_the_pods_of_its_cluster_run() -> None:
+    status = {"rayClusterName": "c-x", "jobStatus": "FAILED", "message": "exit code 1"}
+    failed = ray("RayJob", "w", status)
+    of_head: dict[str, Any] = {"controller": "RayCluster/c-x", "node": "n0", "phase": "Running"}
+    head = pod("head", {"ray.io/cluster": "c-x"}, **of_head)
+    answer = explain(index_of(failed, head), Ref("RayJob", "ns", "w"))
+    assert answer
+    assert [(reason.id, reason.text) for reason in answer.reasons] == [
+        ("WorkloadFailed", "RayJob w has failed: exit code 1")
+    ]
