@@ -252,7 +252,7 @@ class Auditor:
     ) -> Finding | None:
         """Return the finding about an object that would be allowed, or None if it has no problem.
 
-        `warnings` are those of its verdict.
+        `warnings` has the warnings of its verdict.
         """
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)

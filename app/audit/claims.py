@@ -132,7 +132,7 @@ class ClaimAudit(Struct):
         ]
 
     def _gpus(self, node: str) -> int:
-        """Return the GPUs of a node in thousandths, or 0 if they are not known."""
+        """Return the number of GPUs of a node in thousandths, or 0 if it is not known."""
         labels = self.facts.node_labels(node) or {}
         counts = (integer_in(labels.get(key, "")) for key in (GPU_COUNT, GPUS))
         return next((1000 * count for count in counts if count is not None), 0)

@@ -78,7 +78,7 @@ class AuditCounts(Struct, rename="camel"):
     looked_at: int
     """The number of objects that were checked."""
     found: int
-    """The number of findings, except those about objects without a verdict.
+    """The number of findings, without findings that are `undecided`.
 
     An object may have several findings, such as a ResourceClaim.
     """
@@ -195,8 +195,8 @@ _DELETE_CRD = (
 BY_PROBLEM = (
     (
         "topology support is not enabled",
-        "Set clusterTopology.enabled: true, or remove the constraint. Until then, the PodCliqueSet"
-        " cannot be created again.",
+        "Set clusterTopology.enabled: true in the configuration of the server, or remove the"
+        " constraint. Until then, the PodCliqueSet cannot be created again.",
     ),
     ("topology level not found", _NAME_LEVEL),
     ("not a level of", _NAME_LEVEL),
@@ -328,7 +328,11 @@ BY_WARNING = (
     ("minAvailable form their own PodGangs", _AS_TOLD),
     ("applies per clique", _AS_TOLD),
     ("CUDA may fail with", "Create the PodCliqueSet again as the message says."),
-    ("cannot check capacity", "Check the GPU driver, unless an autoscaler adds nodes later."),
+    (
+        "cannot check capacity",
+        "Check that the GPU driver and the device plugin run on the nodes, unless an autoscaler"
+        " adds nodes later.",
+    ),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the MNNVL annotations."),
     ("characters long", "Create the PodCliqueSet again with shorter names."),
     (

@@ -1,4 +1,4 @@
-"""Write and read records: files with all facts behind an answer, so that others can repeat it."""
+"""Write and read records: files with all facts from which an answer was computed."""
 
 from typing import Any, Generic, TypeVar
 

@@ -22,12 +22,12 @@ class Sample(Value):
 
 
 def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
-    """Return a sample of a gauge. `text` is its help."""
+    """Return a sample of a gauge. `text` is the help text of the metric."""
     return Sample(name, text, float(value), labels, is_counter=False)
 
 
 def counter(name: str, text: str, value: float, **labels: str) -> Sample:
-    """Return a sample of a counter. `text` is its help."""
+    """Return a sample of a counter. `text` is the help text of the metric."""
     return Sample(name, text, float(value), labels, is_counter=True)
 
 

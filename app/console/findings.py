@@ -265,7 +265,7 @@ def _not_seen(index: Index) -> Iterator[str]:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows without those warnings of the audit that a message of the doctor contains."""
+    """Return the rows, except for warnings of the audit that a message of the doctor contains."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}

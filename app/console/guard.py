@@ -1,4 +1,4 @@
-"""Allow only requests with the token, from this machine, and from our own pages.
+"""Reject requests without the token, for a foreign Host, or from pages of other sites.
 
 The token is in the path. Browsers send a cookie to every port of the host, so a server of another
 local user would receive it. The Host header is checked, because a foreign page with a name that

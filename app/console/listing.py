@@ -96,7 +96,7 @@ class WaitingList:
         return self._selected
 
     def follow(self, index: Index, *, reasons: bool = True) -> None:
-        """Explain workloads again for SECONDS, first those whose own facts have changed.
+        """Explain workloads again for SECONDS, starting with workloads whose facts have changed.
 
         The other workloads follow, pending ones first, because the rest of the cluster may have
         changed. Without `reasons`, they are left out, because only their reasons can have changed,
@@ -147,7 +147,7 @@ class WaitingList:
         return True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
-        """Return the workloads to explain: first those whose own facts have changed.
+        """Return the workloads to explain, starting with workloads whose own facts have changed.
 
         With `reasons`, all that were explained in an earlier state of the cluster follow.
         """

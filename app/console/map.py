@@ -236,7 +236,7 @@ def _cell(
     colours: Colours | None,
     nodes: Mapping[Path, Sequence[int]],
 ) -> Cell:
-    """Return the cell of the domain of `report`, in the group of the domain `parent`.
+    """Return the cell for the domain of `report`. The domain `parent` is the group of the cell.
 
     `here` are the domains to mark. `names` maps each name to the text to show, and is empty if
     there are too many cells. `nodes` has the positions of each domain's nodes in the index.
@@ -292,9 +292,9 @@ def _short(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def _shared_words(names: Collection[str], ends: str) -> int:
-    """Return the length of the longest common prefix of the names that ends with one of `ends`.
+    """Return the length of the longest prefix that all names share.
 
-    Return 0 if there is none.
+    The prefix must end with a character of `ends`. Return 0 if there is no such prefix.
     """
     # all names share the common prefix of the first and the last name in sorted order
     pairs = zip(min(names), max(names), strict=False)

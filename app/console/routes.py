@@ -129,7 +129,7 @@ class _Routes:
     async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
         """Return a page, or 304 if it still has the ETag in `If-None-Match`.
 
-        `more` are values for the template in addition to those that `page.read` returns.
+        `more` has further values for the template. They override the values of `page.read`.
         """
         query = dict(reversed(request.query_params.multi_items()))
         live = self._console.live

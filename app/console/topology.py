@@ -34,7 +34,7 @@ MOST_NODES = 256
 MOST_PODS = 100_000
 """The maximum number of pods for which the page finds room."""
 MOST_GPUS = 1024
-"""The maximum number of GPUs of each of these pods."""
+"""The maximum number of GPUs per pod for which the page finds room."""
 WORST = "worst"
 """The value of the option `sort` that shows the worst domains first."""
 _FEW_SETS = 40

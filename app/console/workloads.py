@@ -31,7 +31,10 @@ MOST_ROWS = 200
 The filter also finds workloads beyond this limit.
 """
 MOST_EQUAL = 20
-"""The maximum number of rows shown of a group of equal workloads. The rest is only counted."""
+"""The maximum number of rows that are shown for a group of equal workloads.
+
+The other workloads are only counted, except for the selected one.
+"""
 FOLDED = 3
 """The minimum number of equal workloads in a group. All its rows except the first are folded."""
 MOST_CAUSES = 6

@@ -98,7 +98,7 @@ def _check_keys(document: Any) -> None:
 
 
 def _expand(document: Object) -> list[Object]:
-    """Return the items of a List, except those that are not maps, or [document] for other kinds."""
+    """Return the items of a List that are maps, or [document] for other kinds."""
     items = document.get("items")
     if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
         return [item for item in items if isinstance(item, dict)]
@@ -113,7 +113,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """
 
     def number_of(self, node: yaml.ScalarNode) -> Any:
-        """Return the number in a scalar, or its text if Kubernetes does not read it as a number."""
+        """Return the number in a scalar, but the text of sexagesimal and of too large numbers."""
         text = str(self.construct_scalar(node))
         if ":" in text:
             return text
@@ -240,7 +240,7 @@ def _of_json(text: _Text) -> Iterator[Object]:
         elif text.take("{"):
             yield from _members(text)
         else:
-            raise UnusableInput("not valid JSON: a map is expected")
+            raise UnusableInput("a map or a list of maps is expected")
 
 
 def _elements(text: _Text) -> Iterator[Object]:

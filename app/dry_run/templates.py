@@ -80,7 +80,7 @@ class Maker(Value):
     makes: Resource
     """The resource of the workloads."""
     spec: tuple[str, ...] = ()
-    """The path from a part to the spec of its workload, or () if the document does not have it."""
+    """The path from a part to the spec of its workload, or () if the document lacks this spec."""
     each: str = ""
     """The name of the list in the document's `spec` whose items are the parts.
 
@@ -149,7 +149,7 @@ NOT_REQUESTED = (
 
 
 def templates_of(workload: Object) -> Iterator[PodTemplate]:
-    """Yield the Pod templates in a workload: all maps in it whose `spec` has `containers`."""
+    """Yield the Pod templates in a workload: the maps in it whose `spec` has `containers`."""
     yield from _templates(workload, FieldPath(""), "", ())
 
 
@@ -163,7 +163,7 @@ def _templates(
 ) -> Iterator[PodTemplate]:
     """Yield the Pod templates in a value of a workload.
 
-    `path`, `part` and `above` are those of the value; see PodTemplate.
+    `path`, `part` and `above` describe the value, like the fields of a PodTemplate.
     """
     if isinstance(value, list):
         for position, item in enumerate(value):
@@ -432,7 +432,7 @@ def note_on_created(maker: Maker, *, is_judged: bool) -> str:
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
-    """Return one verdict from those on the workloads that a document's controller would create.
+    """Combine the verdicts on the workloads that a document's controller would create.
 
     Each verdict comes with the path of the workload's spec in the document. Return None if there
     are no verdicts. The names of the workloads are not known yet, so the result does not name their

@@ -86,7 +86,7 @@ class Live:
         watched.subscribe(self._note)
 
     async def run(self) -> NoReturn:
-        """Read and watch all kinds, and look for problems of the watches. This never returns."""
+        """Read and watch all kinds, and look for problems of the watches, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             tasks.create_task(self._watched.run(), name="watches")

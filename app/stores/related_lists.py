@@ -57,7 +57,7 @@ async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> No
 async def read_namespace(
     reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
-    """Read the facts that explain the pending workloads of `namespace`, or of all for "".
+    """Read the facts that explain `asked`, or the pending workloads of `namespace` ("" for all).
 
     Without `room`, skip what is needed only to find free capacity: nodes, ResourceSlices, and the
     pods, claims and PodGroups of other namespaces. If `asked` is a PodCliqueSet, also skip the

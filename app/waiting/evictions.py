@@ -50,7 +50,7 @@ KAI evicts the pods of a gang one after the other.
 MOST_AT_ONCE = 50
 """The maximum number of events that one call of `tell` sends. Namespaces take turns.
 
-Anybody can write events about the pods of their own namespace that look like KAI's.
+Anybody can write events that look like KAI's about pods in their own namespace.
 """
 
 

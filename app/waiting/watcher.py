@@ -184,7 +184,10 @@ class WaitingDuty:
         """Yield samples about the pending gangs, the reports, the evictions and the checks."""
         yield from self._counted_gangs()
 
-        text = "Seconds for which the oldest of the overdue gangs has been pending, by who can act."
+        text = (
+            "How long the oldest gang pending for at least waiting.afterSeconds has been pending,"
+            " in seconds, by who can act."
+        )
         now = self._clock()
         for who in ("you", "platform", "wait", ""):
             since = [blocked.since for blocked in self._found.gangs if blocked.who == who]

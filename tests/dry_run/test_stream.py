@@ -85,7 +85,7 @@ def test_every_document_is_read(
         ('{"items": [{"a": 1}', "']' is expected"),
         ('{"items": [1]}', "not a map with apiVersion and kind"),
         ('{"a": nope}', "not valid JSON"),
-        ("{}]", "a map is expected"),
+        ("{}]", "a map or a list of maps is expected"),
         ("[" * 100_000, "not valid JSON"),
         ("items:\n- a: [\n", "not valid YAML or JSON"),
         ("- 1\n", "not a map"),

@@ -26,7 +26,7 @@ DENIED = {"unseen": {"sets": "no permission to list"}}
         pytest.param(
             {**NOTHING, **DENIED},
             "",
-            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace that you may read",
+            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE to read only one namespace",
             2,
             id="no right in any namespace",
         ),

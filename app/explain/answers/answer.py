@@ -332,7 +332,8 @@ def _missing_replicas(about: Subject) -> int:
 def _replicas_to_come(about: Subject) -> int:
     """Return how many replicas of a Deployment or StatefulSet with pods have no pod yet.
 
-    Return 0 unless both its status and the pods say so: files may have only some of the pods.
+    Its status and its pods must both show that, because files may have only some of the pods.
+    Otherwise, return 0.
     """
     index = about.index
     status = index.workload_statuses.get(about.ref)

@@ -76,9 +76,9 @@ _RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}
 
 
 def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:
-    """Return (state, state in words) of an object of whose `total` pods `placed` have a node.
+    """Return (state, state in words) of an object, if `placed` of its `total` pods have a node.
 
-    An object without pods (`exists` is false) is pending.
+    The state is unknown if a number is None. Without pods (`exists` is false), it is pending.
     """
     if placed is None or total is None:
         return "unknown", "not known"

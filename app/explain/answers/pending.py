@@ -66,7 +66,7 @@ class WorkloadRow(Value):
     actors: frozenset[Who] = frozenset()
     """The parties that can act on at least one of its reasons."""
     more: int = 0
-    """How many more reasons there are, or more messages of KAI if `reason` is such a message."""
+    """The number of further reasons, or of further messages of KAI if `reason` is a message."""
     line: tuple[InLine, ...] = ()
     """The positions of its gangs in KAI's order."""
 
@@ -94,7 +94,7 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pods that are in no row of a PodCliqueSet or PodGroup, by the object of their row.
+    """Return the pods that `_waits_alone` selects, by the object of their row.
 
     The object is the outermost workload that the pods were created for, or else the pod itself.
     Without `namespaces`, the pods of all namespaces are returned.
@@ -135,9 +135,9 @@ def _rows_of(pod: Pod) -> Iterator[Ref]:
 def _waits_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod belongs to the list, but to no row of a PodCliqueSet or PodGroup.
 
-    A pod with GPUs or claims belongs to the list if it has no node or starts late. A leader of a
-    LeaderWorkerSet also does if it waits for workers. KAI's helper pods and the daemons of
-    ComputeDomains never do.
+    A pod with GPUs or claims belongs to the list if it has no node or starts late. So does the
+    leader of a LeaderWorkerSet that waits for workers. KAI's helper pods and the daemons of
+    ComputeDomains never belong to it.
     """
     if not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False

@@ -119,7 +119,7 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
 
 
 def _unread(gang: Gang) -> str:
-    """Return the kind of the claims of the gang's pods that were not all read, or ""."""
+    """Return the kind of the claims of the gang's pods if not all were read, otherwise ""."""
     unread = gang.facts.unread
     if uses_claims(gang) and not unread.isdisjoint(("claims", "claim_templates")):
         return "ResourceClaim"

@@ -63,7 +63,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     limit: int | None = None
     """Its limit, or None for unlimited."""
     used: int | None = None
-    """The usage of the pods in it and in the queues below it, or None if not known."""
+    """The usage of pods in the queue and in queues below it, or None if not known."""
     fixed: int | None = None
     """The part of `used` that is not preemptible, or None if not known."""
     fair: int | None = None
@@ -73,9 +73,15 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     unusable: str = ""
     """Why KAI can't use the queue, or "" if nothing is wrong."""
     waiting: int | None = None
-    """How many PodGroups in it and below it have pods without a node, or None if not known."""
+    """The number of PodGroups in the queue and below it that have pods without a node.
+
+    None if it is not known.
+    """
     in_line: int | None = None
-    """How many gangs in it and below it KAI considers in its next cycle, or None if unknown."""
+    """The number of gangs in the queue and below it that KAI considers in its next cycle.
+
+    None if it is not known.
+    """
     front: tuple[InFront, ...] = ()
     """The first gangs of the queue in KAI's order."""
     exists: bool = True
@@ -181,7 +187,7 @@ class _Counts:
 
 
 def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
-    """Return (pool, name) of a queue, which may not exist, and of all queues above it."""
+    """Return (pool, name) of a queue, which may not exist, and of the pool's queues above it."""
     return {(pool, name), *((pool, queue.name) for queue in chain(index, name, pool))}
 
 

@@ -240,7 +240,7 @@ class _Grower:
         )
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
-        """Return why the queue of a gang cannot take it, or "" if the queue has room."""
+        """Return why the queue of a gang cannot take the gang, otherwise ""."""
         own = {gang.ref, queue.ref, *((gang.pod_group.ref,) if gang.pod_group else ())}
         for reason in self._reasons:
             if reason.id in _OF_QUEUE and own.intersection(reason.objects):

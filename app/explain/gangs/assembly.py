@@ -107,7 +107,7 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Sequence[Pod]:
     A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
     names its PodGang (https://github.com/ai-dynamo/grove/pull/799). If that PodGang does not exist
     or does not have the PodClique, the pod is in each of the first _MOST_GANGS PodGangs that have
-    the PodClique.
+    the PodClique. If only one PodGang has the PodClique, it has all pods.
     """
     pods = index.pods_of_clique(pod_gang.namespace, name)
     gangs = index.gangs_of_part.get((pod_gang.namespace, name), ())
@@ -247,11 +247,11 @@ def pods_of_other_schedulers(index: Index, group: KaiPodGroup, pods: Iterable[Po
 
 
 def _makers(pod: Pod) -> Iterator[str | Ref]:
-    """Yield the uid of a pod's owner, and references by which pods of other owners are related.
+    """Yield the uid of a pod's owner, and references that the pods of one workload share.
 
-    A pod of a JobSet yields the JobSet. A pod of an MPIJob yields the MPIJob, also if it is the
-    launcher, which a Job owns. A pod of a LeaderWorkerSet yields the name of the leader pod of its
-    group, which is also the name of the StatefulSet of the group's workers.
+    A pod of a JobSet yields the JobSet. A pod of an MPIJob yields the MPIJob, even if the pod is
+    the launcher, which a Job owns. A pod of a LeaderWorkerSet yields the name of the leader pod of
+    its group, which is also the name of the StatefulSet of the group's workers.
     """
     if pod.owner:
         yield pod.owner

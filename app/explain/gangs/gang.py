@@ -256,7 +256,7 @@ def whole_demand(part: Member | Unit) -> Demand:
 
 
 def _with_told(unit: Unit, above: SchedulerConstraint) -> Iterator[Member]:
-    """Yield the members with their own constraint, or else that of the nearest unit around them."""
+    """Yield the members with their own constraint, or else with that of the innermost unit."""
     told = unit.told or above
     for member in unit.members:
         yield replace(member, told=member.told or told)
@@ -335,7 +335,7 @@ class Gang(Value, dict=True):
 
     @property
     def has_ended(self) -> bool:
-        """Does the status of the workload that created its first pod say that it has ended?
+        """Has the workload that created its first pod ended, according to the workload's status?
 
         A Job may end while the JobSet that created it still creates pods.
         """
@@ -345,7 +345,7 @@ class Gang(Value, dict=True):
         return outermost is not None and bool(outermost.ended)
 
     def may_wait(self) -> bool:
-        """Return whether the gang has members, and waits or may have unread pods that wait."""
+        """Return whether the gang has members, some of whose pods are or may be pending."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property

@@ -169,7 +169,7 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_kubernetes_group(index: Index, ref: Ref) -> _Match | None:
-    """Find a PodGroup of Kubernetes, or None, for a name that no PodGroup of KAI has."""
+    """Find a PodGroup of Kubernetes by a name that no PodGroup of KAI has, or return None."""
     if ref.key not in index.workload_groups:
         return None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace and pod.is_alive)
@@ -221,7 +221,7 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
     """Return the match of an object that pods use.
 
-    The PodCliqueSet is the one of these pods, or else the one in the object's own labels (`place`).
+    The PodCliqueSet comes from these pods, or else from the object's own labels (`place`).
     """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 

@@ -109,7 +109,7 @@ def search_document(search: RoomSearch) -> Object:
     """Return the `room_document` of the requested level, with more keys.
 
     - `fits`: whether one domain has room for all pods
-    - `wider`: the next wider level that has room, or null
+    - `wider`: the `room_document` of the next wider level that has enough room, or null
     - `largestNode`: the GPUs of the node that has the most
     - `nodePools`: all of KAI's node pools, with "" for nodes without a pool; empty without pools
     - `withSpare`: how many of the pods fit if `mnnvl.spareNodes` stay free, or null if that was not

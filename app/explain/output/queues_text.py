@@ -44,7 +44,10 @@ NUMBERS = (
 
 
 def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:
-    """Return one line: the numbers of queues and pending gangs, and which queues are unusable."""
+    """Return one line: the numbers of queues and pending gangs, and the names of unusable queues.
+
+    If there are no rows, the line says why.
+    """
     if "queues" in facts.unseen:
         return f"could not read queues: {facts.unseen['queues']}"
     if "queues" in facts.skipped:
@@ -93,7 +96,10 @@ def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 
 
 def queue_cells(row: QueueRow) -> tuple[str, ...]:
-    """Return the cells of a queue, with `?` for unknown values, and `-` if it does not exist."""
+    """Return the cells of a queue, with `?` for unknown values.
+
+    The amounts of a queue that does not exist are `-`.
+    """
     name = "  " * (row.depth - 1) + row.name
     waiting = "?" if row.waiting is None else f"{row.waiting:,}"
     if not row.exists:

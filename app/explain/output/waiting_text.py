@@ -132,8 +132,8 @@ def _without_rows(facts: Snapshot, namespace: str, others: Sequence[Pod]) -> str
         if namespace:
             return f"PodCliqueSets in namespace {namespace} could not be read"
         return (
-            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE for a namespace"
-            " that you may read"
+            "PodCliqueSets in all namespaces could not be read. Use -n NAMESPACE to read only one"
+            " namespace"
         )
     if others:
         are = counted(others, "other pod is", "other pods are")
@@ -162,7 +162,7 @@ def _without_sets(facts: Snapshot, namespace: str) -> str:
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot, others: Sequence[Pod] = ()) -> int:
-    """Return 2 if facts are missing, 1 if a pod is pending or a workload has a problem, else 0.
+    """Return 2 if facts are missing, 1 if anything is pending or has a problem, otherwise 0.
 
     Facts are missing if PodCliqueSets could not be read, if the files have none and there are no
     rows, if a state is unknown, or if a row is pending without a reason and some kinds were not

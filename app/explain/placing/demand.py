@@ -225,7 +225,7 @@ class Ground(Value, dict=True):
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """The request of a pod of each shape. A part of a GPU counts as that part."""
+        """The request of a pod of each shape. A GPU fraction counts as a fraction."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
     @cached_property
@@ -238,12 +238,12 @@ class Ground(Value, dict=True):
 
     @cached_property
     def gpu(self) -> int:
-        """The position of whole GPUs among the names, or -1 if they are not among them."""
+        """The position of whole GPUs in `names`, or -1 if `names` lacks them."""
         return self.names.index(GPU) if GPU in self.names else -1
 
     @cached_property
     def pods(self) -> int:
-        """The position of the resource `pods` among the names, or -1 if it is not among them."""
+        """The position of the resource `pods` in `names`, or -1 if `names` lacks it."""
         return self.names.index("pods") if "pods" in self.names else -1
 
     def part_of(self, shape: Shape) -> GpuPart | None:

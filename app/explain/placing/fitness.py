@@ -37,7 +37,7 @@ _STARTING = ("/agent-not-ready", "/not-ready", "/uninitialized", "karpenter.sh/u
 _STARTING_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""The taint that a pod must tolerate to be placed on a cordoned node. KAI reads it since 0.18.
+"""The taint that a pod must tolerate to be placed on a cordoned node, since KAI 0.18.
 
 Up to 0.17, KAI places no pod on cordoned nodes: `pkg/scheduler/scheduler_util` at d5bc503a.
 """
@@ -97,7 +97,10 @@ class _ManyTerms:
         return any(needed & met == needed for needed in self._needed)
 
     def _met_by(self, key: str, value: str | None) -> int:
-        """Return the requirements that a label with this value meets. None is a missing label."""
+        """Return the bits of the requirements that a label with this value meets.
+
+        None stands for a missing label.
+        """
         met = self._met.get((key, value))
         if met is None:
             met = sum(bit for requirement, bit in self._bits[key] if _holds(requirement, value))
@@ -138,9 +141,10 @@ def asks_gpus(shape: Shape) -> bool:
 
 
 def refused_by(shape: Shape, node: Node) -> str:
-    """Return why the kind of a node's GPUs excludes pods of this shape, or "" if it does not.
+    """Return why pods of this shape cannot use the GPUs of a node, otherwise "".
 
-    See `PredicateByNodeResourcesType` in `pkg/scheduler/api/node_info/node_info.go` of KAI.
+    Only the kind of the GPUs counts, not how many are free. See `PredicateByNodeResourcesType` in
+    `pkg/scheduler/api/node_info/node_info.go` of KAI.
     """
     if not asks_gpus(shape):
         return ""

@@ -121,8 +121,8 @@ class Packer(Trial):
     def _room_for(self, demand: Demand) -> Callable[[Path], bool]:
         """Return a function that says whether KAI counts enough room in a domain.
 
-        KAI does this before it tries to place pods in the domain. If some pods request a resource
-        that others do not, KAI compares sums. Otherwise, it counts room for pods with the largest
+        KAI counts before it tries to place pods in the domain. If some pods request a resource that
+        others do not, KAI compares sums. Otherwise, KAI counts room for pods with the largest
         request for each resource.
         """
         tree = self.tree(demand)

@@ -1,7 +1,7 @@
 """Keep the usage of queues, compute their fair shares, and compare queues, as KAI does.
 
 See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_division` and
-`resource_share`. KAI can be configured to take past usage into account. This module does not do so.
+`resource_share`. This module ignores past usage, which KAI can be configured to take into account.
 """
 
 import math
@@ -27,16 +27,16 @@ _MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,18})g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):
-    """The range of the memory of GPUs on the nodes of a pool, in MiB.
+    """The smallest and the largest memory of a GPU on the nodes of a pool, in MiB.
 
     Both values are None if the memory is not known. See `capacity_policy.go` and
     `allocation_info.go` of KAI for their use.
     """
 
     least: int | None = None
-    """The minimum. KAI divides requests for GPU memory by it when it orders queues."""
+    """The smallest memory. To order queues, KAI divides requests for GPU memory by this value."""
     most: int | None = None
-    """The maximum. KAI divides requests for GPU memory by it when it checks limits and quotas."""
+    """The largest memory. To check limits and quotas, KAI divides requests by this value."""
 
 
 UNKNOWN_MEMORY = GpuMemory()

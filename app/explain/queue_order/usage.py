@@ -100,8 +100,9 @@ def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
 def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
     """Return the capacity of `nodes` that take pods, minus the usage of other schedulers' pods.
 
-    Nodes that are cordoned, not ready or under pressure do not count. KAI's helper pods are not
-    subtracted. See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+    Nodes that are cordoned, under pressure or not ready do not count. The usage of pods of
+    `schedulers`, and of KAI's helper pods, is not subtracted. See `getNodeResources` in
+    `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
     total = NOTHING
     kinds: Counter[int] = Counter()

@@ -67,7 +67,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
 
 
 def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> ByNode:
-    """Return the GPUs of `slices` that are allocated to claims, by node name."""
+    """Return the GPUs of `slices` that are allocated to claims, by node, in thousandths."""
     nodes = {(part.driver, part.pool, gpu): part.node for part in slices for gpu in part.gpus}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in claims:
@@ -147,7 +147,7 @@ def taken(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def added(requested: ByNode, devices: ByNode) -> ByNode:
-    """Return the sums of the requests of pods and the amounts of devices, by node name."""
+    """Return the requests of pods plus the amounts of devices, by node name."""
     sums = {
         node: Counter(amounts) + Counter(requested.get(node, {}))
         for node, amounts in devices.items()

@@ -14,10 +14,10 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts, in which some node pools have no background pods.
+    """Return the facts without background pods in node pools that have none.
 
-    They are the pools whose SchedulingShard disables background pods, or selects them by labels
-    that this module does not know.
+    In a pool whose SchedulingShard disables background pods, or selects them by labels that this
+    module does not know, all pods count as normal pods.
     """
     without = {shard.pool for shard in facts.shards if not shard.has_background}
     if not without or not any(pod.background for pod in facts.pods):

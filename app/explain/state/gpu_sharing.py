@@ -42,7 +42,7 @@ class Shares(Value):
 
     @property
     def available(self) -> int:
-        """The sum of the free parts of the shared GPUs, in thousandths of a GPU.
+        """The total free room on shared GPUs, in thousandths of a GPU.
 
         The memory of terminating pods counts as free (`AvailableSharedGPUFractions`).
         """

@@ -317,7 +317,7 @@ class Index(Belongings):
 
     @cached_property
     def used_by_lasting(self) -> ByNode:
-        """The usage of each node without its terminating pods and the claims that only they use."""
+        """The usage of each node, without terminating pods and claims that only such pods use."""
         leaving = self.terminating
         ending = {pod.key for pod in leaving}
         lasting = (

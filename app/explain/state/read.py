@@ -1,7 +1,7 @@
 """Read snapshots, from a cluster with the permissions of the user or from files.
 
-Only GET requests are sent. If the user may not read a kind, the cause is recorded, and the other
-kinds are still read.
+Only GET requests are sent. If a kind can't be read, for example without permission, the cause is
+recorded, and the other kinds are still read.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,11 @@ from app.stores.related_lists import read_everywhere, read_namespace
 async def read_list(
     client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
-    """Return the facts that explain the pending workloads of a namespace, or of all for "".
+    """Return the facts that explain `asked`, or the pending workloads of a namespace.
 
-    Without `room`, the nodes, the ResourceSlices, and the pods, claims and PodGroups of other
-    namespaces are not read. `asked` is the object to explain. If it is a PodCliqueSet, the
-    PodCliques of other sets are not read. If it is a workload such as a Job, its status is read
-    too.
+    The namespace "" stands for all. Without `room`, the nodes, the ResourceSlices, and the pods,
+    claims and PodGroups of other namespaces are not read. If `asked` is a PodCliqueSet, the
+    PodCliques of other sets are not read. If it is a workload such as a Job, its status is read.
     """
     reading = Reading(client, ON_REQUEST)
     with paused():

@@ -12,7 +12,7 @@ _FINAL = {
     "MaxFailedIndexesExceeded",
     "PodFailurePolicy",
 }
-"""Reasons of the events of a Job that has failed: `pkg/controller/job` of Kubernetes."""
+"""The reasons of events that say that a Job has failed: `pkg/controller/job` of Kubernetes."""
 
 
 def status_of(index: Index, ref: Ref) -> WorkloadStatus | None:

@@ -45,7 +45,7 @@ class EditedSnapshot(Value):
     """The documents of applied PodCliqueSets, whose gangs would be created or recreated."""
 
     def then(self, line: str, **changes: Any) -> Self:
-        """Return a copy with `changes`, and with `line`, which describes them, added to `lines`."""
+        """Return a copy with `changes`, and with their description `line` added to `lines`."""
         return replace(self, lines=(*self.lines, line), **changes)
 
 
@@ -193,8 +193,8 @@ def _key_of(topology: Topology, level: str) -> str:
 def _must_leave(pod: Pod) -> bool:
     """Return whether a pod must leave a drained node.
 
-    Pods that are being deleted already, pods of DaemonSets, and static pods need not. KAI's
-    reservation pods are not counted, because KAI deletes them after the pods that share the GPU.
+    Pods that are already being deleted, pods of DaemonSets, and static pods need not leave. KAI's
+    helper pods are not counted, because KAI deletes them by itself.
     """
     of_node = pod.controller is not None and pod.controller.kind in OF_NODES
     return pod.deleting is None and not of_node and not pod.is_helper

@@ -121,9 +121,11 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 1 if something is worse, or a new workload does not start, otherwise 0.
+        """The exit code: 1 if something is worse or is not known to be fine, otherwise 0.
 
-        It is also 1 if pods that must leave were not examined because they are too many.
+        It is 1 if a gang breaks or shrinks, if a workload is worse, if a gang of an applied
+        PodCliqueSet does not start, or if some pods that must leave were not examined because they
+        are too many.
         """
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
@@ -348,7 +350,7 @@ def _missing(candidate: GangToPlace) -> set[Key]:
 def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
     """Return the problems that keep a gang from starting, whether or not it fits.
 
-    For a gang that must move or does not exist yet, return only those of OF_PLACE.
+    For a gang that must move or does not exist yet, return only problems in OF_PLACE.
     """
     gang = candidate.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None

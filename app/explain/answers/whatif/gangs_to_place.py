@@ -20,9 +20,9 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The maximum number of pods without a gang that are examined, of moving and of pending pods each.
+"""The maximum number of pods without a gang that are examined, as each takes as long as a gang.
 
-Examining a pod takes as long as examining a gang.
+It applies separately to pods that must move and to pending pods.
 """
 
 
