@@ -81,7 +81,7 @@ def test_the_gang_is_placed_next_and_the_pods_that_leave_for_it_are_named() -> N
         " and research/batch-gpu-03-0 on gpu-03). KAI 0.18 and later evict background pods to make room"
     )
     assert note.severity == "note"
-    assert note.remedy == "If KAI is older than 0.18, ask the platform team to stop these pods"
+    assert note.remedy == "Ask the platform team to stop these pods if KAI is older than 0.18"
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_a_gang_is_told_of_the_room_that_those_before_it_leave() -> None:
     assert first
     assert second
     assert [reason.text for reason in first.reasons] == [
-        "KAI chose n1 and waits until 1 pod there has ended: KAI already counts its room as free"
+        "KAI should choose n1 and wait until 1 pod there has ended: it already counts its room as free"
     ]
     assert [own.next for own in first.line] == ["waits"]
     assert (second.reasons, [own.words for own in second.line]) == (

@@ -13,7 +13,7 @@ from tests.explain.table.recorded import Asking
 from tests.explain.table.row import domain
 
 KUBELET = "Read the kubelet's messages in the events of the pod"
-ON_HOSTS = f"{KUBELET}. The hosts run IMEX here: nvidia-imex-ctl -q must print READY on gpu-00, gpu-01, gpu-02 and gpu-03"
+ON_HOSTS = f"{KUBELET}. Also check that nvidia-imex-ctl -q prints READY on gpu-00, gpu-01, gpu-02 and gpu-03, because the hosts run IMEX"
 DAEMONS = "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets the label nvidia.com/gpu.clique on gpu-00, gpu-01, gpu-02 and gpu-03"
 
 

@@ -44,7 +44,7 @@ CASES = [
         "Wait for 8 more unused nvidia.com/gpu in flavor h100 of ClusterQueue team-a",
         "wait",
     ),
-    (SHORT + TOO_MUCH, "Request at most 24 of nvidia.com/gpu in all, or ask", "you"),
+    (SHORT + TOO_MUCH, "Request at most 24 of nvidia.com/gpu in total, or ask", "you"),
     (
         f"{SHORT}{TOO_MUCH}, {UNUSED.replace('h100', 'h200')}",
         "unused nvidia.com/gpu in flavor h200",
@@ -52,7 +52,7 @@ CASES = [
     ),
     (
         "insufficient quota for cpu in flavor small in ClusterQueue",
-        "Request at most the allowed amount of cpu in all",
+        "Request at most the allowed amount of cpu in total",
         "you",
     ),
     (
@@ -60,15 +60,19 @@ CASES = [
         "Request less of cpu, or ask the platform team for a higher borrowingLimit in flavor small",
         "you",
     ),
-    (f"{SHORT}{UNUSED}. Pending the preemption of 2 workload(s)", "Wait: Kueue stops", "wait"),
+    (
+        f"{SHORT}{UNUSED}. Pending the preemption of 2 workload(s)",
+        "Wait until Kueue has stopped",
+        "wait",
+    ),
     (
         "waiting for all admitted workloads to be in PodsReady condition",
-        "Wait until the workloads that Kueue admitted before are ready",
+        "Wait until all workloads that Kueue has admitted are ready",
         "wait",
     ),
     (
         SHORT + "untolerated taint {dedicated x NoSchedule <nil>} in flavor h200",
-        "If the workload may use flavor h200, add a toleration",
+        "Add a toleration for the taint of flavor h200",
         "you",
     ),
     (
@@ -114,11 +118,19 @@ CASES = [
         "you",
     ),
     ("Workload no longer fits after processing another workload", "Wait until workloads", "wait"),
-    (f"{UNUSED}. Preempting 2 workload(s) failed, will retry.", "Wait: Kueue tries again", "wait"),
-    ("Workload has overlapping preemption targets with another workload", "Wait: Kueue", "wait"),
+    (
+        f"{UNUSED}. Preempting 2 workload(s) failed, will retry.",
+        "Wait until Kueue tries again",
+        "wait",
+    ),
+    (
+        "Workload has overlapping preemption targets with another workload",
+        "Wait until Kueue",
+        "wait",
+    ),
     ("of another release (NoMatchingFlavor)", "with the flavors of ClusterQueue team-a", "you"),
     ("of another release (WaitingForQuota)", "Wait until workloads", "wait"),
-    ("of another release (WaitingForPreemptedWorkloads)", "Wait: Kueue stops", "wait"),
+    ("of another release (WaitingForPreemptedWorkloads)", "Wait until Kueue has stopped", "wait"),
     ("of another release (TopologyPlacementFailed)", "Wait until Kueue's Topology", "you"),
     ("of another release (Misconfigured)", "to fix the problem that Kueue reports", "platform"),
     ("of another release (Suspended)", "to start the Workload's queue again", "platform"),
@@ -149,8 +161,8 @@ CASES = [
     ("AdmissionGatedBy cleared, waiting for quota reservation", "Wait a minute", "wait"),
     ("The workload has failed admission checks", "Wait a minute", "wait"),
     ("Job is on hold", "Scale up the workload", "you"),
-    ("Evicted NodeFailures", "Wait until Kueue admits it again.", "wait"),
-    ("Evicted FlavorMigration", "Wait until Kueue admits it again.", "wait"),
+    ("Evicted NodeFailures", "Wait until Kueue admits the Workload again.", "wait"),
+    ("Evicted FlavorMigration", "Wait until Kueue admits the Workload again.", "wait"),
     ("Evicted Preempted InClusterQueue", "for a higher priority", "wait"),
     ("Evicted Preempted InCohortFairSharing", "the workloads of ClusterQueue team-a", "wait"),
     ("Evicted AdmissionCheck", "Wait until Kueue tries again", "wait"),
@@ -201,15 +213,15 @@ def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
     ("reason", "requeued", "remedy"),
     [
         ("LocalQueueStopped", False, "Ask the platform team to start LocalQueue lab again"),
-        ("LocalQueueStopped", True, "Wait until Kueue admits it again."),
+        ("LocalQueueStopped", True, "Wait until Kueue admits the Workload again."),
         (
             "ClusterQueueStopped",
             False,
             "Ask the platform team to make its ClusterQueue active again",
         ),
-        ("ClusterQueueStopped", True, "Wait until Kueue admits it again."),
-        ("Deactivated", True, "Wait until Kueue admits it again."),
-        ("EvictedOnManagerCluster", True, "Wait until Kueue admits it again."),
+        ("ClusterQueueStopped", True, "Wait until Kueue admits the Workload again."),
+        ("Deactivated", True, "Wait until Kueue admits the Workload again."),
+        ("EvictedOnManagerCluster", True, "Wait until Kueue admits the Workload again."),
     ],
 )
 def test_what_was_put_back_only_waits(reason: str, requeued: bool, remedy: str, said: Said) -> None:

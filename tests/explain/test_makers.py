@@ -226,7 +226,7 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
     reason = incomplete(facts(pods=RING, pod_groups=(), workload_groups=(group,)), "ring-0")
     assert reason.text == ("PodGroup ring needs 5 pods together (minCount), but has only 3 pods")
     assert reason.remedy == (
-        "If no more pods are created, make the numbers agree: run 5 pods (spec.replicas of"
+        "Make the numbers agree if no more pods are created: run 5 pods (spec.replicas of"
         " StatefulSet ring), or create PodGroup ring again with minCount: 3."
     )
 

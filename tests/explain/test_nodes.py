@@ -303,7 +303,7 @@ def test_nodes_that_a_gang_lacks(changes: Changes, text: str, answered: Asking) 
         ("dedicated", "Add the toleration {key: dedicated, operator: Exists, effect: NoSchedule}"),
         (
             "karpenter.sh/disrupted",
-            "Ask for other nodes: an autoscaler is removing gpu-00 and gpu-01 (taint"
+            "Ask the platform team for other nodes: an autoscaler is removing gpu-00 and gpu-01 (taint"
             " karpenter.sh/disrupted)",
         ),
         (

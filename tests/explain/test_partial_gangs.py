@@ -96,7 +96,10 @@ def test_all_pods_start_together(
 ) -> None:
     others = [pod("o", "o", node_name=name) for name in extra]
     objects = [*cluster(gpus, bounds, preemptibility), *others]
-    assert remedy(objects, "PodGroup") == f"If all must be scheduled together, {says}"
+    assert (
+        remedy(objects, "PodGroup")
+        == f"Do nothing if the pods can start separately. Otherwise, {says}"
+    )
 
 
 def test_each_part_has_its_own_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +119,7 @@ def test_each_part_has_its_own_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer is not None
     told = [reason.remedy for reason in answer.reasons if reason.id == "GangSplit"]
     assert [remedy.partition(", and")[0] for remedy in told] == [
-        f"If all must be scheduled together, set minMember: 2 of SubGroup {name} in PodGroup g"
+        f"Do nothing if the pods can start separately. Otherwise, set minMember: 2 of SubGroup {name} in PodGroup g"
         for name in "ab"
     ]
     assert len(calls) == 1

@@ -94,7 +94,7 @@ CASES: dict[str, tuple[Changes, str]] = {
                 occupant("gpu-01", deleting=NOW - 9),
             )
         },
-        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 1 pod there has ended: KAI already counts its room as free",
+        "KAI should choose gpu-01, gpu-02 and gpu-03 and wait until 1 pod there has ended: it already counts its room as free",
     ),
     "pods are too large, and all nodes are closed": (
         {"pods": LARGE, "nodes": changed(ALL, unschedulable=True)},

@@ -111,7 +111,7 @@ def test_a_scheduler_that_refuses_pods(changes: Changes, text: str, answered: As
         ),
         (
             "2 node(s) had untolerated taint {node.kubernetes.io/unschedulable: }",
-            "No node is cordoned any more",
+            "Wait until the scheduler tries again: no node",
         ),
         (
             "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 1 node(s) had"

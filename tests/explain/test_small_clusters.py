@@ -335,8 +335,8 @@ def test_nobody_creates_the_pod_group_of_a_grove_gang_by_hand() -> None:
         "1 pod waits for KAI PodGroup w, which does not exist",
     )
     assert remedy == (
-        "Ask the platform team to read the logs of KAI's pod-grouper and Grove's operator, of which"
-        " one should have created PodGroup w"
+        "Ask the platform team to read the logs of KAI's pod-grouper and Grove's operator, one of"
+        " which should have created PodGroup w"
     )
 
 
@@ -696,7 +696,7 @@ def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(
     own["spec"]["affinity"] = {"podAntiAffinity": APART}
     other = [pod_group("o", 1), pod("o-0", "o", 1, "n0")]
     answer = told([node("n0"), *queues(), pod_group("w", 1), own, *other], "PodGroup", "w")
-    says = ". A rule of its pods that is not checked may need more nodes (podAntiAffinity)"
+    says = ". This check ignores podAntiAffinity of the pods, which may need more nodes"
     [found] = answer.reasons
     assert (found.id, found.remedy[-len(says) :]) == (reason, says)
     [place] = answer.line
@@ -708,8 +708,8 @@ def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(
     [
         (
             "example.com/nics",
-            "Correct the name of the resource in the pod template. A rule of its pods that is not"
-            " checked may need more nodes (podAntiAffinity)",
+            "Correct the name of the resource in the pod template. This check ignores"
+            " podAntiAffinity of the pods, which may need more nodes",
         ),
         (
             "vendor.example/fpga",

@@ -215,7 +215,7 @@ def test_a_pod_of_a_daemonset_is_told_of_no_other_node(told: Told) -> None:
         held = occupant("gpu-00", created=NOW - 9000)
         first = told(waits.ref, waits, held).reasons[0]
         assert first.id == "NoDomainFits"
-        assert first.remedy.startswith("If the pods may run elsewhere") == is_free
+        assert first.remedy.startswith("Remove the selector") == is_free
 
 
 # Pods that hold other resources than devices.
@@ -568,7 +568,7 @@ def test_what_helps_depends_on_the_kubelet_s_words(words: str, remedy: str, told
     [
         (
             "Job is invalid: limits: Limit must be set for non overcommitable resources",
-            "In the pod template, set the limit of the resource",
+            "Set the limit of the resource",
         ),
         ("Job.batch is invalid: spec.x: Required value", "Correct the field"),
         (
@@ -622,7 +622,9 @@ def test_a_clique_that_was_scaled_to_zero_is_told_once() -> None:
     snapshot = facts(cliques=(router, replace(workers, replicas=0)), pods=pods()[:1])
     reasons = of_set(snapshot).reasons
     assert {reason.id for reason in reasons} == {"MinAboveReplicas"}
-    assert reasons[0].remedy == ("Set replicas to at least 3; an autoscaler must not go below that")
+    assert reasons[0].remedy == (
+        "Set replicas, and the minimum of an autoscaler if there is one, to at least 3"
+    )
 
 
 def test_a_domain_that_no_pod_uses_says_what_makes_it_ready(told: Told) -> None:
@@ -742,7 +744,7 @@ def test_a_pod_with_a_node_in_its_template_is_not_blamed_on_the_node(told: Told)
     failed = {"phase": "Failed", "failure": "OutOfnvidia.com/gpu: Node didn't have enough"}
     pod = made("Job", "a", 0, **{**on("gpu-00"), **failed})
     [reason] = told(pod.ref, pod).reasons
-    assert reason.remedy.startswith("If the pod template sets nodeName, remove it")
+    assert reason.remedy.startswith("Remove nodeName from the pod template")
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_replica_set_without_the_hash_of_a_deployment_is_not_taken_for_one(nam
         ),
         (
             "failed quota: team: must specify limits.cpu",
-            "In the pod template, set the requests and limits",
+            "Set the requests and limits",
         ),
         ('admission webhook "p" denied the request: no', "Change the pod template so that"),
         (

@@ -146,7 +146,7 @@ def test_a_selector_without_which_pods_fit_is_named(remedy: Remedy) -> None:
     pinned = replace(shape(8), selector=(Requirement("tier", "In", ("gold",)),))
     gold = replace(ONE, labels={**ONE.labels, "tier": "gold"})
     free = replace(OTHER, labels={"tier": "silver"})
-    words = "If the pods may run elsewhere, remove the selector tier=gold: they would fit now"
+    words = "Remove the selector tier=gold if the pods may run elsewhere: they would fit now"
     assert words in remedy(HOLDER, on=(gold, free), waiting=replace(WAITING, shape=pinned))
     assert words not in remedy(HOLDER, on=(gold,), waiting=replace(WAITING, shape=pinned))
 

@@ -343,7 +343,7 @@ def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits(asked
 def test_a_node_that_was_set_by_hand_is_suspected_if_a_volume_is_not_bound(asked: Asked) -> None:
     pod = replace(POD, node="gpu-00", bound=NOW - 600, waiting=("ContainerCreating",))
     for message, advice in (
-        ('PVC "data" is not bound', "kubernetes.io/hostname instead"),
+        ('PVC "data" is not bound', "kubernetes.io/hostname if"),
         ('Multi-Attach error for volume "pv"', "ReadWriteMany"),
         ("MountVolume.SetUp failed", "Correct the volume that the kubelet names"),
     ):

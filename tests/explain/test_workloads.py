@@ -206,7 +206,7 @@ def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str, said: Said
     assert answer
     said(whole(answer))
     [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
-    assert f"If all must be scheduled together, {remedy}" in note.remedy
+    assert f"Do nothing if the workload is elastic. Otherwise, {remedy}" in note.remedy
 
 
 def asked(index: Index, text: str) -> Answer | None:

@@ -16,7 +16,7 @@ _MOST_NAMED = 3
 
 
 def background_pods(gang: Gang) -> Reasons:
-    """Report that the gang gets its place only because KAI evicts background pods there."""
+    """Report that the gang fits now only if KAI evicts background pods."""
     pods = _pods_to_evict(gang)
     if not pods:
         return
@@ -27,17 +27,14 @@ def background_pods(gang: Gang) -> Reasons:
         " to make room"
     )
     these = "this pod" if len(pods) == 1 else "these pods"
-    remedy = f"If KAI is older than 0.18, ask the platform team to stop {these}"
+    remedy = f"Ask the platform team to stop {these} if KAI is older than 0.18"
     refs = tuple(pod.ref for pod in pods)
     evidence = Evidence(refs[0], f"metadata.labels[{KAI_BACKGROUND}]", "true")
     yield about(evidence, "BackgroundPods", text, remedy, "platform", severity="note", objects=refs)
 
 
 def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
-    """Return the background pods on the nodes where KAI needs their room to place a gang now.
-
-    Return () if the gang does not fit now, or fits without evictions.
-    """
+    """Return the background pods whose room KAI needs to place a gang now, or () if none."""
     placements = gang.placements
     if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
         return ()
@@ -57,7 +54,7 @@ def _pods_to_evict(gang: Gang) -> Sequence[Pod]:
 
 
 def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
-    """Return the living background pods by node name."""
+    """Return the living background pods of each node that has some, by node name."""
 
     def look() -> Mapping[str, Sequence[Pod]]:
         pods = (pod for pod in index.facts.pods if pod.background and pod.node and pod.is_alive)
@@ -67,7 +64,7 @@ def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
 
 
 def _fits_without_eviction(gang: Gang, name: str) -> bool:
-    """Return whether each pod of a gang, tried alone, has room on a node without evictions.
+    """Return whether a node has room for each single pod of a gang next to its background pods.
 
     `name` is the name of a node with background pods.
     """

@@ -21,7 +21,7 @@ _ENDING = {
     "Workflow",
     "SparkApplication",
 }
-"""The controllers whose pods end when their work is done."""
+"""The kinds of workloads whose pods end when their work is done."""
 _LASTING = {
     "Deployment",
     "ReplicaSet",
@@ -33,9 +33,9 @@ _LASTING = {
     "Notebook",
     "ReplicationController",
 }
-"""The controllers that replace a pod that ends."""
+"""The kinds of workloads and controllers that replace pods that end."""
 OF_NODES = {"DaemonSet", "Node"}
-"""The controllers of pods that belong to a node. A static pod has its Node as controller."""
+"""The kinds of controllers whose pods belong to a node. The Node controls its static pods."""
 _STUCK = 300.0
 """The seconds after which a pod that has a node and has not started counts as stuck."""
 _LONG = 60.0
@@ -55,7 +55,7 @@ class Holder(Value):
     def words(self, gang: Gang) -> str:
         """Return a text such as `Job research/sweep (4 pods, there for 3 hours)`.
 
-        The namespace is omitted if it is also the gang's.
+        The namespace is omitted if it is also the gang's, and the age if it is below a minute.
         """
         name = f"{self.ref.namespace}/{self.ref.name}"
         if self.ref.namespace == gang.namespace:
@@ -87,7 +87,8 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 def workload_of(pod: Pod) -> Ref:
     """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod itself.
 
-    Return the owner of a ReplicaSet, and the LeaderWorkerSet of a StatefulSet: people scale these.
+    The controller of a ReplicaSet or of a LeaderWorkerSet's StatefulSet is returned instead of
+    these, because people scale the controller.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -237,7 +238,7 @@ def _mutual_wait_remedy(gang: Gang, holders: Sequence[Holder]) -> str:
 
 
 def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
-    """Return the remedy if only pods of the gang's own workload hold the room."""
+    """Return the remedy for room that only pods of the gang's own workload hold."""
     holder = holders_of(gang, kin)[0]
     names = listed(sorted(pod.name for pod in kin), 4)
     holds, does, ends, they = "hold", "do", "end", "they"
@@ -285,7 +286,7 @@ def finalizers_that_keep(pods: Iterable[Pod], now: float) -> list[str]:
 
 
 def _ending_remedy(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
-    """Return the remedy if all pods that hold the room are terminating, and who can act."""
+    """Return the remedies for room that only terminating pods hold, and who can act."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
     first = min(pod.deleted or 0.0 for pod in ending)
@@ -310,7 +311,7 @@ def _is_stuck(gang: Gang, pod: Pod) -> bool:
 
 
 def _stuck_remedy(gang: Gang, stuck: Sequence[Pod]) -> str:
-    """Return the remedy if the room is held by pods that have a node but do not start."""
+    """Return the remedy for room that pods hold which have a node but do not start."""
     first = min(stuck, key=lambda pod: pod.bound or 0.0)
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (

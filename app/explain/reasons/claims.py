@@ -52,7 +52,7 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
 
 
 def claim_missing(gang: Gang) -> Reasons:
-    """Report that a claim or a template that pods name does not exist."""
+    """Report that a ResourceClaim or ResourceClaimTemplate that pods name does not exist."""
     missing = (
         (named, user)
         for claim, user in _claims(gang)
@@ -174,7 +174,10 @@ _GENERATED = "status.resourceClaimStatuses[].resourceClaimName"
 
 
 def _namespace_of_domain(index: Index, template: str) -> str:
-    """Return NAMESPACE/NAME of a ComputeDomain in any namespace that names a template, or ""."""
+    """Return NAMESPACE/NAME of a ComputeDomain that names a template, or "".
+
+    The ComputeDomain may be in any namespace.
+    """
 
     def look() -> Mapping[str, str]:
         domains = index.facts.compute_domains
@@ -235,7 +238,7 @@ def _is_allocated(gang: Gang, claim: PodClaim) -> bool:
 
 
 def _claims_of(ref: Ref) -> str:
-    """Return the claim `ref` or, if it is a template, its claims, in words."""
+    """Return words for the claim `ref` or, if `ref` is a template, for its claims."""
     return f"claims of {ref}" if ref.kind == "ResourceClaimTemplate" else str(ref)
 
 
@@ -380,10 +383,10 @@ def channel_taken(gang: Gang) -> Reasons:
 
 
 def _without_channel(gang: Gang) -> frozenset[str]:
-    """Return the nodes without a ResourceSlice of the driver of channels, or none.
+    """Return the names of the nodes without a ResourceSlice of the driver of channels.
 
     Return none if all nodes lack one, because DeviceClassMissing reports that. Also return none if
-    a pending pod needs no channel: this pod may be placed on such a node.
+    a pending pod needs no channel, because this pod may be placed on such a node.
     """
 
     def look() -> frozenset[str]:
@@ -450,8 +453,11 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     if users:
         return together(*freeing_remedies(gang, users, 1)[0])
     names = dict.fromkeys(claim.name for claim in takers.values())
-    claims = "ResourceClaim" if len(names) == 1 else "ResourceClaims"
-    return f"Ask the owner of {claims} {listed(names)} to release the channel: a node has only one"
+    if len(names) == 1:
+        of, channels = "owner of ResourceClaim", "its channel"
+    else:
+        of, channels = "owners of ResourceClaims", "their channels"
+    return f"Ask the {of} {listed(names)} to release {channels}: a node has only one channel"
 
 
 def _waits_for_channel(gang: Gang) -> bool:

@@ -54,7 +54,7 @@ class Standing(Value, dict=True):
     unready: tuple[str, ...]
     """The nodes of `users` that are not in `ready`."""
     ready: frozenset[str]
-    """The nodes that the driver reports as ready. If it is `host_managed`, all of `nodes`."""
+    """The nodes that the driver reports as ready, or all of `nodes` if the hosts run IMEX."""
 
     @property
     def total(self) -> int:
@@ -437,7 +437,7 @@ def nvlink_will_split(gang: Gang) -> Reasons:
 
 
 def _will_split(gang: Gang, domain: ComputeDomain, spread: Spread) -> str:
-    """Return a text that pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
+    """Return why pods of a ComputeDomain can't or won't be in one NVLink domain, or ""."""
     sizes = _nvlink_sizes(gang.index)
     # Each of these pods needs the channel of a different node.
     alone = [pod for pod in spread.users if any(claim.template for claim in pod.claims)]
@@ -499,7 +499,7 @@ def _together(index: Index, spread: Spread) -> str:
 
 
 def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return the nodes `names` by NVLink domain, without nodes that are in none."""
+    """Return those of the nodes `names` that are in an NVLink domain, by this domain."""
     labels = _nvlink_of_nodes(index)
     return by_key((labels[name], name) for name in names if name in labels)
 

@@ -27,7 +27,10 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "F
 
 
 def level_unknown(gang: Gang) -> Reasons:
-    """Report that the PodCliqueSet, PodGang or PodGroup names an unknown level or topology."""
+    """Report that the PodCliqueSet, PodGang or PodGroup names an unknown level or topology.
+
+    Conditions of a PodCliqueSet that say that its constraints cannot be satisfied count, too.
+    """
     if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
@@ -145,7 +148,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
-    """Yield a reason if a gang names a Topology that does not exist."""
+    """Yield a reason if a gang names a Topology that is known not to exist."""
     facts = gang.facts
     unknown = facts.unread | facts.absent
     if not name or "kai_topologies" in unknown or topology.cluster:
@@ -222,9 +225,10 @@ def _unconstrained(asking: str, ref: Ref, levels: str, cluster: ClusterTopology)
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that a PodCliqueSet requests for all or some pods, and that its gang lacks.
+    """Yield the names of the levels that a PodCliqueSet requests and that its gang lacks.
 
-    `whole` has the constraints that the scheduler gets, and `keys` are the levels, broadest first.
+    `whole` has the constraints that the scheduler gets. `keys` are the keys of all levels, broadest
+    first.
     """
 
     def rank_of(asked: UserConstraint) -> int:
@@ -242,9 +246,9 @@ def _untold(
 
 
 def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield (name, rank of the narrowest level that it must stay in) for each member of a unit.
+    """Yield (name, rank of its narrowest required level or -1) for each member of a unit.
 
-    `above` is the rank that the parts around the unit have, or -1.
+    `above` is the narrowest rank that the units around this one require, or -1.
     """
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
@@ -325,5 +329,7 @@ def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Rea
         f" at most {possible} (Grove rejects a change of it)"
     )
     if not possible:
-        remedy = f"Set replicas to at least {minimum}; an autoscaler must not go below that"
+        remedy = (
+            f"Set replicas, and the minimum of an autoscaler if there is one, to at least {minimum}"
+        )
     return about(Evidence(ref, field, str(minimum)), "MinAboveReplicas", text, remedy, "you")

@@ -26,7 +26,7 @@ from app.facts.kubernetes.workload import Workload
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
-"""KAI's default grace period in seconds, and the note that it may differ."""
+"""KAI's default grace period in seconds, and the words for a cluster that may have another one."""
 _LATE = 30.0
 """The seconds after the grace period within which KAI evicts the pods."""
 _BELOW = "doesn't meet the minimum required number of pods"

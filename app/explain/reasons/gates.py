@@ -1,4 +1,4 @@
-"""Report pods that KAI cannot consider: they have gates, no PodGroup or another scheduler."""
+"""Report pods that KAI cannot consider, such as pods with gates or without a PodGroup."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ QUEUE_GATE = "kai.scheduler/queue-admission"
 _CHECKED_WITHIN = 180.0
 """The seconds within which Grove checks the gates of pods again.
 
-Pods that are added to a replica of a scaling group may wait so long:
+Pods that are added to a replica of a scaling group may wait this long:
 https://github.com/ai-dynamo/grove/issues/847.
 """
 K = TypeVar("K", str, tuple[str, str, str])
@@ -83,7 +83,7 @@ def _since_gated(gang: Gang, pods: Iterable[Pod]) -> float:
 def _of_operator(
     evidence: Evidence, id: str, text: str, pods: Iterable[Pod], *, is_late: bool
 ) -> Reason:
-    """Return the reason for pods whose gates Grove's operator must remove."""
+    """Return the reason for pods whose gates Grove's operator has not removed yet."""
     if not is_late:
         remedy = (
             "Wait up to three minutes, until Grove checks again. If it takes longer, ask the"
@@ -98,7 +98,10 @@ def _of_operator(
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
-    """Report that pods have Grove's gate, and a needed PodGang or PodGangMap entry is missing."""
+    """Report that pods have Grove's gate, and wait for a PodGang or entry that does not exist.
+
+    The entry is one of the PodGangMap.
+    """
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
@@ -112,7 +115,7 @@ def gate_base_missing(gang: Gang) -> Reasons:
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
-    """Report that pods have Grove's gate, and an earlier gang is not scheduled."""
+    """Report that pods have Grove's gate, and Grove does not consider an earlier gang scheduled."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for base in bases.gangs if gated else ():
@@ -158,9 +161,9 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
-    """Yield (text, evidence) for each PodClique with fewer scheduled pods than its minimum.
+    """Yield (cause, evidence) for each PodClique with fewer scheduled pods than its minimum.
 
-    If Grove only has not recorded that these pods have nodes, yield this once.
+    If all of them have enough pods on nodes and only Grove's record is missing, yield one cause.
     """
     placed = {member.name: len(member.placed) for member in gang_of(index, base).members}
     short: list[tuple[str, Evidence]] = []
@@ -228,7 +231,7 @@ def gate_foreign(gang: Gang) -> Reasons:
         who: Who = "platform"
         have = counted(pods, "pod has", "pods have")
         text = f"{have} the scheduling gate {gate}, which some other controller must remove"
-        remedy = f"Ask the owner of {gate} why it keeps the gate"
+        remedy = f"Ask the owner of {gate} why the gate is still there"
         if gate == QUEUE_GATE:
             text = (
                 f"{have} KAI's scheduling gate {gate}, which KAI removes once the gang is within"
@@ -301,7 +304,8 @@ def subgroup_missing(gang: Gang) -> Reasons:
 def opt_out_without_effect(gang: Gang) -> Reasons:
     """Report that pods opt out of the Workload API, but an annotation keeps KAI from grouping them.
 
-    Our leader normally removes the annotation. Pods in a PodGroup that exists need it.
+    Our leader normally removes the annotation. Pods in an existing PodGroup need it and don't
+    count.
     """
     skipped = [
         pod
@@ -340,7 +344,7 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
         if field == _GROUP_FIELD and any(pod.place.podgang for pod in pods):
             remedy = (
                 "Ask the platform team to read the logs of KAI's pod-grouper and Grove's operator,"
-                f" of which one should have created PodGroup {name}"
+                f" one of which should have created PodGroup {name}"
             )
         yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 

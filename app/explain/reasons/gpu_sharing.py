@@ -37,7 +37,7 @@ RESERVATIONS = "kai-resource-reservation"
 
 
 def gpu_memory_unknown(gang: Gang) -> Reasons:
-    """Report that pods request GPU memory, and no node that they select has a label with it.
+    """Report that pods request GPU memory, and no node that they select has the label for it.
 
     KAI places such a pod only on nodes with the label: `evaluateTaskOnPredicates` in
     `pkg/scheduler/plugins/predicates/predicates.go`.
@@ -126,8 +126,8 @@ def reservation_refused(gang: Gang) -> Reasons:
 def _reservations(index: Index) -> Sequence[Pod]:
     """Return the pods by which KAI reserves shared GPUs.
 
-    Only pods in KAI's namespace count: anybody can give a pod KAI's label, and remedies, such as to
-    cordon a node, depend on these pods.
+    Only pods in KAI's namespace count. Anybody can give a pod KAI's label, and the result decides
+    about remedies such as cordoning a node.
     """
 
     def look() -> Sequence[Pod]:
@@ -144,7 +144,7 @@ def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def part_words(obstacle: Obstacle) -> str:
-    """Return a clause on the requested part of GPUs and the largest free part of a shared GPU.
+    """Return a clause with the requested part of a GPU and the largest free part of a shared GPU.
 
     Return "" if no part of a GPU is requested.
     """

@@ -410,7 +410,7 @@ def _preemptor(index: Index, message: str) -> KueueWorkload | None:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the time until which Kueue backs off from a Workload, or "" if it does not."""
+    """Return the time of day until which Kueue backs off from a Workload, or "" if it does not."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 

@@ -69,12 +69,12 @@ _TURN_ON_DRA = (
     "Ask the platform team to enable KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
 _STOPS_OTHERS = (
-    "Wait: Kueue stops other workloads for it. If that takes long, ask the platform team to read"
-    " the log of Kueue's controller."
+    "Wait until Kueue has stopped other workloads to make room. If that takes long, ask the"
+    " platform team to read the log of Kueue's controller."
 )
 _OTHERS_FIRST = "Wait until workloads that Kueue has admitted end, or request less."
-_NEXT_CYCLE = "Wait a minute: Kueue evaluates it in its next cycle."
-_AGAIN = "Wait until Kueue admits it again."
+_NEXT_CYCLE = "Wait a minute: Kueue evaluates the Workload in its next cycle."
+_AGAIN = "Wait until Kueue admits the Workload again."
 
 _OF_EVICTIONS = (
     # pkg/workload/evict/evict.go, with the reasons of apis/kueue/v1beta2/workload_types.go
@@ -92,16 +92,16 @@ _OF_EVICTIONS = (
     ),
     _Row(
         "Evicted Preempted InClusterQueue",
-        "Wait until Kueue admits it again, or ask the platform team for a higher priority (label"
-        " kueue.x-k8s.io/priority-class): {behind} gave its quota to a workload with a higher"
-        " priority, or to an older one with the same priority.",
+        "Wait until Kueue admits the Workload again, or ask the platform team for a higher priority"
+        " (label kueue.x-k8s.io/priority-class): {behind} gave its quota to a workload with a"
+        " higher priority, or to an older one with the same priority.",
         "wait",
     ),
     _Row(
         "Evicted Preempted InCohort",
-        "Wait until Kueue admits it again, or keep the workloads of {behind} together within its"
-        " nominalQuota: {behind} had borrowed quota, which Kueue gave to another ClusterQueue of"
-        " the cohort.",
+        "Wait until Kueue admits the Workload again, or keep the workloads of {behind} together"
+        " within its nominalQuota: {behind} had borrowed quota, which Kueue gave to another"
+        " ClusterQueue of the cohort.",
         "wait",
     ),
     _Row("Evicted LocalQueueStopped", _START_QUEUE, "platform"),
@@ -113,11 +113,16 @@ _OF_QUOTA = (
     _Row("Pending the preemption of", _STOPS_OTHERS, "wait", True),
     _Row("Pending the migration of", _STOPS_OTHERS, "wait", True),
     _Row("overlapping preemption targets", _STOPS_OTHERS, "wait", True),
-    _Row("failed, will retry", "Wait: Kueue tries again to stop other workloads.", "wait", True),
+    _Row(
+        "failed, will retry",
+        "Wait until Kueue tries again to stop other workloads.",
+        "wait",
+        True,
+    ),
     _Row("no longer fits after processing another workload", _OTHERS_FIRST, "wait", True),
     _Row(
         "waiting for all admitted workloads to be in PodsReady condition",
-        "Wait until the workloads that Kueue admitted before are ready: it admits one after the"
+        "Wait until all workloads that Kueue has admitted are ready: Kueue admits one after the"
         " other (waitForPodsReady.blockAdmission).",
         "wait",
         True,
@@ -137,8 +142,8 @@ _OF_QUOTA = (
     ),
     _Row(
         "insufficient quota for",
-        "Request at most {most} of {resource} in all, or ask the platform team for more quota of it"
-        " in flavor {flavor} of {behind} (nominalQuota, borrowingLimit)." + _SAME_SCHEDULER,
+        "Request at most {most} of {resource} in total, or ask the platform team for more quota of"
+        " it in flavor {flavor} of {behind} (nominalQuota, borrowingLimit)." + _SAME_SCHEDULER,
         "you",
         True,
         re.compile(
@@ -163,8 +168,8 @@ _OF_FLAVORS = (
     # pkg/scheduler/flavorassigner/flavorassigner.go
     _Row(
         "untolerated taint",
-        "If the workload may use flavor {flavor}, add a toleration for its taint to the pod"
-        " templates: `kubectl get resourceflavor {flavor} -o yaml` shows the taint.",
+        "Add a toleration for the taint of flavor {flavor} to the pod templates if the workload may"
+        " use this flavor: `kubectl get resourceflavor {flavor} -o yaml` shows the taint.",
         "you",
         values=re.compile(r"taint \{[^{}]*\} in flavor (?P<flavor>[a-z0-9][a-z0-9.-]*)"),
     ),
@@ -200,7 +205,7 @@ _OF_FLAVORS = (
     _Row(
         "doesn't allow to fit any",
         "Wait until a domain of Kueue's Topology {topology} has room for one {unit}, request less"
-        " per pod, or ask the platform team to change what excludes the nodes, according to the"
+        " per pod, or ask the platform team about the nodes that Kueue excludes according to the"
         " message.",
         "wait",
         values=re.compile(

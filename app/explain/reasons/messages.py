@@ -42,10 +42,10 @@ def advice_for(message: str, table: Advice) -> Iterator[tuple[str, Who]]:
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
-    """Return a text that explains KAI's silence about pending gangs.
+    """Return a text about KAI's silence on pending gangs.
 
-    `asked` is when their workload was created, in seconds since 1970. It counts if no pending pod
-    has a known age.
+    `asked` is when their workload was created, in seconds since 1970, or None. It is used only if
+    no pending pod has a known age.
     """
     waiting = [gang for gang in gangs if gang.waits]
     schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
@@ -121,7 +121,10 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 def waiting_for(gang: Gang) -> float:
-    """Return the seconds for which pods of a gang have been pending, or 0 if that is unknown."""
+    """Return the age of a gang's oldest pending pod in seconds, or 0 if it is unknown.
+
+    If no pending pod has a known age, return the age of the PodGang.
+    """
     return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
 
 
@@ -186,7 +189,10 @@ def one_line(text: str) -> str:
 
 
 def scheduler_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest message of a pod's scheduler, from a condition or an event, or None."""
+    """Return the newest message of a pod's scheduler about the pod, or None.
+
+    It is from the condition PodScheduled or from a warning event.
+    """
     found = []
     if pod.unscheduled:
         found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))

@@ -176,7 +176,7 @@ def group_incomplete(gang: Gang) -> Reasons:
         number, in_steps = _SIZES.get(workload.kind if workload else "", _ANY_SIZE)
         more = f"run {minimum} pods" + (f" ({number} of {workload})" if workload else "")
         remedy = (
-            f"If no more pods are created, make the numbers agree: {more}, or create {group} again"
+            f"Make the numbers agree if no more pods are created: {more}, or create {group} again"
             f" with minCount: {alive}.{in_steps}"
         )
         evidence = Evidence(group, "minCount", str(minimum))
@@ -199,7 +199,7 @@ _SIZES = {
     "StatefulSet": ("spec.replicas", ""),
     "Deployment": ("spec.replicas", ""),
 }
-"""(The field with the number of pods, advice on their creation in steps) by kind of workload."""
+"""(Field with the number of pods, advice if pods are created in steps), by kind of workload."""
 
 
 def _numbers_in_groups(index: Index) -> Counter[Ref]:

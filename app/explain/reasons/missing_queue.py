@@ -51,7 +51,7 @@ class _Help(Value):
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """Report that KAI does not use the gang's queue, or that a PodGroup in a pool names none."""
+    """Report that KAI does not use the gang's queue, or its PodGroup in a node pool names none."""
     group = gang.pod_group
     if not group:
         return
@@ -143,7 +143,7 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
-    """Return the remedy if no queue can be used: the platform team creates or corrects one."""
+    """Return the remedy if the gang's node pool has no queue that KAI uses."""
     if not queue or unusable_because(index, queue.name) == INNER:
         wanted = f"a queue below {group.queue}" if queue else f"queue {group.queue}"
         of_pool = f", with the label {NODE_POOL}={group.pool}" if group.pool else ""

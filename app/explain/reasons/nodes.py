@@ -100,9 +100,10 @@ def _with_shape(gang: Gang, shape: Shape) -> tuple[str, ...]:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return the remedy, which names another value of a selected label if the pods fit with it.
+    """Return the remedy for a selector that no node matches.
 
-    Values with which they fit now come before those with which they fit without other workloads.
+    It names a value of a selected label with which the gang fits now, or else one with which it
+    fits without other workloads, if there is one.
     """
     later = ""
     selected = itertools.chain(shape.selector, *shape.affinity)
@@ -187,11 +188,11 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
     own = [node.name for node in cordoned if not node.changes_pool]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
     remedy = (
-        "If KAI is older than 0.18, ask the platform team for other nodes, because KAI Resource"
+        "Ask the platform team for other nodes if KAI is older than 0.18, because KAI Resource"
         " Management is moving these nodes to another pool"
     )
     if own:
-        remedy = "If KAI is older than 0.18, uncordon the nodes"
+        remedy = "Uncordon the nodes if KAI is older than 0.18"
     refs = tuple(node.ref for node in cordoned)
     evidence = Evidence(refs[0], "spec.unschedulable", "true")
     yield about(
@@ -215,7 +216,7 @@ def _is_needed(gang: Gang, closed: Closed) -> bool:
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
     """Yield the domains of `_opened` that have closed nodes, with these nodes.
 
-    A node is not closed to pods that the kind of its GPUs excludes.
+    Only pods that could use a node if it were open count for this node.
     """
     nodes = obstacle.placements.domains.nodes
     fit = obstacle.placements.fit(OPENED)
@@ -233,7 +234,7 @@ def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, Closed]]:
 def _opened(obstacle: Obstacle) -> list[Domain]:
     """Return the domains in which `short` would fit if all nodes were open, most room now first.
 
-    If the gang would not fit even then, assume that the nodes are also empty.
+    If the whole gang would not fit on open nodes, assume that the nodes are also empty.
     """
     gang = obstacle.gang
     short = obstacle.short
@@ -278,7 +279,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: Closed) -> Reason:
 
 
 _MOVED = (
-    "ask why KAI Resource Management moves nodes to another node pool (label"
+    "ask the platform team why KAI Resource Management moves nodes to another node pool (label"
     f" {' or '.join(KAI_CORDONS)}): the nodes leave this pool once its pods on them have ended"
 )
 _TAINTED = "tainted"
@@ -308,7 +309,8 @@ def _step(cause: str, closed: Closed) -> str:
     if kind == _TAINTED and key.startswith(OF_KUBERNETES):
         return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
     if kind == _TAINTED and key in OF_AUTOSCALERS:
-        return f"ask for other nodes: an autoscaler is removing {names} (taint {key})"
+        other = "ask the platform team for other nodes"
+        return f"{other}: an autoscaler is removing {names} (taint {key})"
     if kind == _TAINTED and is_of_start(key):
         return f"find out why the component that removes the taint {key} is not ready on {names}"
     if kind == _TAINTED:

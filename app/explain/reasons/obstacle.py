@@ -45,7 +45,7 @@ class Barrier(Enum):
     BOUND = "some of its pods run in a domain that its other pods must join"
     CLOSED_NODES = "it would fit if closed nodes were opened, or cannot fit unless they are"
     OTHER_RESOURCE = "the requested devices are free, but another resource is not"
-    ENDING = "KAI has chosen nodes for it, and waits for terminating pods there"
+    ENDING = "KAI should choose nodes for it and wait for terminating pods there"
     OTHER_PODS = "pods of other workloads hold the room"
 
 

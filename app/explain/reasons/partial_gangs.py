@@ -34,10 +34,10 @@ def gang_split(gang: Gang) -> Reasons:
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         together = together or _together(gang)
         steps = together.replace(_STEP, _minimum_remedy(gang, member))
-        remedy = f"If all must be scheduled together, {steps}"
+        remedy = f"Do nothing if the pods can start separately. Otherwise, {steps}"
         if _is_elastic(gang, member):
             text = f"{member.name} runs with at least its minimum ({minimum}). {split}"
-            remedy = f"Do nothing if the workload is elastic. {remedy}"
+            remedy = f"Do nothing if the workload is elastic. Otherwise, {steps}"
         yield about(
             evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)
         )
@@ -90,9 +90,10 @@ def _minimum_remedy(gang: Gang, member: Member) -> str:
 
 
 def _is_grouped_by_kai(gang: Gang) -> bool:
-    """Return whether KAI's pod-grouper created the PodGroup: its name ends with an owner's uid.
+    """Return whether KAI's pod-grouper created the PodGroup, according to its name.
 
-    From 0.18 on, it creates one PodGroup for all pods of a Deployment.
+    The name then ends with an owner's uid. From 0.18 on, the pod-grouper creates one PodGroup for
+    all pods of a Deployment.
     """
     group = gang.pod_group
     return group is not None and any(uid and group.name.endswith(uid) for uid in group.owners)

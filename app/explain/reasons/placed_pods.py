@@ -234,7 +234,8 @@ def _by_node(
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
     """Yield (text, pods, evidence) for each node with unfinished pods, if `is_meant` accepts it.
 
-    The text is like `2 pods of llm-0 are on node gpu-01`. `is_meant` gets the name of the node.
+    An example of the text is `2 pods of llm-0 are on node gpu-01`. `is_meant` gets the name of the
+    node.
     """
     alive = (pod for pod in gang.placed if not pod.finished)
     for name, pods in grouped((pod.node, pod) for pod in alive if is_meant(pod.node)):
@@ -243,7 +244,10 @@ def _by_node(
 
 
 def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
-    """Return (part, level) for each required level that KAI ignores, as no topology is named."""
+    """Return (part, key of its level) for each required level whose topology is not named.
+
+    KAI ignores such levels.
+    """
     group = gang.pod_group
     if not group:
         return []

@@ -107,14 +107,14 @@ def never_fits(gang: Gang) -> Reasons:
 
 
 def _with_unchecked(obstacle: Obstacle, remedy: str) -> str:
-    """Return a remedy with a sentence about the rules of pods that no placement considers.
+    """Return a remedy with a note on rules about other pods that placements do not consider.
 
-    A remedy that ends with a command promises no place, and gets no further sentence.
+    A remedy that ends with a command promises no place, and gets no note.
     """
     fields = listed(obstacle.demand.unchecked)
     if not fields or ": kubectl " in remedy or ": grove-admission " in remedy:
         return remedy
-    note = f"A rule of its pods that is not checked may need more nodes ({fields})"
+    note = f"This check ignores {fields} of the pods, which may need more nodes"
     return f"{remedy.removesuffix('.')}. {note}"
 
 
@@ -162,10 +162,10 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 
 
 def _also_needed(obstacle: Obstacle) -> tuple[str, Assumption]:
-    """Return the steps without which smaller pods would not fit either, and what they change.
+    """Return the other steps that smaller pods need to fit, and the assumption that they are done.
 
-    They continue a sentence, such as `, and ask the platform team to ...`, and are "" if none is
-    needed.
+    The steps continue a sentence, such as `, and ask the platform team to ...`, and are "" if none
+    is needed.
     """
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
@@ -277,9 +277,10 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 
 
 def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
-    """Return the remedy for pods that request more than `most` of resources, the most of a node.
+    """Return the remedy for pods that request more of a resource than any node has.
 
-    The gang may need even smaller pods, because its pods do not have a node each.
+    `most` has the largest amount on a node for each such resource. The remedy may name a smaller
+    amount, because several pods may have to share a node.
     """
     placements_of = obstacle.gang.placements_of
     larger = "Or ask the platform team for larger nodes"
@@ -315,13 +316,14 @@ _HUGE_PAGES = "hugepages-"
 """The prefix of the names of huge pages, which a node offers only if they are reserved on it."""
 
 _MOST_ON_A_NODE = 32
-"""The maximum number of pods on a node for which a smaller request is looked for."""
+"""The maximum number of pods per node for which `_fitting` tries a request."""
 
 
 def _fitting(obstacle: Obstacle, most: Mapping[str, int], ever: Assumption) -> Mapping[str, int]:
-    """Return the largest request of pods, of one resource, with which the gang would `ever` fit.
+    """Return the largest request per pod below `most` with which the gang would fit, by resource.
 
-    It is below `most`. Return nothing if there is none, or if `most` has several resources.
+    `ever` is the assumption for this. Only requests with which a whole number of pods fills a node
+    are tried. Return {} if none of them helps, or if `most` has several resources.
     """
     if len(most) > 1:
         return {}
@@ -341,10 +343,9 @@ def _fitting(obstacle: Obstacle, most: Mapping[str, int], ever: Assumption) -> M
 
 
 def _step(resource: str) -> int:
-    """Return the amount of which smaller requests are multiples, in thousandths.
+    """Return the amount in thousandths of which `_fitting` tries only multiples.
 
-    Nodes of one kind differ by a few KiB of memory, and each size that is tried takes a search for
-    places.
+    Nodes of one kind differ by a few KiB of memory, and trying a request takes long.
     """
     if is_device(resource):
         return 1000
@@ -390,10 +391,10 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
 
 
 def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node]) -> Sequence[str]:
-    """Return two resources of which no node has enough together, the rarest if there are several.
+    """Return two resources of which no node has enough of both, preferably the rarest ones.
 
     If there are no such two, return all resources that some of `nodes` lack. `having` has the nodes
-    that have enough of each resource, by the name of the resource.
+    with enough of each resource, by the name of the resource.
     """
     lacking = [name for name, own in having.items() if len(own) < len(nodes)]
     by_rarity = sorted(lacking, key=lambda name: len(having[name]))
@@ -403,7 +404,7 @@ def _never_together(having: Mapping[str, Sequence[Node]], nodes: Sequence[Node])
 
 
 def _of(resource: str) -> str:
-    """Return ` of memory`, ` of ephemeral storage` or such after an amount in bytes, or ""."""
+    """Return the words after an amount in bytes, such as ` of memory`, or "" for other amounts."""
     words = "ephemeral storage" if resource == "ephemeral-storage" else resource
     return f" of {words}" if is_in_bytes(resource) else ""
 
@@ -423,7 +424,7 @@ _OF_GPUS = "nvidia.com/gpu."
 """The prefix of the labels of nodes with GPUs, even if no device plugin offers the GPUs."""
 
 _PLUGIN = "device-plugin"
-"""A text in the names of the pods of NVIDIA's and other device plugins."""
+"""Part of the names of device plugins' pods."""
 
 
 def _broken_plugin(index: Index) -> Pod | None:
@@ -471,10 +472,7 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
     elif offered == [_SHARED]:
         other = f"{_SHARED} if a time slice of a GPU is enough"
         label = "nvidia.com/device-plugin.config"
-    remedy = (
-        f"In the pod template, request {other}, or ask the platform team for nodes with {wanted}"
-        f" (label {label})"
-    )
+    remedy = f"Request {other}, or ask the platform team for nodes with {wanted} (label {label})"
     return f"{text}; {number} {listed(offered)}", remedy, "you"
 
 
@@ -545,8 +543,8 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
 def no_domain_fits(gang: Gang) -> Reasons:
     """Report that other pods use the room that the gang needs.
 
-    Also report that pods beyond the minimum of the gang have no room anywhere, or that KAI waits
-    for terminating pods on nodes that it has chosen.
+    Also report that pods beyond the minimum of the gang have no room anywhere, or that KAI should
+    wait for terminating pods.
     """
     obstacle = obstacle_of(gang)
     if not obstacle:
@@ -585,8 +583,8 @@ def no_domain_fits(gang: Gang) -> Reasons:
 def _beyond_all_room(gang: Gang) -> str:
     """Return a text with the number of a workload's pending pods that fit without other workloads.
 
-    It concerns a single pod of a workload whose pods need each other (`NEEDS_ALL`). Return "" for
-    other gangs, and if all or none of the pods would fit.
+    Return "" if all or none of them would fit, and unless the gang is one pod of a workload whose
+    pods need each other (`NEEDS_ALL`).
     """
     made_for = gang.pods[0].made_for[:1] if gang.ref.kind == Pod.kind else ()
     if not made_for or made_for[0].kind not in NEEDS_ALL:
@@ -606,7 +604,7 @@ def _beyond_all_room(gang: Gang) -> str:
 
 
 def _waits_for_ending(obstacle: Obstacle) -> Reason:
-    """Return the reason that KAI chose nodes with terminating pods, and waits until these end.
+    """Return the reason that KAI should choose nodes with terminating pods and wait for their end.
 
     KAI counts the resources of terminating pods as free when it chooses a domain.
     """
@@ -616,7 +614,9 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     where = listed(sorted(chosen))
     pods = counted(ending, "pod there has ended", "pods there have ended")
     whose = "its" if len(ending) == 1 else "their"
-    text = f"KAI chose {where} and waits until {pods}: KAI already counts {whose} room as free"
+    text = (
+        f"KAI should choose {where} and wait until {pods}: it already counts {whose} room as free"
+    )
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
     have = "has" if len(ending) == 1 else "have"
@@ -702,8 +702,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
 def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     """Return the remedies for a lack of room in one text, who can act, and the commands.
 
-    Waiting for room that becomes free by itself comes first, then changes with which the gang fits
-    now.
+    Waiting comes first if room becomes free by itself.
     """
     itself = _by_itself(obstacle)
     elsewhere, commands = _elsewhere(obstacle)
@@ -742,7 +741,10 @@ def _reclaiming(obstacle: Obstacle) -> str:
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
-    """Return whether room becomes free by itself: pods terminate, or KAI may evict some pods."""
+    """Return whether enough room becomes free by itself.
+
+    Either pods terminate, or KAI may evict pods in the gang's queue.
+    """
     return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
@@ -784,7 +786,7 @@ def _unselected(obstacle: Obstacle) -> str:
     if not obstacle.gang.placements_of(demand).now.fits:
         return ""
     names = listed(dict.fromkeys(chosen))
-    return f"If the pods may run elsewhere, remove the selector {names}: they would fit now"
+    return f"Remove the selector {names} if the pods may run elsewhere: they would fit now"
 
 
 def _ending(obstacle: Obstacle) -> str:
@@ -818,7 +820,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
     """Return the remedies that free room, and who can act.
 
-    They concern one domain if freeing it is enough, or else all open nodes.
+    They concern one domain if it is enough to free room there, or else all open nodes.
     """
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None

@@ -161,7 +161,7 @@ _STARTS: Advice = (
     ),
     (
         ("not bound", "unbound"),
-        f"If the pod template sets nodeName, select the node by its label {HOSTNAME_KEY} instead:"
+        f"Select the node by its label {HOSTNAME_KEY} if the pod template sets nodeName:"
         " WaitForFirstConsumer volumes are bound only if a scheduler places the pod. Otherwise, ask"
         " the platform team about the storage.",
         "you",
@@ -260,7 +260,10 @@ def _is_late(gang: Gang, pod: Pod) -> bool:
 
 
 def not_started(gang: Gang) -> Reasons:
-    """Report that pods that have had a node for over a minute do not start, without a message."""
+    """Report that pods have had a node for over a minute and do not start, and no message says why.
+
+    Pods that wait for a ComputeDomain do not count.
+    """
     unexplained = [
         pod
         for pod in gang.placed
@@ -336,13 +339,13 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
 
 
 _PROBES = ("startup", "liveness")
-"""The probes because of which kubelets restart containers."""
+"""The probes whose failures make kubelets restart containers."""
 
 
 def _failed_probe(gang: Gang, pod: Pod) -> tuple[str, str]:
-    """Return the probe because of which the kubelet killed a pod's first stalled container.
+    """Return (probe, message) if the kubelet killed a pod's first stalled container due to a probe.
 
-    Return also the kubelet's message, or two empty texts if there is no such message.
+    Return ("", "") if no event says so.
     """
     name = pod.stalled[0].name
     for event in gang.index.events_about(pod.namespace, pod.uid):
@@ -428,9 +431,9 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
     (
         "OutOf",
         _ANY,
-        "If the pod template sets nodeName, remove it: no scheduler checks whether such a pod fits."
-        " Otherwise, ask the platform team what else uses {node}: its kubelet sees more usage than"
-        " the scheduler. Then {again}",
+        "Remove nodeName from the pod template if it is set: no scheduler checks whether such a pod"
+        " fits. Otherwise, ask the platform team what else uses {node}: its kubelet sees more usage"
+        " than the scheduler. Then {again}",
         "platform",
     ),
     (
@@ -541,7 +544,7 @@ def _rejection_remedy(pods: Sequence[Pod]) -> tuple[str, Who]:
 
 
 def _replace(pods: Sequence[Pod]) -> str:
-    """Return the beginning of the remedy for failed pods that are right as they are."""
+    """Return the beginning of the remedy for failed pods that need no change."""
     names = listed(sorted(pod.name for pod in pods))
     owners = {pod.controller for pod in pods if pod.controller}
     if not all(pod.controller for pod in pods):
@@ -618,6 +621,9 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     remedy = "Read the kubelet's messages in the events of the pod"
     if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
         nodes = listed(sorted({pod.node for pod in pods}))
-        remedy += f". The hosts run IMEX here: nvidia-imex-ctl -q must print READY on {nodes}"
+        remedy += (
+            f". Also check that nvidia-imex-ctl -q prints READY on {nodes}, because the hosts run"
+            " IMEX"
+        )
 
     return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))

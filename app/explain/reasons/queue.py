@@ -79,11 +79,11 @@ class Excess(Value):
     used: int
     """The amount in use that counts against the bound."""
     asked: int
-    """The amount that the pods request which KAI places next."""
+    """The amount requested by the pods that KAI places next."""
     use: str = "used"
     """The words after the amount in use, which say which pods count."""
     is_unset: bool = False
-    """Does the queue not set the limit or quota? KAI then reads it as 0."""
+    """Is the limit or quota not set in the queue? KAI then reads it as 0."""
 
     @property
     def words(self) -> str:
@@ -263,7 +263,7 @@ def as_argument(group: KaiPodGroup) -> str:
 
 
 def given_up(gang: Gang) -> Reasons:
-    """Report that KAI tries to place the PodGroup only once, and has tried or has no place now."""
+    """Report that KAI tries to place the PodGroup only once, and has failed or would fail now."""
     group = gang.pod_group
     turn = line_of(gang.index).get(gang.ref)
     if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
@@ -322,7 +322,7 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     if over.asked > most:
         least = f"request at most {amount(over.resource, most, down=True)}"
         if _as_slices(gang, over):
-            least = f"request MIG devices of at most {counted(most // 1000, 'slice')} in all"
+            least = f"request MIG devices of at most {counted(most // 1000, 'slice')} in total"
         steps.append(least)
     holders = list(_holders(gang, over))
     if holders:

@@ -40,7 +40,7 @@ def after_others(gang: Gang) -> Reasons:
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return the name of the gang of `other`, and KAI's message that binding a pod of it failed.
+    """Return (name of the gang of `other`, KAI's message that binding one of its pods failed).
 
     Only pending pods count. Return None if there is no such message.
     """

@@ -19,7 +19,7 @@ Severity = Literal["problem", "warning", "note"]
 
 
 class Evidence(Value):
-    """A value from which a reason was found, such as the value of a field of an object."""
+    """A value that proves a reason, such as the value of a field of an object."""
 
     object: Ref
     """The object that has the field."""
@@ -75,12 +75,15 @@ class Rule(Value):
     """A row of the table of reasons: the function that finds a reason, and the facts it needs."""
 
     check: Check
-    """Yields the reasons of a gang. It is called only if the facts in `needs` were read.
+    """The function that yields the reasons of a gang.
 
     Its docstring begins with "Report that", followed by the condition.
     """
     needs: tuple[str, ...] = ()
-    """The kinds of facts that `check` reads: fields of `Snapshot`, `ROOM` or `CHANNELS`."""
+    """The kinds of facts that `check` needs: fields of `Snapshot`, `ROOM` or `CHANNELS`.
+
+    Some gangs need only some of these (`ONLY_FOR` in `table.py`).
+    """
     applies: Callable[[Gang], bool] = lambda gang: True
     """Can the reason apply to this gang at all? If not, missing facts don't matter."""
     named: str = ""
@@ -97,7 +100,7 @@ class Rule(Value):
 
     @property
     def condition(self) -> str:
-        """The condition under which the reason holds: a sentence from the docstring of `check`."""
+        """The condition under which the reason holds, from the summary of `check`."""
         summary = " ".join((self.check.__doc__ or "").partition("\n\n")[0].split())
         condition = summary.removeprefix("Report that ")
         return upper_first(condition)
@@ -122,7 +125,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 def counted(things: int | Sized, noun: str, plural: str = "") -> str:
     """Return a count with its noun, such as `1 node` or `2 nodes`.
 
-    The count of a collection is its length. `plural` is needed for irregular nouns only.
+    The count of a collection is its length. The default of `plural` is `noun` with `s` or `ies`.
     """
     count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
@@ -153,7 +156,7 @@ def finalizers_of(names: Sequence[str]) -> str:
 
 
 def removal_of(finalizers: Sequence[str]) -> str:
-    """Return the remedy for finalizers that keep an object: their owner must remove them."""
+    """Return the remedy for finalizers that keep an object from being deleted."""
     them = "it" if len(finalizers) == 1 else "them"
     return f"Ask the owner of the {finalizers_of(finalizers)} to remove {them}"
 
@@ -191,7 +194,7 @@ def is_in_bytes(resource: str) -> bool:
 def amount(resource: str, thousandths: int, *, down: bool = False) -> str:
     """Return an amount in thousandths with its unit, such as `8 GPUs`, `900 GiB` or `2.5 CPUs`.
 
-    With `down`, numbers of bytes are rounded down, because no more than the amount may be used.
+    With `down`, amounts in bytes are rounded down, for texts such as `request at most`.
     """
     if is_in_bytes(resource):
         size = thousandths / 1000
@@ -246,7 +249,7 @@ def ago(seconds: float) -> str:
 
 
 def short(seconds: float) -> str:
-    """Return a duration in few characters, as kubectl shows it, such as `14m`."""
+    """Return a duration as a number and the letter of its unit, such as `14m`."""
     number, unit = _lasting(seconds)
     return f"{number}{unit[0]}"
 
@@ -270,9 +273,10 @@ def clock(time: float) -> str:
 
 
 def in_new_set(gang: Gang) -> str:
-    """Return words for advice that Grove rejects as a change of a stored PodCliqueSet, or "".
+    """Return words such as ` in a new PodCliqueSet` for a gang of Grove, or "" for other gangs.
 
-    They follow the advice. Grove rejects changes of constraints and of minAvailable.
+    They follow advice to change constraints, because Grove rejects such a change of an existing
+    PodCliqueSet.
     """
     if not gang.is_of_grove:
         return ""

@@ -291,10 +291,10 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield each group of domains that KAI treats as one and in which nodes are spread.
+    """Yield each group of domains that KAI treats as one and over which nodes are spread.
 
-    Those of the nodes `names` that are in the group must be in several of its domains, and in
-    several domains of the level `key`.
+    Of the nodes `names`, those inside the group are in several of its domains, and in several
+    domains of the level `key`.
     """
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)

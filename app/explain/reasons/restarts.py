@@ -12,7 +12,7 @@ MOST_NAMED = 50
 """The maximum number of pods or nodes in a command."""
 _JOB = "Job"
 _FAILING = {_JOB, "Workflow", "TaskRun"}
-"""The controllers for which a deleted pod is a failure."""
+"""The kinds of controllers that count a deleted pod as a failure."""
 
 
 def deletion_of(gang: Gang, pods: Iterable[Pod]) -> tuple[str, ...]:

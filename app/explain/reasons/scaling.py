@@ -77,7 +77,7 @@ def _about_claim(gang: Gang, said: str) -> str:
 
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
-    """Return a note that `ref` is KAI's scaling pod, or "" if it is one of `objects`."""
+    """Return a note that `ref` is KAI's scaling pod, or "" if `ref` is one of `objects`."""
     return "" if ref in objects else f" (about {ref.namespace}/{ref.name}, KAI's scaling pod)"
 
 

@@ -108,9 +108,9 @@ def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
 
 
 def _tainted_devices(gang: Gang, said: str) -> str:
-    """Return the devices with taints as text, if the message `said` is that claims lack devices.
+    """Return a sentence with the tainted devices if the message `said` is about missing devices.
 
-    Return "" otherwise.
+    Return "" for other messages, and if no device has a taint.
     """
     if "cannot allocate all" not in said:
         return ""
@@ -123,10 +123,10 @@ def _tainted_devices(gang: Gang, said: str) -> str:
 
 
 def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return the remedy if each group of pods needs its own domain, and no node has its label.
+    """Return the remedy if each group of pods needs a separate domain, and no node has the label.
 
     Return "" otherwise, and if nodes were not read. The controller of LeaderWorkerSets or JobSets
-    adds the affinity to the first pod of each group.
+    adds the affinity for such domains to the first pod of each group.
     """
     if "nodes" in gang.facts.unread:
         return ""
@@ -136,7 +136,7 @@ def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
             annotation = EXCLUSIVE_GROUPS if pod.leader_worker_set else EXCLUSIVE_JOBS
             return (
                 f"Correct the annotation {annotation}, or ask the platform team to label nodes with"
-                f" {label}: each group needs a domain of its own, and no node has this label."
+                f" {label}: each group needs a separate domain, and no node has this label."
             )
     return ""
 
@@ -422,7 +422,7 @@ def _uncordon_advice(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
     cordoned = [node for node in gang.index.nodes if node.unschedulable]
     own = [node.name for node in cordoned if not node.changes_pool]
     if not cordoned:
-        opened = "No node is cordoned any more: wait until the scheduler tries again."
+        opened = "Wait until the scheduler tries again: no node is cordoned any more."
         return remedy.replace(_UNCORDON, opened), ()
     if len(own) < len(cordoned):
         remedy += (

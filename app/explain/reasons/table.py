@@ -349,7 +349,7 @@ CONDITIONS: Mapping[str, str] = {
     id: " Or: ".join(dict.fromkeys(conditions))
     for id, conditions in by_key((rule.id, rule.condition) for rule in RULES).items()
 }
-"""The condition under which each reason holds, by id. It joins the conditions of all its rules."""
+"""The condition under which each reason holds, by id. It joins those of the reason's rules."""
 
 NOT_HOLDING = {
     "RequiredViolated",

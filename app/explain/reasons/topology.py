@@ -193,7 +193,7 @@ def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
 
 
 def _fits(nodes: int, guessed: int) -> str:
-    """Return the text that the gang would fit if these nodes, or all nodes, were labelled.
+    """Return the text that the gang fits once these nodes, or all such nodes, are labelled.
 
     `nodes` is the number of these nodes, and `guessed` the number of all nodes with guessed labels.
     """

@@ -34,7 +34,7 @@ _ADVICE: Advice = (
     ),
     (
         ("failed quota",),
-        "In the pod template, set the requests and limits that the message names: the ResourceQuota"
+        "Set the requests and limits that the message names in the pod template: the ResourceQuota"
         " of namespace {namespace} requires them.",
         "you",
     ),
@@ -91,8 +91,8 @@ _ADVICE: Advice = (
     ),
     (
         ("non overcommitable resources", "must be equal to nvidia.com/"),
-        "In the pod template, set the limit of the resource in the message to the same value as its"
-        " request.",
+        "Set the limit of the resource in the message to the same value as its request in the pod"
+        " template.",
         "you",
     ),
     (
@@ -183,7 +183,7 @@ def known_advice(text: str, namespace: str) -> tuple[str, Who] | None:
 
 
 def pods_not_created(gang: Gang) -> Reasons:
-    """Report that the controller of a workload says that it can't create pods."""
+    """Report that the controller of a workload says why it has not created pods."""
     event = next(_refusals(gang), None)
     if event is None:
         yield from _refused_by_condition(gang)

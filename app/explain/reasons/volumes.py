@@ -38,9 +38,9 @@ def claims_of(gang: Gang) -> list[VolumeClaim]:
 
 
 def volume_unbound(gang: Gang) -> Reasons:
-    """Report that a PersistentVolumeClaim is missing, lost or being deleted, or must be bound.
+    """Report that a PersistentVolumeClaim is missing, lost or being deleted, or should be bound.
 
-    A pending claim is a problem if its StorageClass does not wait for the pod
+    An unbound claim is a problem if its StorageClass does not wait for the pod
     (WaitForFirstConsumer), or if there is a warning about the claim.
     """
     for name, pods in _used_claims(gang):
@@ -179,7 +179,7 @@ class _Excluded(Value):
 
     @property
     def places(self) -> tuple[Term, ...]:
-        """The terms, one of which a node that can use the volume meets."""
+        """The alternative terms of nodes that can use the volume."""
         return self.volume.places
 
 
@@ -295,7 +295,7 @@ def _why_excluded(gang: Gang, excluded: _Excluded) -> tuple[str, str, Who]:
         if not any(is_selected(own, node) for node in inside):
             return (
                 f"and the pods do not select them ({names})",
-                f"In the pod template, select nodes that can use the volume{move}",
+                f"Change the pod template to select nodes that can use the volume{move}",
                 "you",
             )
         return (

@@ -101,7 +101,7 @@ def workload_suspended(gang: Gang) -> Reasons:
             who = "platform"
     elif status.queued and "kueue_workloads" in gang.facts.unread:
         text += ". It has a label of Kueue, which starts it once there is quota"
-        remedy = "Find out what Kueue waits for: its Workload says it"
+        remedy = "Read in the status of Kueue's Workload what Kueue waits for"
         of_kueue = f"kubectl describe workloads.kueue.x-k8s.io -n {shlex.quote(ref.namespace)}"
     elif status.queued:
         who = "platform"

@@ -360,7 +360,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"make the workload preemptible", _preemptible),
     (r"^Correct the nodeSelector or the node affinity, or ask", _label_alike),
     (r"correct the selector$", _select_all),
-    (r"^If the pods may run elsewhere, remove the selector", _select_all),
+    (r"^Remove the selector .+ if the pods may run elsewhere", _select_all),
     (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"^Remove the label kai.scheduler/node-pool from .+, and use a queue", _out_of_pool),
     (r"^Label the workload and its PodGroup kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),

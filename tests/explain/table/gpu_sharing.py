@@ -208,7 +208,7 @@ SHARING = (
         "NoDomainFits",
         "KAI chooses the fullest rack, and what ends there counts as free",
         {"pods": (*pods(), *ending_in_the_first_rack())},
-        "KAI chose gpu-01, gpu-02 and gpu-03 and waits until 3 pods there have ended: KAI already counts their room as free",
+        "KAI should choose gpu-01, gpu-02 and gpu-03 and wait until 3 pods there have ended: it already counts their room as free",
         "wait",
         {"pods": pods()},
     ),
