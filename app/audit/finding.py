@@ -205,7 +205,7 @@ BY_PROBLEM = (
     (
         "must not be broader than the required domain",
         "Delete the PodCliqueSet, and create it again without the preferred domain or with a"
-        " narrower one: Grove does not allow a change of it.",
+        " narrower one: Grove does not allow you to change it.",
     ),
     (
         "KAI never places",
@@ -313,7 +313,7 @@ BY_WARNING = (
     ),
     (
         "is ignored by KAI, because no topology is named for it",
-        "Where the level is set, also set the name of a KAI Topology.",
+        "Set topologyConstraint.topology of the PodGroup to the name of a KAI Topology.",
     ),
     ("unknown annotation", "Correct the name of the annotation."),
     (

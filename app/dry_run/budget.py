@@ -87,8 +87,7 @@ class Budget:
         self._documents -= count
         if self._documents < 0:
             raise UnusableInput(
-                f"the text has more than {self.limits.documents} documents, which is the limit:"
-                " split it"
+                f"the text has more than {self.limits.documents} documents: split the text"
             )
 
     def check_time(self) -> None:

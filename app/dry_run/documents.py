@@ -62,7 +62,8 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
     """Yield the values in a JSON or YAML text, and spend their cost.
 
     If JSON text is a list, yield its items. The cost of YAML is spent before any value is created,
-    because aliases can multiply values.
+    because aliases can multiply values. Raise UnusableInput if a limit is exceeded, or if a key is
+    not a string.
     """
     if text.lstrip()[:1] in ("{", "["):
         try:

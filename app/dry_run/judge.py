@@ -184,7 +184,8 @@ async def judge(
     """Return the judgement of a document, with the combined verdict of all webhooks.
 
     The verdict on a workload is about its Pod templates, and the verdict on a Queue about its
-    limits. `facts` are for Pod templates. Without `facts`, the document alone decides.
+    limits. `facts` are for Pod templates. Without `facts`, templates are judged by the document
+    alone.
     """
     unquoted = _not_text(document)
     if unquoted:

@@ -219,7 +219,7 @@ class Reporter(Struct):
         return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
-        """Read the object `ref`. Write its condition if it differs, and an event for a new reason.
+        """Write the condition of `ref` if it differs, and an event if the reason has changed.
 
         Write nothing if the object is being deleted. Raise ClusterError if a request fails.
         """

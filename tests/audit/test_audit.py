@@ -518,7 +518,7 @@ async def test_a_level_that_a_tenant_made_up_chooses_no_remedy_and_is_truncated(
     assert await audit(MemoryClient([group]), Configuration(), None, "json") == 3
     found = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (found["remedy"], len(found["problems"])) == (
-        "Where the level is set, also set the name of a KAI Topology.",
+        "Set topologyConstraint.topology of the PodGroup to the name of a KAI Topology.",
         1,
     )
     assert len(found["problems"][0]) <= MOST_PROBLEM + 1

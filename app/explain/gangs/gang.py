@@ -86,7 +86,10 @@ class Member(Value, dict=True):
         return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for the pods that `takes` accepts. They must join the placed pods."""
+        """Return the demand for the pods that `takes` accepts.
+
+        If a level is required, they must join the domain of the placed pods.
+        """
         pairs = zip(self.pods, self.shapes, strict=True)
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
@@ -227,7 +230,10 @@ class Unit(Value, dict=True):
         return demand_of(self, parts=tuple(parts), occupied=occupied)
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for the pods that `takes` accepts. They must join the placed pods."""
+        """Return the demand for the pods that `takes` accepts.
+
+        If a level is required, they must join the domain of the placed pods.
+        """
         by_name = sorted(self.own, key=lambda part: part.name)
         parts = (part.demand_for(takes) for part in by_name)
         needed = tuple(part for part in parts if part.count)

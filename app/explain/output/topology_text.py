@@ -164,8 +164,8 @@ def free_words(report: DomainReport) -> str:
 def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) -> str:
     """Return the nodes of one domain, with their free GPUs and the PodGroups of their pods.
 
-    A pod without a PodGroup is named itself. Unless `everything`, at most MOST_DOMAINS nodes are
-    listed.
+    For a pod without a PodGroup, the name of the pod is listed. Unless `everything`, at most
+    MOST_DOMAINS nodes are listed.
     """
     rows = []
     index = topology.index

@@ -143,7 +143,7 @@ def asks_gpus(shape: Shape) -> bool:
 def refused_by(shape: Shape, node: Node) -> str:
     """Return why pods of this shape cannot use the GPUs of a node, otherwise "".
 
-    Only the kind of the GPUs counts, not how many are free. See `PredicateByNodeResourcesType` in
+    The number of free GPUs does not count. See `PredicateByNodeResourcesType` in
     `pkg/scheduler/api/node_info/node_info.go` of KAI.
     """
     if not asks_gpus(shape):

@@ -22,7 +22,7 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 
 ANY_POOL = "*"
-"""Stands for the nodes of all node pools."""
+"""The name that stands for all node pools together."""
 Free = Literal["now", "soon", "empty"]
 
 

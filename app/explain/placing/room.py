@@ -36,7 +36,7 @@ class RoomCounter(Board):
         """Return the domains of its required level that a demand may use inside `scope`.
 
         If some of its pods are already placed, only their domains are returned. Return `scope`
-        itself if no level is required, or if `scope` is not a domain of the demand's tree.
+        itself if no existing level is required, or if `scope` is not a domain of the demand's tree.
         """
         domains = self._domains.by(demand.levels)
         depth = domains.depth(demand.key)

@@ -84,7 +84,8 @@ def line_of(index: Index) -> Mapping[Ref, Turn]:
 def unread_for_line(index: Index) -> set[str]:
     """Return the facts that decide the order and were not read. With any, the order is unknown.
 
-    Topologies decide it if a PodGroup names one, and ResourceSlices if pods claim GPUs.
+    Topologies decide it if a PodGroup names one. ResourceSlices decide it if pods claim GPUs, which
+    is examined only if nothing else is missing.
     """
     unread = index.facts.unread
     decisive = {kind for kind in NEEDS if kind in unread}

@@ -122,7 +122,7 @@ class Account:
         """Its fair share, which `divide` computes."""
 
     def take_from_status(self) -> None:
-        """Take the usage from the status of the queue. No requests of pending pods are known."""
+        """Take the usage from the status of the queue, and count no requests of pending pods."""
         shares = self.queue.shares.values()
         self.allocated = _status(share.allocated for share in shares)
         self.fixed = _status(share.allocated_fixed for share in shares)

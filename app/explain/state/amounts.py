@@ -95,7 +95,10 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 NOT_OFFERED = ""
-"""Stands for all resources that no node has, of which tenants can request any number."""
+"""The name that stands for all resources that no node has.
+
+Tenants can request any number of such resources.
+"""
 
 
 def resources_of(

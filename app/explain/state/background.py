@@ -16,8 +16,8 @@ from app.facts.labels import NODE_POOL
 def with_background(facts: Snapshot) -> Snapshot:
     """Return the facts without background pods in node pools that have none.
 
-    In a pool whose SchedulingShard disables background pods, or selects them by labels that this
-    module does not know, all pods count as normal pods.
+    If the SchedulingShard of a pool disables background pods, or selects them by labels that this
+    module does not know, the pods on the nodes of the pool count as normal pods.
     """
     without = {shard.pool for shard in facts.shards if not shard.has_background}
     if not without or not any(pod.background for pod in facts.pods):

@@ -398,7 +398,10 @@ See https://github.com/kubernetes/enhancements/issues/5004.
 """
 _NOTHING: Amounts = {}
 _NO_POOL = "\0"
-"""Stands for all node pools without nodes, of which tenants can name any number."""
+"""The name under which all node pools without nodes share one tree.
+
+Tenants can name any number of such pools.
+"""
 _CACHED = [
     name
     for kind in (Belongings, Index)

@@ -121,7 +121,7 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 1 if something is worse or is not known to be fine, otherwise 0.
+        """The exit code, 1 or 0.
 
         It is 1 if a gang breaks or shrinks, if a workload is worse, if a gang of an applied
         PodCliqueSet does not start, or if some pods that must leave were not examined because they
@@ -204,7 +204,7 @@ def _compared(
     *,
     only_adds: bool,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
-    """Return the pending gangs that would have fit before the edits, and the worse workloads.
+    """Return the pending gangs that would have fit together before, and the worse workloads.
 
     `seeking` are the workloads of the pending gangs. No edit gives a pending pod a node, so they
     include all gangs that were pending before. `problems` has the problems of the other workloads
