@@ -63,7 +63,7 @@ def test_a_finding_as_text() -> None:
             [
                 'spec: Invalid value: "zone": must not be broader than the required domain "rack", because KAI never places such pods. Remove pack.preferred, or use one of: rack'
             ],
-            "Delete the PodCliqueSet, and create it again without the preferred domain or with a narrower one: Grove does not allow a change of it.",
+            "Delete the PodCliqueSet, and create it again without the preferred domain or with a narrower one: Grove does not allow you to change it.",
         ),
         (
             "PodCliqueSet",
