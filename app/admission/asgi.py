@@ -1,6 +1,6 @@
-"""Answer a review that arrives over ASGI, with the same verdict as `connection` gives.
+"""Answer a review that arrives over ASGI, with the same verdict as on a `Connection`.
 
-Unlike there, a review never needs a token. Without client certificates, only deletions of PodGangs
+A review over ASGI never needs a token. Without client certificates, only deletions of PodGangs
 cause writes.
 """
 

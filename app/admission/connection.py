@@ -203,8 +203,7 @@ class Connection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """Read a head, and the whole body if it has arrived.
 
-        Return False if there is nothing more to read: the head is incomplete, or the connection is
-        closed after the answer to this request.
+        Return False if the head is incomplete, or if the connection is now closing.
         """
         data = self._kept
         end = data.find(END)

@@ -43,7 +43,7 @@ class Connections:
 
     def __init__(self, most: int, most_held: int) -> None:
         self.closed_early = 0
-        """The number of connections that were closed because of a limit."""
+        """The number of connections closed because there were too many, or they held too much."""
         self.all_closed = asyncio.Event()
         """An event that is set when the last connection is closed, and cleared by the next one."""
         self._most = most

@@ -42,7 +42,7 @@ A review stays in memory while it waits.
 """
 
 DEFAULT_TIMEOUT = 10.0
-"""The deadline, in seconds, of a request that sets none. API servers have the same default."""
+"""The deadline, in seconds, of a request without a valid one. API servers use it by default."""
 JSON = b"application/json"
 
 Headers = Mapping[bytes, bytes]
@@ -121,9 +121,10 @@ class Exchange:
     def answer(
         self, route: Route, query: bytes, headers: Headers, body: bytes
     ) -> Answer | Awaitable[Answer]:
-        """Return the answer if the verdict needs only cached facts.
+        """Return the answer to the review in `body`.
 
-        Otherwise, return an awaitable that returns it before the deadline in `query`.
+        If its verdict needs calls to the API server, return an awaitable of the answer, which ends
+        before the deadline in `query`. If too many such reviews are waiting, the answer is a 503.
         """
         begin = time.perf_counter()
         content_type = headers.get(b"content-type", b"")
@@ -295,7 +296,7 @@ def check_values(body: bytes) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """Return an upper bound for the number of members of all maps and lists in JSON.
+    """Return an upper bound for the number of maps, lists and members in the JSON of `body`.
 
     The bound is the number of the characters `{`, `[` and `,`, including those in strings.
     """

@@ -137,8 +137,7 @@ def read_head(data: bytes) -> Head:
     """Return the head in `data`. Raise NotHttp if it is invalid.
 
     Short heads are cached, because the heads of API servers differ only in path and length. Without
-    the cache, a connection takes a fifth more time (`./scripts/bench verdicts`, our connections
-    alone).
+    the cache, reading and answering a request takes a fifth more time (`./scripts/bench verdicts`).
     """
     return _known_head(data) if len(data) <= _SHORT else Head(data)
 

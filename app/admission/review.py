@@ -265,7 +265,7 @@ def _uid_of(body: bytes) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Return the uid in the first 4 KiB of an unreadable body, or "" if there is none.
+    """Return the uid in the first 4 KiB of an unreadable body, or "" if none can be read.
 
     API servers write the uid first.
     """
@@ -312,7 +312,7 @@ _ALLOWED = (
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     """Return the AdmissionReview that answers the request `uid`.
 
-    With `request`, the details of a rejection with findings name the object, as kubectl prints it.
+    With `request`, the details of a rejection with findings name the object for kubectl.
     """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % to_json(uid)
@@ -355,9 +355,9 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
-    """Return the first _MOST_WARNINGS warnings and, if there are more, a line with their number.
+    """Return the first _MOST_WARNINGS warnings, and a line with the number of the others.
 
-    Warnings are only cut if an API server would cut them, because many end with a remedy.
+    Warnings are cut only if an API server would cut them, because many end with a remedy.
     """
     are_few = sum(map(len, warnings)) <= _MOST_CHARACTERS
     most = _MOST_CHARACTERS if are_few else _SHORT_WARNING

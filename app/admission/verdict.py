@@ -35,9 +35,9 @@ class Verdict(Value):
     code: int = 200
     """The code of the Kubernetes Status."""
     reason: str = ""
-    """The reason of the Kubernetes Status, or "" without a rejection."""
+    """The reason of the Kubernetes Status, or ""."""
     message: str = ""
-    """The message of the Kubernetes Status, or "" without a rejection."""
+    """The message of the Kubernetes Status, or ""."""
     causes: tuple[FieldError, ...] = ()
     """The findings about the object, for code 422."""
     warnings: tuple[str, ...] = ()

@@ -63,8 +63,8 @@ class NotServed(NotFound):
 class Conflict(ClusterError):
     """409: another write came first.
 
-    Either an object with the name already exists (reason AlreadyExists), or the object has changed
-    since it was read (reason Conflict).
+    Either an object with the name already exists (reason AlreadyExists), or the stored object has
+    another resourceVersion or uid than the call states (reason Conflict).
     """
 
     @property
@@ -239,7 +239,7 @@ class Reader(Lists, Protocol):
         `accepted` is called once the API server has accepted the request, which may be long before
         the first event. The API server ends the stream after `timeout_seconds`. A caller that stops
         earlier must close the generator (`contextlib.aclosing`). Raise Gone if `resource_version`
-        is too old.
+        is too old, or another ClusterError if the watch fails.
         """
         ...
 
@@ -296,7 +296,7 @@ async def list_all(client: Lists, selection: Selection) -> list[Object]:
 
 
 async def every(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`. Raise NotServed if the resource is not served."""
+    """Return all objects of `selection`. Raise a ClusterError, such as NotServed, on failure."""
     return [obj async for obj in each(client, selection)]
 
 

@@ -95,7 +95,10 @@ class HttpClient(Part):
         await self._transport.close()
 
     async def read(self, path: str) -> Object:
-        """Return the JSON object at any path of the API server, such as /version."""
+        """Return the JSON object at any path of the API server, such as /version.
+
+        Raise ClusterError if the request fails.
+        """
         return await self.call(ApiRequest("get", "", "GET", path))
 
     def served_version(self, resource: Resource) -> str | None:

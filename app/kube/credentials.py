@@ -107,7 +107,7 @@ class PodCredentials:
         return f"Bearer {self._token}"
 
     async def renew(self) -> None:
-        """Read the token. Raise Unavailable if there is none."""
+        """Read the token. Raise Unavailable if it is empty or can't be read."""
         try:
             token = read_mounted(self.token_file).decode().strip()
         except (OSError, ValueError) as error:

@@ -41,10 +41,10 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The login commands for known exec plugins that don't ask people to log in."""
+"""The login commands for exec plugins that don't ask people to log in, by name of the plugin."""
 
 PLUGIN_SECONDS = 5.0
-"""The time after which users are warned that an exec plugin is slow."""
+"""The seconds after which users are warned that an exec plugin is slow."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 """The errors of the library, and of this module, for a kubeconfig that can't be used."""

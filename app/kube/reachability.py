@@ -32,7 +32,7 @@ class Reach:
         self._problem = problem
 
     def check(self) -> str | None:
-        """Return the problem for readiness if the API server has not answered for too long.
+        """Return the problem if the last call failed and the last answer is too long ago.
 
         Otherwise, return None.
         """

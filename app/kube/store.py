@@ -141,7 +141,7 @@ class WatchStore(Generic[T]):
         return self
 
     def read(self, obj: Object) -> T | None:
-        """Return the projection of an object that the watch has not delivered."""
+        """Return the projection of an object that the watch has not delivered, or None."""
         return self._project(obj)
 
     def get(self, namespace: str, name: str) -> T | None:

@@ -14,7 +14,10 @@ PATHS = {
 
 
 def protected_paths(server: Server) -> frozenset[str]:
-    """Return the paths that need a client certificate, or none without `server.clientCaFile`."""
+    """Return the paths, apart from those of webhooks, that need a client certificate.
+
+    Without `server.clientCaFile`, there are none.
+    """
     names = server.client_certificate_for if server.client_ca_file else ()
     return frozenset(path for name in names for path in PATHS[name])
 

@@ -55,8 +55,8 @@ class DryRuns:
         """Return the verdicts on the documents in the body.
 
         If there are no verdicts, return an error as JSON: 400 for unusable documents or parameters,
-        413 for a body that is too large, and 503 for too many or too slow dry runs. If the client
-        has disconnected, return 499.
+        or an answer that would be too large, 413 for a body that is too large, and 503 for too many
+        or too slow dry runs. If the client has disconnected, return 499.
         """
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
@@ -125,7 +125,10 @@ def _read(text: str, old: str) -> tuple[list[Object], list[Object]]:
 
 
 async def _body(request: Request) -> str:
-    """Return the body of a request. Raise UnusableInput if it is too large or not UTF-8."""
+    """Return the body of a request.
+
+    Raise UnusableInput if it is too large or not UTF-8, and ClientDisconnect if it is incomplete.
+    """
     chunks = []
     size = 0
     async for chunk in request.stream():

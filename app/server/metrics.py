@@ -82,7 +82,7 @@ class Metrics(Collector):
         self._samples.append(samples)
 
     def count(self, record: VerdictRecord) -> None:
-        """Count a verdict."""
+        """Add a verdict to the counters and to the histogram of durations."""
         path = record.path
         key = (path, record.operation, record.outcome, record.code, record.dry_run, record.caller)
         self._requests[key] += 1

@@ -52,7 +52,8 @@ async def drain(seconds: float) -> None:
 def allow_files(connections: int) -> None:
     """Raise the process's limit on open files if it is too low for `connections`.
 
-    Without a free file descriptor, a server accepts no connection, not even from an API server.
+    Warn if the hard limit is too low as well. Without a free file descriptor, a server accepts no
+    connection, not even from an API server.
     """
     needed = connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -43,7 +43,7 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they are not the same ones as before."""
+        """Log the failing checks, or that the server is ready, if other checks fail than before."""
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
         }

@@ -2,7 +2,8 @@
 
 All replicas write tokens. A token is stored only in the webhook configurations. While API servers
 use only paths with a token, a review without a token is refused. At other times, it gets a verdict,
-but all writes except those for deletions of PodGangs are left to the leader. The rules are:
+but all writes except those for deletions of PodGangs are left to the leader. With
+`server.clientCaFile`, client certificates decide instead. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
   rolled back, the paths have no token, because that version answers 404 to a path with a token.

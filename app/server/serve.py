@@ -71,9 +71,9 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until a task fails.
 
-    `connection` is the result of `connected`. Raise OSError if a port is in use, or if the
-    certificate or tracing can't be used, ClusterError if there are no credentials for a cluster,
-    and CreationFailed if the managed ClusterTopology can't be created.
+    `connection` is the result of `connected`. Raise OSError if a port, the certificate or tracing
+    can't be used, ClusterError if there are no credentials for a cluster, and CreationFailed if the
+    managed ClusterTopology can't be created.
     """
     server = configuration.server
     with alone(CreationFailed):

@@ -189,7 +189,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._raw.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Flush all writes, end TLS, and wait for `seconds` until the client closes the connection.
+        """Flush all writes, end TLS, and wait up to `seconds` for the client to close the socket.
 
         Do nothing before the handshake is complete, or if the connection is closing already.
 
@@ -245,7 +245,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _say_hello(self) -> None:
         """Ask for a turn to answer the ClientHello, once its lengths are known.
 
-        Abort the connection if a length is too large.
+        Abort the connection if a length is out of bounds.
         """
         if self._tls is None and _is_too_long(self._hello):
             self.abort()
@@ -256,6 +256,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Continue the handshake with `data`, or decrypt it.
 
         Pass all plaintext to the application protocol in one piece, even if its records are small.
+        Close the connection if the client ends TLS or sends invalid or too much ciphertext.
         """
         pieces: list[bytes] = []
         is_failing = False

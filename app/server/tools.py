@@ -70,8 +70,8 @@ _FREE = frozenset({"/healthz", "/readyz", "/version"})
 class RequestLimits:
     """An ASGI app that limits how many requests `app` answers at the same time.
 
-    It answers at most POSTS requests with the method POST, and one other request. Paths in _FREE
-    don't count.
+    `app` answers at most POSTS requests with the method POST, and one other request. Paths in _FREE
+    don't count. A query of more than MOST_PARAMETERS parameters gets 400.
     """
 
     def __init__(self, app: App) -> None:

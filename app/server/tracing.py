@@ -47,7 +47,7 @@ def tracing(endpoint: str) -> Trace:
             path,
             context=propagator.extract({"traceparent": traceparent}),
             kind=SpanKind.SERVER,
-            # they identify the request in the log; values of objects may be confidential
+            # these identify the request in the log; values of objects may be confidential
             attributes={
                 "k8s.namespace.name": request.namespace[:MOST_CHARACTERS],
                 "admission.uid": request.uid[:MOST_CHARACTERS],

@@ -18,10 +18,7 @@ from app.base.safe_text import visible
 from app.base.sample import Sample, counter
 
 MOST_CHARACTERS = 1000
-"""The maximum length of each text in a line, in characters.
-
-Any client can choose the names in a review.
-"""
+"""The maximum length, in characters, of a message, and of a text that a client can choose."""
 
 STRANGE_BYTES = 2**20
 """The maximum bytes that a burst of reviews from unknown callers may add to the log.
@@ -53,11 +50,11 @@ class VerdictRecord(msgspec.Struct, gc=False):
     message: str
     """The message of the verdict, or ""."""
     seconds: float
-    """The time from the start of decoding to the encoded answer."""
+    """The seconds from the start of decoding to the encoded answer."""
     has_failed: bool
     """Whether the webhook has raised an unexpected exception."""
     is_read: bool
-    """Whether the review could be read. If not, the fields below have their defaults."""
+    """Whether the review could be read. If not, the fields below are "" or False."""
     is_trusted: bool
     """Whether an API server sent the review."""
     user: str
@@ -80,7 +77,7 @@ class VerdictRecord(msgspec.Struct, gc=False):
 def record_of(
     path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
 ) -> VerdictRecord:
-    """Return the record of a verdict now. `request` is None if the review could not be read."""
+    """Return the record of a new verdict. `request` is None if the review could not be read."""
     user = operation = namespace = name = ""
     is_trusted = dry_run = False
     if request is not None:
