@@ -35,7 +35,7 @@ class CaBundles:
 
     def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
         self.problems: list[str] = []
-        """Why the last `publish` did not write a configuration, for people."""
+        """The reasons, apart from errors, why the last `publish` did not write a configuration."""
         self._client = client
         self._name = name
         self._service = service
@@ -45,7 +45,7 @@ class CaBundles:
         self._read: dict[Resource, Object] = {}
 
     async def read(self) -> None:
-        """Read both webhook configurations. Skip configurations that don't exist."""
+        """Read both webhook configurations, if they exist. Raise ClusterError if a read fails."""
         configurations = {}
         for resource in CONFIGURATIONS:
             try:
@@ -71,7 +71,8 @@ class CaBundles:
         """Write `bundle_pem` to the configurations that have another caBundle.
 
         A write fails with a Conflict if the configuration has changed since it was read. If one
-        write fails, still try the other one. Return the last error, or None.
+        write fails, still try the other one. Return the last error, or None. If a configuration
+        must not be written, add the reason to `problems`.
         """
         self.problems = []
         failed = None

@@ -124,7 +124,7 @@ def plainly(error: Exception) -> str:
 def check_pair(
     pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
-    """Return all reasons why a server can't use `pair` for `names` at `now`.
+    """Return the reasons why a server can't use `pair` for `names` at `now`.
 
     Besides the checks of `check_certificate`, the private key must be readable and belong to the
     certificate.
@@ -140,7 +140,7 @@ def check_pair(
 def check_certificate(
     cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
-    """Return all reasons why a client does not trust `cert_pem` for `names` at `now`.
+    """Return the reasons why a client does not trust `cert_pem` for `names` at `now`.
 
     `cert_pem` is PEM, with or without intermediates. With a `ca_bundle` (PEM), the certificate must
     be signed by one of its CAs, directly or through intermediates. Without one, signatures are not
@@ -314,7 +314,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Return the private key in `key_pem`. Raise ValueError if it is not an elliptic-curve key."""
+    """Return the key in `key_pem`, not encrypted. Raise ValueError unless it is an EC key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
@@ -360,8 +360,9 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
     """Return a new serving certificate for `names`, signed by `ca`, valid from `begin` to `end`.
 
-    Names are DNS names and IP addresses. Raise ValueError if there is no name, if a name is not
-    allowed in a certificate, or if `end` is after the end of the CA.
+    Names are DNS names and IP addresses. `check_ca` must find nothing wrong with `ca`. Raise
+    ValueError if there is no name, if a name is not allowed in a certificate, or if `end` is after
+    the end of the CA.
     """
     dns_names = [name for name in names if address_of(name) is None]
     addresses = [address for name in names if (address := address_of(name)) is not None]

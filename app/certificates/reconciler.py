@@ -231,8 +231,8 @@ class CertificateReconciler(CertificateSource):
         """Return whether the certificate in `holdings` can be served at this time.
 
         An expired certificate can't be served. A certificate that is not valid yet, or whose CA is
-        not, is served only if there is no better one: a replica whose clock is ahead has created
-        it.
+        not, is served only if there is no better one: a replica whose clock is ahead has probably
+        created it.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]

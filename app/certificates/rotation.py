@@ -94,8 +94,8 @@ def due(
 def early(holdings: Holdings, now: datetime) -> Reason | None:
     """Return the step that replaces a certificate that is not valid yet, or None.
 
-    Such a certificate was created by a replica whose clock was ahead. Clients reject it like an
-    expired one.
+    Such a certificate was probably created by a replica whose clock was ahead. Clients reject it
+    like an expired one.
     """
     if now < inspect(holdings.ca.cert_pem).not_before:
         return "issue"

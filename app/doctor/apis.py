@@ -191,7 +191,7 @@ def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[s
 
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
-    """Return the problem of a CRD, or None if it is established with all names of its spec.
+    """Return the check of a CRD, or None if it is established with all names of its spec.
 
     Return None also if it has no conditions yet.
     """

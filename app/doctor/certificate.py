@@ -21,8 +21,8 @@ from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
 
 _KEEPER = (
-    "With self-managed certificates, the replicas write the caBundle: see the log of"
-    " deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise,"
+    "Read the log of the writer of the caBundle: with self-managed certificates, that of"
+    " deployment/grove-admission; with cert-manager, that of its cainjector. If there is no writer,"
     " write the CA into caBundle of the webhook configurations."
 )
 _STORED: Mapping[CertificateMode, str] = {
@@ -84,7 +84,7 @@ class Shown(Value):
     reason: str = ""
     """The reason why the certificate is not known, or ""."""
     is_readable: bool = True
-    """False if the Secret may exist, but could not be read."""
+    """Whether the Secret was read, or does not exist."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:

@@ -39,7 +39,7 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 _INSTALL = "Install NVIDIA's DRA driver with support for ComputeDomains."
 _SHOWN = 5
 _MOST_CHECKS = 20
-"""The maximum number of problems of one kind with claims that are shown."""
+"""The maximum number of problems of one kind that are shown."""
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:

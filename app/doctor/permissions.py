@@ -251,8 +251,8 @@ async def check_permissions(client: Client, needs: Sequence[Need], namespace: st
     """Check that our service account in `namespace` has the permissions `needs`.
 
     Missing permissions with the same status and remedy share a check. If `namespace` is None, check
-    this process's own permissions. Raise ClusterError if a request
-    fails, for example because this process may not review the access of other accounts.
+    this process's own permissions. Raise ClusterError if a request fails, for example because this
+    process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: list[tuple[tuple[Status, str], str]] = []

@@ -138,7 +138,7 @@ def _sees_heartbeats(webhook: StoredWebhook) -> bool:
 
 
 def rehearse(installed: Installed) -> Checks:
-    """Return the problems of all webhooks, and the effect of an outage of each of the others."""
+    """Return the problems of all webhooks, and the effect of an outage of those without one."""
     checks: Checks = []
     for webhook in installed.webhooks:
         problems = [

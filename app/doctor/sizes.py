@@ -29,8 +29,8 @@ async def check_sizes(client: Client) -> Checks:
     if not names:
         return [ok("no object is reported as too large to be cached")]
     message = (
-        "in the last hour, events reported objects that are too large for the caches and count as"
-        f" unknown: {listed(names, _SHOWN)}"
+        "events report objects that are too large for the caches and count as unknown:"
+        f" {listed(names, _SHOWN)}"
     )
     remedy = (
         "Shorten the lists, labels and annotations of these objects, or delete other objects of"

@@ -39,7 +39,7 @@ class Outcome(Value):
     problem: str | None = None
     """The reason why the KAI Topology differs from the ClusterTopology, or None if it matches."""
     pending: bool = False
-    """Whether the condition Ready is Unknown instead of False."""
+    """Whether the problem makes the condition Ready Unknown instead of False."""
     again: float | None = None
     """The seconds until the next step, or None if none is needed."""
 

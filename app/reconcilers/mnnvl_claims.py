@@ -135,7 +135,7 @@ If many namespaces are paused, each pause is longer than OFF_SECONDS.
 """
 
 REFUSED_SECONDS = 60.0
-"""The time in seconds until the next attempt if the webhook rejects a PodClique."""
+"""The time in seconds until the next attempt if the patch of a PodClique is rejected."""
 
 MOST_REJECTIONS = 64
 """The number of rejected PodCliques after which a step ends."""
@@ -198,7 +198,7 @@ class MnnvlClaimsReconciler(Struct):
     _lacking: dict[Key, int] = {}
     """The number of PodCliques that lack their claim, by PodCliqueSet."""
     _refused: dict[Key, frozenset[str]] = {}
-    """The PodCliques that the webhook rejected in the last step, by PodCliqueSet.
+    """The PodCliques whose patches were rejected in the last step, by PodCliqueSet.
 
     The next step tries them last.
     """

@@ -59,10 +59,12 @@ class PodGroupWriter(Value):
 
         If the CRD of an old KAI release rejects a field, write an older form. Return two values:
 
-        - the created PodGroup or, if it existed, the PodGroup before the correction, or None if a
-          PodGroup with this name was not created for `group`
+        - the created PodGroup or, if it existed, the PodGroup before the correction, or None if the
+          existing PodGroup was not created for `group`
         - the seconds until the next attempt if another writer keeps changing the PodGroup,
           otherwise None
+
+        Raise ClusterError if a request fails.
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}

@@ -34,7 +34,7 @@ from tests.doctor.installation import (
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests or the chart of this version again, or the output of grove-admission webhooks if you installed that."
 RULES = "Apply your overlay again, which includes manifests/base/rbac.yaml: kubectl apply -k OVERLAY. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
-KEEPER = "With self-managed certificates, the replicas write the caBundle: see the log of deployment/grove-admission. With cert-manager, see the log of its cainjector. Otherwise, write the CA into caBundle of the webhook configurations."
+KEEPER = "Read the log of the writer of the caBundle: with self-managed certificates, that of deployment/grove-admission; with cert-manager, that of its cainjector. If there is no writer, write the CA into caBundle of the webhook configurations."
 STORED_CERTIFICATE = f"Find out why the replicas do not create or renew the certificate: {LOGS}."
 UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs deployment/grove-admission. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'"
 PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."

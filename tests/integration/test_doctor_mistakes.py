@@ -109,9 +109,7 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
     assert [finding.message.partition(" webhooks ")[2] for finding in problems] == [
         "is empty: API servers cannot verify the server"
     ]
-    assert problems[0].remedy.startswith(
-        "With self-managed certificates, the replicas write the caBundle"
-    )
+    assert problems[0].remedy.startswith("Read the log of the writer of the caBundle")
 
 
 async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
@@ -133,9 +131,7 @@ async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
         )
     assert [finding.status for finding in findings] == ["problem"]
     assert "webhooks does not verify tls.crt of the Secret: " in findings[0].message
-    assert findings[0].remedy.startswith(
-        "With self-managed certificates, the replicas write the caBundle"
-    )
+    assert findings[0].remedy.startswith("Read the log of the writer of the caBundle")
 
 
 def encoded(pem: bytes) -> str:

@@ -127,7 +127,7 @@ REMEDY = (
             [pcs("large", MOST_PARTS + 1), pcs("larger", MOST_PARTS + 2)],
             Check(
                 "warning",
-                "in the last hour, events reported objects that are too large for the caches and count as unknown: PodCliqueSet ns/large, PodCliqueSet ns/larger",
+                "events report objects that are too large for the caches and count as unknown: PodCliqueSet ns/large, PodCliqueSet ns/larger",
                 REMEDY,
             ),
         ),
@@ -135,7 +135,7 @@ REMEDY = (
             [pcs("large", MOST_PARTS + 1)],
             Check(
                 "warning",
-                "in the last hour, events reported objects that are too large for the caches and count as unknown: PodCliqueSet ns/large",
+                "events report objects that are too large for the caches and count as unknown: PodCliqueSet ns/large",
                 REMEDY,
             ),
         ),
