@@ -2,8 +2,9 @@
 
 GROVE_ADMISSION_CONFIG names the configuration file. Without it, all settings have their defaults,
 but topology support is enabled. Facts come from the cluster of this Pod, or from the file or
-directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are the same as with
-`grove-admission serve`. The ASGI server handles TLS and limits connections.
+directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs and docs are the same as with
+`grove-admission serve`. Metrics of connections, certificates and the leader are missing. The ASGI
+server handles TLS and limits connections.
 
 The application never leads. Its only writes give the MNNVL resources of a PodGang that is deleted
 to the PodCliqueSet. Paths with a token get a 404, so the webhook configurations must not have the

@@ -226,9 +226,9 @@ def _stuck() -> Iterator[Object]:
 
 
 def _batch() -> Iterator[Object]:
-    """Yield pods on one or two nodes of each rack, except the rack whose node lost its label.
+    """Yield the PodGroup batch-eval, with the minimum 1, and its pods in most racks.
 
-    The pods are in one PodGroup with the minimum 1.
+    The racks of `chat-70b` and of the node without a rack label have none.
     """
     yield {
         "apiVersion": "scheduling.run.ai/v2alpha2",

@@ -108,7 +108,7 @@ def metrics() -> str:
 
 
 def metric_names() -> set[str]:
-    """Return the names of all metrics, which are searched in the code."""
+    """Return the names of all metrics in the code."""
     made = re.compile(r'\b(?:gauge|counter)\(\s*"([a-z_]+)"')
     counted = re.compile(r"PREFIX\}_([a-z_]+)")
     names = {f"{subject}_duration_seconds" for subject in ("request", "reconcile")}

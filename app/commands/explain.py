@@ -67,7 +67,7 @@ _SHORT = {
     "StatefulSet": "sts",
     "Deployment": "deploy",
 }
-"""Short names of kinds, as in kubectl."""
+"""The short names of kinds, by kind, as in kubectl."""
 
 KINDS: Mapping[str, str] = {
     name: kind
@@ -145,7 +145,7 @@ async def _listed(
 
 
 _PATIENCE_SECONDS = 3.0
-"""The time after which the completion of names gives up."""
+"""The seconds after which the completion of names gives up."""
 
 
 def complete_object(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
@@ -186,9 +186,9 @@ _READ = (*RESOURCES, *WORKLOAD_KINDS)
 """The resources that the command may read."""
 
 _ROOM_SECONDS = 30.0
-"""The time between two reads of the cluster with --watch. Each reads all nodes and pods."""
+"""The seconds between two reads of the cluster with --watch. Each reads all nodes and pods."""
 _SECONDS = 5.0
-"""The time between two reads of the cluster with --watch and --no-room."""
+"""The seconds between two reads of the cluster with --watch and --no-room."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -389,8 +389,8 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
     """Return whether the workload of an answer was deleted, and only events or Kueue still name it.
 
-    Events are kept for an hour after their object is deleted. Return False if it is not known
-    whether the workload exists.
+    API servers keep events of a deleted object, by default for an hour. Return False if it is not
+    known whether the workload exists.
     """
     ref = answer.ref
     if answer.total or ref not in named_workloads(index):

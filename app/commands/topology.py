@@ -200,7 +200,7 @@ class _Report(Value):
     changes: Preview | None
     """The effects of the levels in --levels, or None if they were not requested."""
     is_of_domain: bool = False
-    """Was LEVEL=VALUE given, which may name several domains?"""
+    """Whether LEVEL=VALUE was given. It may name several domains."""
 
     def document(self) -> Object:
         answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)

@@ -45,7 +45,7 @@ from tests.server.crowds import (
 )
 
 SIZES = (2, 50, 200, 500)
-"""The sizes of the client's reviews in KiB. Their path has a token, as in those of API servers."""
+"""The sizes of the client's reviews in KiB. The client uses a path with a token, as API servers do."""
 PATIENCE = 5.0
 """The seconds after which the client gives up, as an API server would."""
 BESIDE_SECONDS = 10.0

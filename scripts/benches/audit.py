@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def objects(count: int) -> Iterator[dict[str, Any]]:
-    """Yield `count` PodGroups with eight SubGroups each.
+    """Yield a ClusterTopology, and `count` PodGroups with eight SubGroups each.
 
     In OFFENDERS of the PodGroups, spread evenly, the name of a SubGroup begins with a capital
     letter.

@@ -205,7 +205,7 @@ def reasons(gangs: int) -> float:
     answer = explain(index, Ref("PodCliqueSet", NAMESPACE, SET))
     seconds = time.process_time() - begin
     if answer is None or "NoDomainFits" not in {reason.id for reason in answer.reasons}:
-        raise SystemExit(f"not what was to be measured: {answer and answer.headline}")
+        raise SystemExit(f"the gang lacks the reason NoDomainFits: {answer and answer.headline}")
     return seconds
 
 

@@ -94,7 +94,7 @@ async def main() -> int:
         print(f"a body of 200 MiB: {await huge(ports['ours'], context)}")
 
     print(
-        f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes"
+        f"a verdict on a PodCliqueSet of 1,000 replicas takes {large_set():.2f} times as long as on one of 1 replica"
     )
     print(await stall(arguments.scale))
 
