@@ -56,7 +56,7 @@ class CaBundles:
         self._track()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
-        """Return how many seconds all webhooks have trusted `ca` without interruption.
+        """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
         `ca` is normalized PEM. Return infinity if there are no webhooks, and None if a webhook does
         not trust `ca`.
@@ -153,7 +153,7 @@ class Trust(Struct):
         self._has_clients = bool(bundles)
 
     def seconds(self, ca: bytes, at: float) -> float | None:
-        """Return how many seconds all webhooks have trusted `ca` without interruption.
+        """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
         `ca` is normalized PEM. Return infinity if there are no webhooks, and None if a webhook does
         not trust `ca`.

@@ -115,7 +115,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """Return why PEM could not be read, without details of cryptography's parser of PEM."""
+    """Return the text of an error of reading PEM, without details of cryptography's parser."""
     if "PEM" in str(error):
         return "it has no valid PEM block of the expected type"
     return str(error)

@@ -143,7 +143,7 @@ def _server_context(client_cas: bytes) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Prevent OpenSSL from asking for a password on the terminal."""
+    """Raise BrokenPairError, so that OpenSSL does not ask for a password on the terminal."""
     raise BrokenPairError("the private key is encrypted: store it without a password")
 
 
@@ -188,7 +188,7 @@ class CertificateSource(Part, ABC):
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
-        """How often this replica changed the Secret, or reloaded files, by reason."""
+        """The number of times that this replica changed the Secret or reloaded files, by reason."""
         self.failures = 0
         """The number of checks that found a problem."""
         self.last_error: str | None = None
@@ -264,7 +264,7 @@ class CertificateSource(Part, ABC):
         self.last_error = problem or None
 
     def _problem(self) -> str:
-        """Return why no valid certificate is loaded, for the readiness check."""
+        """Return the reason why no valid certificate is loaded, for the readiness check."""
         state = "is not loaded yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
 

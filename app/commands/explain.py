@@ -417,7 +417,7 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 
 
 def not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
-    """Print why there is no answer about `ref`, and what to do. Return the exit code.
+    """Print the reason why there is no answer about `ref`, and a remedy. Return the exit code.
 
     `others` are existing objects of its kind.
     """

@@ -200,7 +200,7 @@ def complain(problem: object, kept: str = "") -> None:
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
-    """Print why a cluster cannot be read, and return the exit code.
+    """Print the reason why a cluster cannot be read, and return the exit code.
 
     If the credentials are missing or were rejected, also print how to renew them, if that is known.
     """

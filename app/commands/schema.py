@@ -38,7 +38,7 @@ class ReportedUser(GpuUser, rename=AS_JSON):
 
 
 class RoomInDomain(TypedDict):
-    """The number of pods for which a domain has room, of the first part that does not fit."""
+    """The number of pods that fit into a domain, of the first part that does not fit as a whole."""
 
     domain: list[str]
     pods: int

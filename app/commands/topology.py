@@ -347,7 +347,7 @@ def _levels(topology: Topology) -> str:
 
 
 def _unknown_room(facts: Snapshot) -> str:
-    """Return why the room of the cluster is not known."""
+    """Return the reason why the room of the cluster is not known."""
     missing = [TITLES[kind] for kind in ("nodes", "pods") if kind in facts.skipped]
     if missing:
         return f"{listed(missing)} are missing from the files"

@@ -21,7 +21,7 @@ from app.server.verdict_log import UNKNOWN
 
 
 class Counts(Struct):
-    """How many writes of one user in one namespace had each outcome.
+    """The number of writes of one user in one namespace that had each outcome.
 
     The JSON report has the same field names.
     """

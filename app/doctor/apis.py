@@ -290,7 +290,7 @@ class Release(Value):
     neighbour: str
     """The name of the product, such as Grove."""
     title: str
-    """How the range differs from others, such as "with minSubGroup", or "" for the only range."""
+    """What tells the range from others, such as "with minSubGroup", or "" for the only range."""
     tried: str
     """The commit or version that was tested with this version, or "" for none."""
     crd: str

@@ -48,7 +48,7 @@ class Handshake(Value):
     outcome: Literal["trusted", "refused", "unreachable"]
     """`trusted`, `refused` (failed verification of the certificate) or `unreachable` (other)."""
     reason: str = ""
-    """Why the handshake failed, or "" if the certificate is trusted."""
+    """The reason why the handshake failed, or "" if the certificate is trusted."""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]

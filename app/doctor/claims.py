@@ -1,6 +1,6 @@
 """Check the ComputeDomains and ResourceClaims for MNNVL.
 
-The checks find claims that can never be allocated, and PodCliques and Pods that lack their claim.
+The checks find claims that cannot be allocated, and PodCliques and Pods that lack their claim.
 They also report a setting `mnnvl.owner` that does not fit the release of Grove, and resources that
 PodGangs own although their PodCliqueSet should.
 """
@@ -70,7 +70,7 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     if not classes and (waits or units):
         message = "no DeviceClass exists, so no claim for MNNVL can be allocated"
         checks.append(warning(message, _INSTALL))
-    checks += _few([_never_allocated(*item) for item in sorted(waiting.items()) if item[0]])
+    checks += _few([_without_class(*item) for item in sorted(waiting.items()) if item[0]])
     checks = checks or [ok("no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, deletions)
 
@@ -98,7 +98,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
     message = (
         f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
-        " claims that name it can never be allocated"
+        " claims that name it cannot be allocated"
     )
     remedy = (
         "Create the DeviceClass. Or, if NVIDIA's DRA driver is installed, set mnnvl.claimMode: auto"
@@ -187,17 +187,17 @@ def _name(obj: JsonMap) -> str:
 def _without_driver(domains: list[str]) -> Check:
     these = "this ComputeDomain" if len(domains) == 1 else "these ComputeDomains"
     message = (
-        f"Pods of {these} can never be placed, because DeviceClass"
+        f"Pods of {these} cannot be placed, because DeviceClass"
         f' "{CHANNEL_CLASS}" does not exist: {listed(sorted(domains), _SHOWN)}'
     )
     return problem(message, _INSTALL)
 
 
-def _never_allocated(name: str, claims: list[str]) -> Check:
+def _without_class(name: str, claims: list[str]) -> Check:
     """Return the problem of claims whose DeviceClass `name` does not exist."""
     these = "this ResourceClaim" if len(claims) == 1 else "these ResourceClaims"
     message = (
-        f'{these} can never be allocated, because DeviceClass "{name}" does not'
+        f'{these} cannot be allocated, because DeviceClass "{name}" does not'
         f" exist: {listed(sorted(claims), _SHOWN)}"
     )
     remedy = (

@@ -32,7 +32,7 @@ async def check_replicas(client: Client, namespace: str, version: str) -> Checks
 
 
 async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
-    """Check that all replicas are ready. If they are not, say why."""
+    """Check that all replicas are ready. If they are not, the message has the known reasons."""
     title = f"Deployment {namespace}/{NAME}"
     desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
     ready = int_of(value_at(deployment, ("status", "readyReplicas")))

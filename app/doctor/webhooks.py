@@ -164,7 +164,7 @@ def _findings(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator
 
 
 def while_down(webhook: JsonMap) -> str:
-    """Return what happens to requests for which `webhook` is called while it is down."""
+    """Return a text about the requests for which `webhook` is called while it is down."""
     rules = " and ".join(map(_rule, maps_at(webhook, "rules")))
     requests = f"requests to {rules}" if rules else "no requests"
     fate = f"are rejected{_limits(webhook)}"
@@ -225,7 +225,7 @@ def _excluded(selector: JsonMap) -> str:
 
 
 def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how the stored webhook differs from `desired`.
+    """Yield each difference between the stored webhook and `desired`, as text.
 
     `clientConfig` is not compared, and a missing field equals the default of the API server.
     """
@@ -238,7 +238,7 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
 
 
 def _client_differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how a stored clientConfig differs from that of `desired`, the webhook that we install.
+    """Yield each difference between a stored clientConfig and that of `desired`, as text.
 
     Of a URL, only the path is compared. Tokens in paths and the caBundle are ignored.
     """

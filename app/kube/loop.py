@@ -286,7 +286,7 @@ class Loop:
             busy = self._waiting > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
-                    "%s: %d reconciliations in the last %g s, %d objects to go",
+                    "%s: %d reconciliations in the last %g s, %d keys are pending",
                     name,
                     done,
                     PROGRESS_SECONDS,

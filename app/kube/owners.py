@@ -212,7 +212,10 @@ class Kinds(Struct):
         return self._lists.get(api_version, {}).get(kind)
 
     async def _versions(self, group: str) -> list[str]:
-        """Return the apiVersions of a group, the preferred one first."""
+        """Return the apiVersions of a group in the API server's order, or [] if they can't be read.
+
+        Raise ClusterError if a later read may succeed.
+        """
         try:
             answer = await self.read(f"/apis/{group}")
         except (NotFound, Rejected) as error:

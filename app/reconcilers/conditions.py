@@ -52,7 +52,10 @@ class ConstraintStatusReconciler(Value):
         return self.sets.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write the condition of a PodCliqueSet if the cached one differs."""
+        """Write the condition of a PodCliqueSet if the cached one differs.
+
+        A PodCliqueSet that is being deleted, or is too large for the cache, is left alone.
+        """
         pcs = self.sets.get(*key)
         if pcs is None or pcs.deleting or pcs.is_cut or pcs.condition == self._desired(pcs):
             return None

@@ -252,7 +252,7 @@ class KaiTopologyReconciler(Struct):
         return None
 
     async def _write_status(self, topology: Object, status: Object) -> str | None:
-        """Write `status` and return None, or return why the API server rejects it.
+        """Write `status` and return None, or return the reason why the API server rejects it.
 
         Raise NotFound if the ClusterTopology no longer exists.
         """

@@ -340,7 +340,7 @@ class MnnvlClaimsReconciler(Struct):
     def _report(
         self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
     ) -> None:
-        """Store how many PodCliques of `pcs` still lack their claim.
+        """Store the number of PodCliques of `pcs` that still lack their claim.
 
         Also record an event if writes were rejected or claims are contested, unless the webhook was
         not called: `_try` has already recorded that.

@@ -130,7 +130,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """Since when a PodGroup has had no Pods, by the uid of the PodGroup."""
+        """The time, by `clock`, since which a PodGroup has had no Pods, by the PodGroup's uid."""
         caches.pod_groups.subscribe(self._forget_deleted)
 
     def all_keys(self) -> list[Key]:

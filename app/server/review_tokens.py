@@ -141,7 +141,7 @@ class ReviewTokens(Part):
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
-        """When each valid token was last in a path or chosen for the paths, by `clock`."""
+        """The time, by `clock`, at which each valid token was last in a path or chosen for one."""
         self._bare_until: float | None = None
         """The time, by `clock`, until which paths without a token are accepted.
 

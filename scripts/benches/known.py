@@ -49,7 +49,7 @@ def keeping_token(base: type[Any]) -> type[Any]:
 
 
 def needing_token(made: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `made` changed so that its exchange refuses reviews without a token."""
+    """Return a function like `made` whose exchange refuses reviews without a token."""
 
     def exchange_of(*arguments: Any) -> Any:
         exchange = made(*arguments)

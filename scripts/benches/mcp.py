@@ -31,7 +31,10 @@ open(sys.argv[1] + "/pid", "w").write(str(pid))
 _, _, usage = os.wait4(pid, 0)
 open(sys.argv[1] + "/peak", "w").write(str(usage.ru_maxrss))
 """
-"""A program that runs the server. It writes the server's pid, and finally its peak KiB, to files."""
+"""A program that runs the server. It writes the server's pid to a file.
+
+In the end, it writes the peak memory of the largest process, in KiB, to another file.
+"""
 
 PATIENT = """
 import sys
@@ -45,7 +48,9 @@ sys.exit(main())
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("nodes", nargs="?", type=int, default=15_000, help="(default: 15000)")
+    parser.add_argument(
+        "nodes", nargs="?", type=int, default=15_000, help="number of nodes (default: 15000)"
+    )
     fleet = Fleet(parser.parse_args().nodes)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -104,8 +104,8 @@ PATIENCE = 1200.0
 class Started:
     """The result of one start of a server.
 
-    `seconds` is the time until it is ready, and `resident` its memory in bytes. `calls` has the
-    numbers of calls by (verb, resource).
+    `seconds` is the time until it is ready, `resident` its memory in bytes, and `objects` the number
+    of objects in its caches. `calls` has the numbers of calls by (verb, resource).
     """
 
     seconds: float
@@ -268,7 +268,11 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
 
 
 def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
-    """Yield the Pods of one LeaderWorkerSet, and the ComputeDomain of each unit."""
+    """Yield a LeaderWorkerSet and its Pods.
+
+    Unless `plain` is true, the Pods have claims for MNNVL, and the ComputeDomain of each unit is
+    yielded too.
+    """
     owner = pods_of.owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "a")
     owner["spec"] = {"replicas": pods // PODS_OF_UNIT}
     yield owner
@@ -283,7 +287,7 @@ def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
 
         plan = inject(read_carrier_of_pod(pod, "ns"), None, CliqueFacts(), "template").plan
         if plan is None:
-            raise ValueError("the recorded Pod is of no unit")
+            raise ValueError("the recorded Pod does not belong to a unit")
         pod["metadata"]["labels"]["grove.io/mnnvl-unit"] = plan.base_name
         pod["spec"]["resourceClaims"] = [plan.entry]
         yield pod
@@ -293,7 +297,7 @@ def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
 
 
 def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
-    """Return a PodClique with the shared claim of its replica, which a leader caches."""
+    """Return a PodClique with the shared claim of its replica."""
     base = f"{pcs}-{replica}"
     labels = {
         "app.kubernetes.io/part-of": pcs,

@@ -1,14 +1,14 @@
 """Measure the console with the cluster of `cluster.py`, and print the figures as JSON.
 
 `read` has the time, CPU time and memory until every list is read, and the longest stall: the most
-CPU time for which the event loop gave no turn. Each page is requested five times after a change of
+CPU time between two turns of the event loop. Each page is requested five times after a change of
 a pod, after a change of a node, and without a change. The figures are medians, in milliseconds of
 CPU of this process. `elements` counts start tags.
 
-With Playwright and a Chromium (CHROMIUM, or in PATH), `load` is the time from the first byte of the
-Topology page until it is loaded and painted. `shown` is the time from a change of the cluster until
-a page shows it. `idle` is the share of a core that the console uses in 30 s without changes, with
-an open tab if there is a browser.
+With Playwright and a Chromium (CHROMIUM, or in PATH), `load ms` is the time from the first byte of
+the Topology page until it is loaded and painted, and `change to shown` the time from a change of the
+cluster until a page shows it. `idle` is the share of a core that the console uses in 30 s without
+changes, with an open tab if there is a browser.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Counting(HTMLParser):
 
 
 class Cluster:
-    """The cluster of a console, with methods that each change it in a new way."""
+    """The cluster of a console, with a method for each kind of change."""
 
     def __init__(self, directory: Path, client: httpx.AsyncClient, console: Opened) -> None:
         configuration = yaml.safe_load((directory / "kubeconfig").read_text())
@@ -84,7 +84,7 @@ class Cluster:
         await self.change(f"node/{self._count * 89 % NODES}/true")
 
     async def change(self, what: str) -> None:
-        """Make a change, and return when the console has it."""
+        """Make a change, and wait until the console has received it."""
         revision = self._live.revision
         (await self._client.get(f"{self._url}/change/{what}")).raise_for_status()
         async with asyncio.timeout(10):

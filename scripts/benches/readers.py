@@ -74,7 +74,10 @@ def stored(obj: Object, number: int) -> Object:
 
 
 def kept(read: Callable[[Any], Any], objects: list[Object]) -> float:
-    """Return the bytes for each object that a reader keeps in addition to the object's JSON."""
+    """Return the bytes that a reader allocates and keeps for each object.
+
+    Text that the result shares with the object is not counted.
+    """
     read(objects[0])
     gc.collect()
     tracemalloc.start()

@@ -273,7 +273,8 @@ class Bench:
     async def restore(self, count: int) -> None:
         """Delete ComputeDomains and claims one after the other.
 
-        Print how long each takes to exist again, and the number of writes after that.
+        Print the median and the 99th percentile of the times until they exist again, and the number
+        of writes in the QUIET_SECONDS after that.
         """
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
@@ -319,7 +320,7 @@ class Bench:
     async def killed_while_adopting(self, count: int) -> None:
         """Create PodGangs one after the other, and kill and replace the leader halfway.
 
-        Print when all resources have their owner.
+        Print the time from the last PodGang until all resources have their owner.
         """
         servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
         await servers[0].ready()
@@ -379,8 +380,8 @@ class Bench:
     async def claims_back(self, count: int, sets: int) -> None:
         """Delete the webhook configurations, and remove the claims from PodCliques, as Grove would.
 
-        Print how long the leader needs to restore the claims after the configurations are created
-        again, first with one server, then with two servers of which the leader is killed. `count`
+        Print the time until all claims are restored after the configurations are created again,
+        first with one server, then with two servers of which the leader is killed. `count`
         PodCliques inherit the annotation of `sets` PodCliqueSets.
         """
         servers = [Server(self.directory, self.port, LEVELS, limited=True)]
@@ -471,7 +472,7 @@ class Bench:
         return half_claimed
 
     async def _claimed(self) -> int:
-        """Return how many PodCliques of `claims_back` have a claim."""
+        """Return the number of PodCliques of `claims_back` that have a claim."""
         items = await every(
             self.client, Selection(POD_CLIQUE, "default", labels=f"bench={self._of}")
         )

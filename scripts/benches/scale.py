@@ -79,7 +79,8 @@ class Served:
 
     `seconds`, `cpu`, `longest` and `peak` are measured until it is ready: wall seconds, CPU
     seconds, CPU seconds of the longest turn of the event loop, and peak bytes. `resident` is in
-    bytes, and `verdicts` has the CPU seconds of a verdict by path.
+    bytes, `objects` is the number of objects in its caches, and `verdicts` has the CPU seconds of a
+    verdict by path.
     """
 
     seconds: float
@@ -116,7 +117,7 @@ def main() -> int:
         nargs="*",
         type=int,
         default=list(SIZES),
-        help="sizes (default: 0 1000 15000 65000)",
+        help="numbers of nodes (default: 0 1000 15000 65000)",
     )
     parser.add_argument(
         "--pages", action="store_true", help="let the API server refuse to stream lists"

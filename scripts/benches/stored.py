@@ -5,8 +5,8 @@ Kubernetes before 1.34 does not. In the sandbox, objects share their large parts
 them take little memory. The server may have `--memory` MiB of data.
 
 There are two measurements. For `starts`, the objects are stored before the server starts. For
-`running`, they are stored while the server runs. Then all watches are cut, so that the server lists
-the objects again.
+`running`, they are stored while the server runs. In both, all watches are cut 10 s later, so that
+the server lists the objects again.
 
 The column `leads` says whether the server leads in the end, and how many of its caches have no list
 yet.
@@ -101,7 +101,7 @@ def sets(number: int, cliques: int) -> Iterator[tuple[Resource, Object]]:
 
 
 def of_each_kind(number: int) -> Iterator[tuple[Resource, Object]]:
-    """Yield objects of all kinds that a leader caches, which are large in fields that it drops."""
+    """Yield `number` objects of each kind. Most of them have one very large field."""
     env = filler(LARGE)
     template: Object = {"podSpec": {"containers": [container(env)]}, "replicas": 1, "roleName": "a"}
     clique = {"name": "a", "spec": template}
@@ -176,7 +176,11 @@ def main() -> int:
         "--pages", action="store_true", help="let the API server refuse to stream lists"
     )
     parser.add_argument(
-        "--memory", type=int, default=512, metavar="MIB", help="limit of its data (default: 512)"
+        "--memory",
+        type=int,
+        default=512,
+        metavar="MIB",
+        help="limit of the server's data (default: 512)",
     )
     parser.add_argument("--tree", type=Path, default=ROOT, help="checkout of the server")
     parser.add_argument(
@@ -248,7 +252,10 @@ def cpu_seconds(server: subprocess.Popen[bytes]) -> float:
 
 
 def leads(directory: Path) -> str:
-    """Return whether the server leads, and how many of its caches have no list yet, as text."""
+    """Return a text that says whether the server leads, and how many caches have no list yet.
+
+    If it does not answer, return the reason.
+    """
     url = f"https://localhost:{(directory / 'tools-port').read_text()}/metrics"
     unverified = ssl._create_unverified_context()
     try:
@@ -264,7 +271,7 @@ def leads(directory: Path) -> str:
 
 
 def watch(server: subprocess.Popen[bytes], peaks: list[int]) -> None:
-    """Append the peak memory of a process to `peaks` again and again, until the process ends."""
+    """Append the peak memory of a process, in bytes, to `peaks` every 0.1 s until it ends."""
     while server.poll() is None:
         with contextlib.suppress(OSError, TypeError):  # the process is ending
             peaks.append(memory(server.pid, "VmHWM"))
@@ -308,7 +315,7 @@ def started(directory: Path, tree: Path, most: int) -> subprocess.Popen[bytes]:
 
 
 def ready(server: subprocess.Popen[bytes], directory: Path, patience: float) -> float:
-    """Return the seconds until the server is ready, or 0 if it ends before or is never ready."""
+    """Return the seconds until the server is ready, or 0 if it ends or needs over `patience` s."""
     begin = time.monotonic()
     url = f"https://localhost:{(directory / 'port').read_text()}/readyz"
     unverified = ssl._create_unverified_context()
@@ -324,7 +331,10 @@ def ready(server: subprocess.Popen[bytes], directory: Path, patience: float) -> 
 
 
 async def run_api(directory: Path, name: str, *, pages: bool) -> None:
-    """Run the API server. Store the objects of the attack `name` once the file `go` exists."""
+    """Run the API server. Store the objects of the attack `name` once the file `go` exists.
+
+    Cut all watches 10 s later.
+    """
     if pages:
         refusal = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is on"
         messages._problem_of_streaming = lambda params: ("sendInitialEvents", refusal)

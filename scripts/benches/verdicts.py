@@ -70,10 +70,13 @@ class Case:
     body: bytes
     ratio_to: tuple[str, ...] = ()
     rates: list[float] = field(default_factory=list)
+    """The verdicts per second in each round."""
     cpu: list[float] = field(default_factory=list)
     """The CPU time of a verdict in each round, in microseconds."""
     medians: list[float] = field(default_factory=list)
+    """The median time of an answer in each round, in milliseconds."""
     p99s: list[float] = field(default_factory=list)
+    """The 99th percentile of the times of answers in each round, in milliseconds."""
 
 
 def cases(with_go: bool, with_tree: bool = False) -> list[Case]:
@@ -209,7 +212,7 @@ def pod_review() -> bytes:
 
 
 def padded(body: bytes, *path: str) -> bytes:
-    """Return a review of a PodClique or Pod, enlarged to 12 KB by environment variables.
+    """Return a review of a PodClique or Pod, enlarged to 12 KiB by environment variables.
 
     `path` leads to the pod spec in the object.
     """
@@ -247,7 +250,7 @@ def facts() -> bytes:
     clique = read_carrier(request.object, request.namespace)
     injection = inject(clique, None, CliqueFacts(), "shared")
     if injection.plan is None:
-        raise ValueError("the recorded PodClique asks for no MNNVL")
+        raise ValueError("the recorded PodClique does not request MNNVL")
 
     resources = [
         desired_resource(injection.plan, COMPUTE_DOMAIN, "v1beta1"),
@@ -255,7 +258,7 @@ def facts() -> bytes:
     ]
     unit = inject(read_carrier_of_pod(POD, "ns"), None, CliqueFacts(), "template").plan
     if unit is None:
-        raise ValueError("the recorded Pod is of no unit")
+        raise ValueError("the recorded Pod does not belong to a unit")
     owned = unit.owned_by("leaderworkerset-a", LEADER_WORKER_SET)
     resources.append(desired_resource(owned, COMPUTE_DOMAIN, "v1beta1"))
 
@@ -344,7 +347,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
-    """Add the figures of one round of `wrk` to `case`. Exit if a request is not answered."""
+    """Add the figures of one round of `wrk` to `case`. Exit if a request fails or is rejected."""
     body = directory / "body.json"
     script = directory / "post.lua"
     body.write_bytes(case.body)
@@ -372,7 +375,7 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
         check=True,
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
-        raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
+        raise SystemExit(f"{case.name}: a request failed:\n{output}")
 
     answered = int(matched(r"(\d+) requests in", output))
     case.cpu.append((server.cpu_seconds() - before) * 1e6 / answered)
@@ -399,7 +402,7 @@ def check_allowed(case: Case, server: Server) -> None:
 def matched(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     if match is None:
-        raise SystemExit(f"wrk printed something else than expected:\n{text}")
+        raise SystemExit(f"unexpected output of wrk:\n{text}")
     return match.group(1)
 
 

@@ -4,11 +4,11 @@ The cluster has 15,000 nodes, 60,000 pods and 20,000 PodCliques, as in `console.
 
 First, a separate process reads the cluster over HTTP from `cluster.py`, with the limits of the
 configuration, and checks it as the leader does. Its CPU time and memory are measured until the
-first check is done, and then while a pod changes ten times a second.
+first check is done, and then while a pod changes every 0.1 s.
 
 The second measurement is in this process, without reading. `none` is the memory before, `facts` the
-memory of the stores, and `looks` the memory that checks add. The CPU times are those of the first
-check, and the medians of ten checks after a change of a pod and of a node.
+memory of the stores, and `looks` the memory that the first check adds. The CPU times are those of
+the first check, and the medians of ten checks after a change of a pod and of a node.
 
 The exit code is 1 if the separate process needs more than MOST_MIB or MOST_CPU_SECONDS.
 """
@@ -109,7 +109,7 @@ async def over_http(directory: Path) -> int:
 
 
 async def busy(server: str) -> None:
-    """Change a pod ten times a second, for BUSY_SECONDS."""
+    """Change a pod every 0.1 s, for BUSY_SECONDS."""
     async with httpx.AsyncClient(base_url=server) as changes:
         for number in range(BUSY_SECONDS * 10):
             await changes.get(f"/change/pod/{number * 41}/gpu-{number * 97 % NODES:05}")

@@ -1,7 +1,7 @@
 """Measure the leader with Pods of Workloads: 10,000 Pods of 200 groups, and a late Workload.
 
-The sandbox, in a separate process, calls no webhooks, so all PodGroups and annotations are written
-by the server, which is another process. Its API calls are counted.
+The sandbox and the server are separate processes. The server writes all PodGroups and annotations,
+and its API calls are counted.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def pod(name: str, workload: str) -> dict[str, object]:
 
 
 async def late(directory: Path, port: int, client: HttpClient) -> None:
-    """Create a Pod, then its Workload, and print the time from there to the PodGroup."""
+    """Create a Pod, then its Workload, and print the time from the Workload to the PodGroup."""
     server = Server(directory, port, LEVELS)
     await server.ready()
     await until(lambda: server.value("leader") == 1)
@@ -75,7 +75,7 @@ async def late(directory: Path, port: int, client: HttpClient) -> None:
 
 
 async def many(directory: Path, port: int, client: HttpClient, pods: int, groups: int) -> None:
-    """Create all Pods, then start a server, and print its calls, time and memory."""
+    """Create all Workloads and Pods, then start a server, and print its calls, time and memory."""
     for number in range(groups):
         await client.create(WORKLOAD, workload(f"job-{number}"), "default")
     waiting = iter(range(pods))
@@ -95,7 +95,7 @@ async def many(directory: Path, port: int, client: HttpClient, pods: int, groups
     made = calls(server, str(POD_GROUP), "create")
     patched = calls(server, "pods", "patch")
     print(f"{pods:,} Pods of {groups} groups: {made} PodGroups created, {patched:,} Pods patched")
-    print(f"  every other call that is no list or watch: {others(server)}")
+    print(f"  other calls, without lists and watches: {others(server)}")
     print(f"  {seconds:.1f} s from the start of the process, {server.resident():.0f} MiB resident")
     server.stop()
 

@@ -19,12 +19,10 @@ DESIGN = "compute-domain.nvidia.com"
 DRIVER = "compute-domain-default-channel.nvidia.com"
 FINE = [("ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
 NO_CLASS = [("warning", "no DeviceClass exists, so no claim for MNNVL can be allocated")]
-NEVER = (
-    f'these ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
-)
+NEVER = f'these ResourceClaims cannot be allocated, because DeviceClass "{DESIGN}" does not exist: '
 MODE = (
     "problem",
-    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name it can never be allocated',
+    f'mnnvl.claimMode is "shared", but DeviceClass "{DESIGN}" does not exist: claims that name it cannot be allocated',
 )
 
 
@@ -175,7 +173,7 @@ async def test_without_grove_no_claim_is_lost() -> None:
             [
                 (
                     "problem",
-                    f'Pods of this ComputeDomain can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
+                    f'Pods of this ComputeDomain cannot be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
                 )
             ],
             id="another class",

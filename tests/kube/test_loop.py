@@ -367,6 +367,6 @@ def test_a_long_queue_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     reconciler = Recorded(step, keys=[("", str(number)) for number in range(1100)])
     virtual.run(ran(looped(reconciler), 20))
     assert [record.getMessage() for record in caplog.records] == [
-        "recorded: 500 reconciliations in the last 5 s, 600 objects to go",
-        "recorded: 500 reconciliations in the last 5 s, 100 objects to go",
+        "recorded: 500 reconciliations in the last 5 s, 600 keys are pending",
+        "recorded: 500 reconciliations in the last 5 s, 100 keys are pending",
     ]
