@@ -28,7 +28,7 @@ class ConsolePage(Value):
     One of them, `options`, maps each name that a query may have to whether its value is valid.
     """
     watched: bool = True
-    """Does the page show the current state of the cluster, and is it updated when that changes?"""
+    """Is the page updated when the cluster changes?"""
 
 
 def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:

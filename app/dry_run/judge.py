@@ -276,7 +276,7 @@ def may_be_misspelt(document: JsonMap) -> bool:
 
 
 def _unknown(document: JsonMap) -> str:
-    """Return a message about a probable mistake in apiVersion or kind of a document, or ""."""
+    """Return a message about a probable mistake in a document's apiVersion or kind, or ""."""
     api_version, kind, _, _ = identify(document)
     group = api_version.rpartition("/")[0]
     if (group, kind) in _KNOWN:

@@ -77,9 +77,9 @@ _Change = tuple[Ref, Blocked | None]
 
 
 class Reporter(Struct):
-    """A writer of reports about why workloads are pending, one for each change of the reason.
+    """A writer of reports about why workloads are pending.
 
-    Reports above the limit of writes per minute are written later.
+    A report is written after each change. Reports above a limit of `pacing` are written later.
     """
 
     client: Client

@@ -74,7 +74,7 @@ def _held_lines(survey: Survey) -> Iterator[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table whose cells are safe to show."""
+    """Yield the lines of a table, in which invisible characters are replaced by codes."""
     return table([[visible(cell) for cell in row] for row in rows])
 
 
