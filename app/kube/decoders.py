@@ -8,7 +8,6 @@ tenth of the time of decoding them.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, TypedDict, TypeVar, overload
 
@@ -74,8 +73,10 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
     is not a JSON object.
     """
     if form is not None:
-        with suppress(*_UNFIT):
+        try:
             return _decoder(form)(content)
+        except _UNFIT:
+            pass
     # orjson stores equal keys of up to 64 characters only once, msgspec only those of up to 32.
     # Many label keys of nodes are longer.
     try:

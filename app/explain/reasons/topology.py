@@ -252,11 +252,22 @@ def not_a_tree(gang: Gang) -> Reasons:
     naming scheme, with one note for the level instead of a warning for each name.
     """
     for topology, of in named_topologies(gang):
-        order = right_order(topology.levels, [node.labels for node in topology.index.nodes])
+        order = _right_order(topology)
         if order is not None:
             yield _swapped(topology, order)
         else:
             yield from _repeated(topology, of)
+
+
+def _right_order(topology: Topology) -> list[Level] | None:
+    """Return the levels in the right order, or None. It is kept, as many gangs have one topology."""
+    index = topology.index
+    levels = topology.levels
+    return index.remembered(
+        ("right order", levels),
+        lambda: right_order(levels, [node.labels for node in index.nodes]),
+        ["nodes"],
+    )
 
 
 def _swapped(topology: Topology, order: Sequence[Level]) -> Reason:
