@@ -260,7 +260,7 @@ def not_a_tree(gang: Gang) -> Reasons:
 
 
 def _right_order(topology: Topology) -> list[Level] | None:
-    """Return the levels in the right order, or None. It is kept, as many gangs have one topology."""
+    """Return `right_order` of the levels, which is cached because many gangs have one topology."""
     index = topology.index
     levels = topology.levels
     return index.remembered(
