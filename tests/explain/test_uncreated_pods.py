@@ -135,11 +135,11 @@ def test_a_replica_set_without_the_hash_of_a_deployment_is_not_taken_for_one(nam
         ('admission webhook "p" denied the request: no', "Change the pod template so that"),
         (
             'admission webhook "p" denied the request: attempting to create a pod a/b with gpu sharing request, while GPU sharing is disabled',
-            "In the pod template, request whole GPUs instead of gpu-fraction",
+            "Request whole GPUs instead of gpu-fraction",
         ),
         (
             'admission webhook "p" denied the request: cannot have both GPU fraction request and whole GPU resource request/limit',
-            "In the pod template, remove either the annotation gpu-fraction",
+            "Remove either the annotation gpu-fraction",
         ),
         (
             'admission webhook "p" denied the request: gpu-fraction annotation value must be a positive number smaller than 1.0',

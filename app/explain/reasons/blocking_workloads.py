@@ -87,8 +87,8 @@ def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
 def workload_of(pod: Pod) -> Ref:
     """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod itself.
 
-    The controller of a ReplicaSet or of a LeaderWorkerSet's StatefulSet is returned instead of
-    these, because people scale the controller.
+    Instead of a ReplicaSet or a LeaderWorkerSet's StatefulSet, return the workload that people
+    scale, such as the Deployment.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -104,9 +104,8 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    Pods of one LeaderWorkerSet are also recognized by names: the StatefulSet of a group's workers
-    is named after the leader, and the leader's name begins with the name of the leaders'
-    StatefulSet.
+    Pods of one LeaderWorkerSet are also recognized by the names of its StatefulSets, such as `vllm`
+    for the leaders and `vllm-0` for the workers of a group.
     """
     if pod.namespace != gang.namespace:
         return False

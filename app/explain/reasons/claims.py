@@ -52,7 +52,7 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
 
 
 def claim_missing(gang: Gang) -> Reasons:
-    """Report that a ResourceClaim or ResourceClaimTemplate that pods name does not exist."""
+    """Report that a ResourceClaim or template that pods or PodCliques name does not exist."""
     missing = (
         (named, user)
         for claim, user in _claims(gang)
@@ -188,7 +188,7 @@ def _namespace_of_domain(index: Index, template: str) -> str:
 
 
 def device_class_missing(gang: Gang) -> Reasons:
-    """Report that a claim or a template requests a DeviceClass that does not exist."""
+    """Report that an unallocated claim or its template requests a DeviceClass that is missing."""
     named = (_classes(gang, claim) for claim, _ in _claims(gang) if not _is_allocated(gang, claim))
     unknown = (
         (name, ref)
@@ -324,7 +324,7 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 def _replaceable(
     gang: Gang, id: str, text: str, pods: list[Pod], objects: tuple[Ref, ...], who: Who
 ) -> Reason:
-    """Return a reason about pods without a claim that their replacements would get.
+    """Return a reason about pods that lack a claim, if their replacements would get it.
 
     The last of `objects` is one of these pods.
     """

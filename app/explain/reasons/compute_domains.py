@@ -63,7 +63,7 @@ class Standing(Value, dict=True):
 
     @property
     def starting(self) -> list[Pod]:
-        """The pods that have a node, but no containers yet."""
+        """The pods that have a node, but probably no containers yet."""
         return [pod for pod in self.users if pod.node and is_being_created(pod)]
 
     @property
@@ -356,7 +356,10 @@ class Spread(Value):
 
 
 def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
-    """Return how the workloads of a gang use a ComputeDomain. Most gangs have one workload."""
+    """Return the pods that use a ComputeDomain, for each workload of a gang.
+
+    Most gangs have one workload.
+    """
     index = gang.index
 
     def look() -> Mapping[Ref, Spread]:
@@ -372,8 +375,8 @@ def _spreads(gang: Gang, domain: ComputeDomain) -> list[Spread]:
 def _workload_of(pod: Pod) -> Ref:
     """Return the outermost workload of a pod, or else its PodGroup or the pod itself.
 
-    The groups of a LeaderWorkerSet are independent, so return the leader of the pod's group. The
-    StatefulSet of the workers has the leader's name.
+    For a pod of a LeaderWorkerSet, return the leader of its group, because the groups are
+    independent. The StatefulSet of a group's workers has the leader's name.
     """
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
@@ -499,7 +502,7 @@ def _together(index: Index, spread: Spread) -> str:
 
 
 def _by_nvlink(index: Index, names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return those of the nodes `names` that are in an NVLink domain, by this domain."""
+    """Return the nodes `names`, grouped by NVLink domain. Nodes in no NVLink domain are omitted."""
     labels = _nvlink_of_nodes(index)
     return by_key((labels[name], name) for name in names if name in labels)
 

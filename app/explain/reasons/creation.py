@@ -22,11 +22,11 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
-"""The seconds within which Grove creates the first objects of a set, if its operator runs."""
+"""The seconds within which Grove usually creates the first objects of a PodCliqueSet."""
 _READ_LOG = "Ask the platform team to read the log of Grove's operator"
 _WAIT_FIRST = "Wait a minute: Grove usually needs seconds. If nothing changes,"
 _OF_GROVE = {"cliques": "PodClique", "gangs": "PodGang"}
-"""The APIs that Grove's operator needs, by the name of the facts."""
+"""The kinds whose APIs Grove's operator needs, by the field of `Snapshot`."""
 
 
 def kai_missing(gang: Gang) -> Reasons:
@@ -191,7 +191,10 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
         return
 
     text = f"Grove is replacing the PodGangs of {pcs.name} with those of its new release"
-    remedy = f"Wait: this takes seconds. If it takes longer, {lower_first(_READ_LOG)}"
+    remedy = (
+        "Wait a few seconds until Grove has replaced them. If it takes longer,"
+        f" {lower_first(_READ_LOG)}"
+    )
     who: Who = "wait"
     now = gang.facts.now
     if migration.since is not None and now - migration.since > _LONG_MIGRATION:

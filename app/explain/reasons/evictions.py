@@ -28,7 +28,7 @@ LOST = "lost its place: "
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
 """KAI's default grace period in seconds, and the words for a cluster that may have another one."""
 _LATE = 30.0
-"""The seconds after the grace period within which KAI evicts the pods."""
+"""The seconds after the grace period within which KAI should have evicted the pods."""
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 BACKGROUND = "Evicted to make room for a workload"

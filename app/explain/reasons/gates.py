@@ -98,10 +98,7 @@ def _of_operator(
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
-    """Report that pods have Grove's gate, and wait for a PodGang or entry that does not exist.
-
-    The entry is one of the PodGangMap.
-    """
+    """Report that pods have Grove's gate, and a needed PodGangMap entry or PodGang is missing."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
@@ -247,9 +244,10 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """Report that pods name a Workload, a group of a Workload, or a PodGroup that does not exist.
+    """Report that pods name a Workload, a group of it, or a PodGroup that does not exist.
 
-    Pods in a KAI PodGroup that exists no longer need the Workload.
+    The PodGroup is that of Kubernetes. Pods in an existing KAI PodGroup don't count, because they
+    no longer need the Workload.
     """
     named = (
         (_missing_workload(gang.index, pod), pod)
@@ -263,7 +261,10 @@ _GROUP_FIELD = f"metadata.annotations[{POD_GROUP_NAME}]"
 
 
 def pod_group_missing(gang: Gang) -> Reasons:
-    """Report that pods name a KAI PodGroup that does not exist."""
+    """Report that pods name a KAI PodGroup that does not exist.
+
+    Pods that KAI's pod-grouper skips don't count.
+    """
     pods = (
         pod
         for pod in gang.waiting

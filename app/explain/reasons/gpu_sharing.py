@@ -183,9 +183,9 @@ def labelling_memory(obstacle: Obstacle) -> str:
 
 
 def _without_memory(obstacle: Obstacle) -> list[str]:
-    """Return the names of selected nodes with a free GPU that lack the label of GPU memory.
+    """Return the names of the nodes with a free GPU that KAI ignores for lack of a label.
 
-    Return [] if no pod requests GPU memory.
+    It is the label of GPU memory. Return [] if no pod requests GPU memory.
     """
     shapes = [shape for shape in obstacle.shapes if shape.part and shape.part.memory]
     if not shapes:

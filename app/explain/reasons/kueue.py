@@ -38,7 +38,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.names import MAX_SUBDOMAIN
 
 _LATE = 60.0
-"""The seconds after an admission within which Kueue removes the gates of the pods."""
+"""The seconds after an admission within which Kueue usually removes the gates of the pods."""
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"

@@ -191,7 +191,7 @@ _OF_FLAVORS = (
     _Row(
         "requested topology level",
         "Name a level of Kueue's Topology instead of {level}: `kubectl get"
-        " topologies.kueue.x-k8s.io -o yaml`.",
+        " topologies.kueue.x-k8s.io -o yaml` shows the levels.",
         "you",
         values=re.compile(r"requested topology level(?: for slices)?: (?P<level>\S+)"),
     ),
@@ -224,7 +224,7 @@ _OF_FLAVORS = (
     _Row(
         "does not contain the requested level",
         "Name a level that the Topology of flavor {flavor} has: `kubectl get"
-        " topologies.kueue.x-k8s.io -o yaml`.",
+        " topologies.kueue.x-k8s.io -o yaml` shows the levels.",
         "you",
         values=re.compile(r'Flavor "(?P<flavor>[a-z0-9][a-z0-9.-]*)" does not contain'),
     ),

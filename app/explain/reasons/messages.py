@@ -42,7 +42,7 @@ def advice_for(message: str, table: Advice) -> Iterator[tuple[str, Who]]:
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
-    """Return a text about KAI's silence on pending gangs.
+    """Return a text about pending gangs on which KAI has no message.
 
     `asked` is when their workload was created, in seconds since 1970, or None. It is used only if
     no pending pod has a known age.
@@ -240,11 +240,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest warning about a pod since it was bound to its node, or None.
+    """Return the newest warning about a pod since it was bound to its node.
 
     Warnings of schedulers and autoscalers do not count. A warning that only repeats the state of a
     container counts only if no container is stalled. If no warning counts, return the message of
-    the first stalled container that has one and is not in CrashLoopBackOff.
+    the first stalled container that has one and is not in CrashLoopBackOff, or else None.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):

@@ -24,7 +24,7 @@ NOT_CHOSEN = "kai-unexisting-node-pool"
 """The node pool that KAI Resource Management writes until it has assigned one."""
 
 _DEFAULT = "default-queue"
-"""The queue of a PodGroup whose workload and pods have no label with a queue.
+"""The queue that KAI's pod-grouper writes if neither the workload nor its pods have a queue label.
 
 Source: `DefaultQueueName` in `pkg/podgrouper/podgrouper/plugins/constants` of KAI.
 """
@@ -245,7 +245,7 @@ def _lacks_nodes(gang: Gang, pool: str) -> bool:
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
-    """Return (a note on the queue in another node pool or "", the commands that move a gang).
+    """Return (note on a queue in node pool `pool` or "", commands that move a gang there).
 
     KAI's pod-grouper keeps the queue and the node pool of a PodGroup that exists (`ignoreFields` in
     `pkg/podgrouper/podgroup/handler.go`), so the label of the workload alone changes nothing.

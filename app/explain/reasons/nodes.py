@@ -496,11 +496,11 @@ def pool_not_chosen(gang: Gang) -> Reasons:
 
 
 _CHOSEN_WITHIN = 60.0
-"""The seconds within which KAI Resource Management assigns a node pool."""
+"""The seconds within which KAI Resource Management usually assigns a node pool."""
 
 
 def outside_pool(gang: Gang) -> Reasons:
-    """Report that the gang does not even fit in its empty node pool, but would on all nodes.
+    """Report that the gang would not fit in its empty node pool, but would fit on all nodes.
 
     Also report that the pool has no nodes.
     """

@@ -1,4 +1,4 @@
-"""Report gangs of which KAI started only the minimum, while their other pods are pending."""
+"""Report gangs that have their minimum of pods, while their other pods are pending."""
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ def gang_split(gang: Gang) -> Reasons:
 
 
 def _is_elastic(gang: Gang, member: Member) -> bool:
-    """Return whether the pods of a part do not all need each other.
+    """Return whether the pods of a part probably do not all need each other.
 
     A user or an autoscaler has chosen the minimum of a Grove gang or RayCluster, and the replicas
     of a Deployment do not need each other. KAI's pod-grouper gives other workloads the minimum 1,

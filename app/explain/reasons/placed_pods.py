@@ -322,7 +322,7 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
-    """Report that KAI chose a node for a pod, but binding it there failed, or does not happen."""
+    """Report that KAI chose a node for a pod, but has not bound the pod to this node."""
     yield from _never_bound(gang)
     lacks_reservation = any(reservation_evicted(gang))
     for pod in gang.waiting:
@@ -356,7 +356,7 @@ _SLOW = 60.0
 
 
 def _never_bound(gang: Gang) -> Reasons:
-    """Yield a reason if KAI chose nodes for pods a minute ago, and its binder does nothing."""
+    """Yield a reason if KAI chose nodes for pods over a minute ago, and has been silent since."""
     chosen: list[tuple[Pod, Event]] = []
     for pod in gang.waiting:
         about_pod = gang.index.events_about(pod.namespace, pod.uid)
@@ -369,8 +369,8 @@ def _never_bound(gang: Gang) -> Reasons:
     since = ago(gang.facts.now - (event.time or 0.0))
     others = f" and for {counted(len(chosen) - 1, 'more pod')}" if chosen[1:] else ""
     text = (
-        f"KAI chose a node for {pod.name}{others} {since} ago, and its binder has neither bound it"
-        " nor reported an error"
+        f"KAI chose a node for {pod.name}{others} {since} ago, and KAI's binder has neither bound"
+        f" {'them' if others else 'the pod'} nor reported an error"
     )
     for binder in _binders(gang.index):
         if binder.waiting or binder.finished or not binder.node:
@@ -410,7 +410,7 @@ def _scaling_up(gang: Gang, pod: Pod, event: Event, text: str) -> Reason:
     what = "KAI's binder reserves no further GPU for sharing while a scaling pod of KAI has no node"
     if not asking:
         text = f"{text}. {what}, and there is none now"
-        remedy = "Wait: KAI tries again"
+        remedy = "Wait until KAI tries again"
         return about(evidence, "BindingFailed", text, remedy, "wait")
     namespace = gang.index.scaling_pods[0].namespace
     text = f"{text}. {what}: {listed(asking)} in namespace {namespace}"

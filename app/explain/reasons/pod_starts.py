@@ -309,7 +309,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     remedy = f"Read the log of container {container.name}"
     if not (container.restarts or container.ended or container.reason in (RUNS, UNSTARTED)):
         # It has never run, so there is no log.
-        remedy = f"Read the events of the pod, which say why container {container.name} cannot run"
+        remedy = f"Read the events of the pod to see why container {container.name} cannot run"
         log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     # A pod that has started was placed as requested, and a running init container may be normal.
     severity: Severity = "warning" if first.bound is None else "problem"

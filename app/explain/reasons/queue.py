@@ -406,8 +406,11 @@ class _Unit(Value):
     """The unit of a bound in KAI's queues, and the larger one that people often assume."""
 
     name: str
+    """The name of the unit."""
     assumed: str
+    """The name of the larger unit, which is 1000 of the smaller ones."""
     thousandths: int
+    """The size of the unit, in thousandths of a CPU or byte."""
 
 
 _UNITS_OF_BOUNDS = {

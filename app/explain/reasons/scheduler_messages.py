@@ -344,7 +344,10 @@ def _with_taints(gang: Gang, words: str) -> str:
 
 
 def _untolerated(index: Index, shape: Shape) -> frozenset[str]:
-    """Return the keys of the taints that keep pods of a shape from nodes that they select."""
+    """Return the keys of the taints that keep pods of a shape from nodes that they select.
+
+    The taint of cordoned nodes is omitted.
+    """
 
     def look() -> frozenset[str]:
         return frozenset(
@@ -459,7 +462,7 @@ def scheduler_unknown(gang: Gang) -> Reasons:
 
 
 def scheduler_silent(gang: Gang) -> Reasons:
-    """Report that a scheduler has said nothing about pods, and no other rule explains them."""
+    """Report that a scheduler other than KAI is silent about pods that no other rule explains."""
     for name, pods, since in _silent(gang):
         if name not in schedulers(gang.index):
             continue

@@ -214,8 +214,9 @@ def claim_held(gang: Gang) -> Reasons:
             if not pod or is_replaced:
                 state = "which does not exist any more"
                 remedy = (
-                    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If it"
-                    " stays, ask the platform team to read the log of kube-controller-manager"
+                    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If"
+                    " the reservation stays, ask the platform team to read the log of"
+                    " kube-controller-manager"
                 )
             elif pod.deleting is not None:
                 finalizers = f" ({finalizers_of(pod.finalizers)})" if pod.finalizers else ""

@@ -46,14 +46,14 @@ _ADVICE: Advice = (
     ),
     (
         ("GPU sharing is disabled",),
-        "In the pod template, request whole GPUs instead of gpu-fraction or gpu-memory, or ask the"
-        " platform team to enable GPU sharing in KAI (global.gpuSharing=true in its Helm chart).",
+        "Request whole GPUs instead of gpu-fraction or gpu-memory, or ask the platform team to"
+        " enable GPU sharing in KAI (global.gpuSharing=true in its Helm chart).",
         "you",
     ),
     (
         ("cannot have both GPU fraction request",),
-        "In the pod template, remove either the annotation gpu-fraction or gpu-memory, or"
-        " nvidia.com/gpu from the requests and limits.",
+        "Remove either the annotation gpu-fraction or gpu-memory from the pod template, or"
+        " nvidia.com/gpu from its requests and limits.",
         "you",
     ),
     (

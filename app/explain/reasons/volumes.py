@@ -1,4 +1,4 @@
-"""Report claims of volumes that must be bound first, and volumes that only some nodes can use."""
+"""Report PersistentVolumeClaims that are not bound, and volumes that only some nodes can use."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -38,9 +38,9 @@ def claims_of(gang: Gang) -> list[VolumeClaim]:
 
 
 def volume_unbound(gang: Gang) -> Reasons:
-    """Report that a PersistentVolumeClaim is missing, lost or being deleted, or should be bound.
+    """Report that a PersistentVolumeClaim is missing, lost or being deleted, or is still not bound.
 
-    An unbound claim is a problem if its StorageClass does not wait for the pod
+    An unbound claim is reported if its StorageClass does not wait for the pod
     (WaitForFirstConsumer), or if there is a warning about the claim.
     """
     for name, pods in _used_claims(gang):
@@ -61,7 +61,7 @@ def _problem_of(gang: Gang, name: str, pods: Sequence[Pod]) -> tuple[str, str, W
         see = f"kubectl describe pod -n {pods[0].namespace} {shlex.quote(pods[0].name)}"
         return (
             "does not exist yet, although Kubernetes should create it for the pod",
-            f"Read the events of the pod, which say why that fails: {see}",
+            f"Read the events of the pod to see why that fails: {see}",
             "you",
         )
     if not claim:
