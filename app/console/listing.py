@@ -30,7 +30,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 
 SECONDS = 0.05
-"""The CPU seconds for which one request for a page explains workloads of the list."""
+"""The CPU time that one request for a page spends on explaining workloads, in seconds."""
 SLICE = 0.2
 """The CPU seconds after which a call of `examine` ends. A page waits for at most one call."""
 NOT_EXAMINED = "not examined yet"

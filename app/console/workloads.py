@@ -45,7 +45,7 @@ The selected cause always gets one.
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list: only rows with the value of the option are shown."""
 MOST_ROOMS = 256
-"""The maximum number of domains to show. If there are more, only the 24 roomiest are shown."""
+"""The maximum number of domains to show. Of more, only the 24 with the most room are shown."""
 MOST_NAMED = 32
 """The maximum number of domains to show with their names."""
 LONGEST_NAME = 14

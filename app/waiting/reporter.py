@@ -243,7 +243,10 @@ class Reporter(Struct):
             self._told[ref] = _Told(*after, self.clock())
 
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
-        """Return the reason and the message of the last report, or two empty strings."""
+        """Return the reason and the message of the last report, or two empty strings.
+
+        For a PodCliqueSet, they come from its condition, which an earlier leader may have written.
+        """
         if ref.kind == POD_CLIQUE_SET.kind:
             stored = condition_of(obj, PLACEMENT_BLOCKED)
             return text_at(stored, "reason"), text_at(stored, "message")

@@ -372,7 +372,7 @@ class Arrangement:
 
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
-    """Return whether the demands request more than all nodes that they can use have free."""
+    """Return whether the demands request more than is free on all usable nodes together."""
     asked = sum_of((ground.taken(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)

@@ -191,7 +191,7 @@ Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
 Taker = tuple[int, int]
-"""A node with room for pods: (number of pods for which it has room, its position)."""
+"""A node with room for pods: (number of pods that fit, position of the node)."""
 
 UNLIMITED = 1_000_000
 """The room of a node, as a number of pods, for pods that request nothing."""
@@ -285,7 +285,7 @@ def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]
 
 
 def capacity_of(free: Vector, asks: Vector) -> int:
-    """Return the number of pods for which a node has room, UNLIMITED if they request nothing."""
+    """Return the number of pods that fit on a node, or UNLIMITED if they request nothing."""
     counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)
     return max(0, min(counts, default=UNLIMITED))
 
@@ -388,7 +388,7 @@ class Board:
         return [taker for taker in able if taker[0]]
 
     def _room_of_part(self, position: int, asks: Vector, part: GpuPart) -> int:
-        """Return the number of pods with GPU fractions for which a node has room."""
+        """Return the number of pods with GPU fractions that fit on a node."""
         have = self._free[position]
         most = self._room(have, asks)
         if not most or self._has_one_place(have):

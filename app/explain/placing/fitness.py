@@ -63,7 +63,7 @@ _MOST_COMPILED = 16
 """The maximum number of compiled lists of terms in the cache."""
 
 _MOST_VALUES = 4096
-"""The maximum number of label values for which a compiled list caches the met requirements."""
+"""The maximum number of label values whose met requirements a compiled list caches."""
 
 
 class _ManyTerms:

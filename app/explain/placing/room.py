@@ -1,4 +1,4 @@
-"""Count for how many pods of a demand each domain has room.
+"""Count how many pods of a demand fit into each domain.
 
 Every pod is put on a node, because sums of free amounts would count room that no single node has.
 So the counted pods really fit. If pods differ in size, larger pods come first, each on the fullest
@@ -18,7 +18,7 @@ class DomainRoom(Value):
 
     domain: Domain
     pods: int
-    """The number of pods of the demand for which there is room."""
+    """The number of pods of the demand that fit into the domain."""
 
 
 class RoomCounter(Board):

@@ -120,9 +120,9 @@ class Tree:
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
-        """Return a counter of the pods with the request `largest` for which domains have room.
+        """Return how many pods with the request `largest` fit into each domain.
 
-        The sum of a domain has one item, the number of pods.
+        The sum of a domain has one item, this number.
         """
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
@@ -131,11 +131,10 @@ class Tree:
         return self._tallies[largest]
 
     def room_of_part(self, largest: Vector, path: Path) -> int:
-        """Return for how many pods with the request `largest` a domain has room.
+        """Return how many pods with the request `largest` fit into a domain.
 
-        The free parts of shared GPUs count too.
-
-        KAI uses this number for pods that request less than a GPU (`calcNodeAccommodation`).
+        The free parts of shared GPUs count too. KAI uses this number for pods that request less
+        than a GPU (`calcNodeAccommodation`).
         """
         nodes = self.domains.called(path).nodes
         return sum(capacity_of(self._with_shared_gpus(at), largest) for at in nodes)

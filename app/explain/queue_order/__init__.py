@@ -1,1 +1,1 @@
-"""Predict the order in which KAI considers pending gangs, and which it places in its next cycle."""
+"""Predict KAI's order of the pending gangs, and which of them KAI places in its next cycle."""

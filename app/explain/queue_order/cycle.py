@@ -68,7 +68,7 @@ class Turn(Value):
     above: Mapping[Queue, tuple[str, int]] = {}
     """The queues from which KAI may reclaim for it, if it gets no nodes.
 
-    Each has the first resource of which the queue uses more than it may, and the excess in
+    Each comes with the first resource that the queue uses too much of, and the excess in
     thousandths (see `Account.above`).
     """
 

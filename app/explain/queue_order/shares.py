@@ -164,7 +164,7 @@ class Account:
 
     @property
     def above(self) -> tuple[str, int] | None:
-        """The first resource of which the queue uses more than it may: (name, excess).
+        """The first resource whose usage exceeds `may_have`: (name, excess).
 
         The excess is in thousandths. The value is None if there is no such resource.
         """

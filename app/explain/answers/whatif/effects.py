@@ -206,10 +206,10 @@ def _compared(
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
     """Return the pending gangs that would have fit together before, and the worse workloads.
 
-    `seeking` are the workloads of the pending gangs. No edit gives a pending pod a node, so they
-    include all gangs that were pending before. `problems` has the problems of the other workloads
-    after the edits. With `only_adds`, edits only add nodes, so a gang that was pending before is
-    not worse, even if it has other problems.
+    `seeking` are the workloads of the pending gangs. These workloads have all gangs that were
+    pending before, because no edit gives a pending pod a node. `problems` has the problems of the
+    other workloads after the edits. With `only_adds`, edits only add nodes, so a gang that was
+    pending before is not worse, even if it has other problems.
     """
     after = index.facts
     index.follow(before)
