@@ -734,6 +734,9 @@ def container_status(fact: Stalled) -> Object:
     status: Object = {"name": fact.name, "state": state, "restartCount": fact.restarts}
     if fact.ended == "OOMKilled":
         status["lastState"] = {"terminated": {"reason": fact.ended, "exitCode": 137}}
+    elif fact.ended.startswith("StartError: "):
+        reason, _, message = fact.ended.partition(": ")
+        status["lastState"] = {"terminated": {"reason": reason, "message": message}}
     elif fact.ended:
         status["lastState"] = {"terminated": {"exitCode": int(fact.ended.rpartition(" ")[2])}}
     return status

@@ -205,6 +205,48 @@ def test_a_container_that_its_probes_kill_may_only_be_slow(
     assert (f"kubelet says: {said} (60 seconds ago)" in told.text) == bool(remedy)
 
 
+DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+
+
+@pytest.mark.parametrize(
+    ("stalled", "remedy", "who"),
+    [
+        pytest.param(
+            replace(CRASHES, reason="RunContainerError", message=DRIVER, ended=""),
+            "Ask the platform team to check the NVIDIA driver and the NVIDIA Container Toolkit on",
+            "platform",
+            id="it is started again",
+        ),
+        pytest.param(
+            replace(CRASHES, ended=f"StartError: {DRIVER}"),
+            "Ask the platform team to check the NVIDIA driver and the NVIDIA Container Toolkit on",
+            "platform",
+            id="the kubelet backs off",
+        ),
+        pytest.param(
+            replace(CRASHES, ended='StartError: exec: "vllm": executable file not found in $PATH'),
+            "Correct the command in the pod template",
+            "you",
+            id="the command is wrong",
+        ),
+        pytest.param(
+            replace(CRASHES, ended="exit code 1"),
+            "Read the log of the last run of container engine",
+            "you",
+            id="it has run",
+        ),
+    ],
+)
+def test_a_container_that_cannot_be_started_has_no_log_that_says_why(
+    stalled: Stalled, remedy: str, who: str, answered: Asking
+) -> None:
+    pods = tuple(replace(pod, stalled=(stalled,)) for pod in placed(*ON_FOUR))
+    [told] = [each for each in answered(facts(pods=pods)).reasons if each.id == "ContainerCrashes"]
+    assert told.remedy.startswith(remedy)
+    assert told.who == who
+    assert ("kubectl logs" in told.commands[0]) == (who == "you" and "log" in remedy)
+
+
 OF_NODE = "OutOfcpu: Node didn't have enough resource: cpu"
 OF_DEVICE = (
     "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable"

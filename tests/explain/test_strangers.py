@@ -25,6 +25,7 @@ from app.facts.nvidia.computedomain import ComputeDomain
 from tests.explain.fleet import HOST, NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
 from tests.explain.fleet import answer as of_set
 from tests.explain.table.recorded import whole
+from tests.explain.table.words import ADMITTED, RESERVED
 from tests.said import Said
 
 FOUR = tuple(nodes()[:4])
@@ -373,6 +374,112 @@ def test_a_label_that_no_node_has_is_for_the_autoscaler_to_tell_of(told: Told) -
     said = Event("uid-j-0", "FailedScheduling", "no instance type", NOW - 60, "karpenter")
     assert [each.id for each in told(pod.ref, pod).reasons] == ["NoNodeMatches"]
     assert [each.id for each in told(pod.ref, pod, events=(said,)).reasons] == ["NoNodeGroupHelps"]
+
+
+KARPENTER = "Failed to schedule pod, "
+TOLERATE = "Add a toleration for the taint in the message to the pod template, if the pods may"
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy", "who"),
+    [
+        (
+            f"{KARPENTER}all available instance types exceed limits for nodepool (NodePool=gpu-a)",
+            "Ask the platform team to raise spec.limits of NodePool gpu-a",
+            "platform",
+        ),
+        (
+            f'{KARPENTER}all available instance types exceed limits for nodepool: "gpu-b"',
+            "Ask the platform team to raise spec.limits of NodePool gpu-b",
+            "platform",
+        ),
+        (f"{KARPENTER}did not tolerate taint (taint=gpu:NoSchedule, NodePool=a)", TOLERATE, "you"),
+        (
+            "pod didn't trigger scale-up: 1 node(s) had untolerated taint {gpu: }, 1 max node group"
+            " size reached",
+            "Ask the platform team to raise the maximum size of the node group. Or: Add a toleration",
+            "platform",
+        ),
+        (
+            "pod didn't trigger scale-up: 2 in backoff after failed scale-up",
+            "Ask the platform team why the autoscaler could add no nodes the last time",
+            "platform",
+        ),
+        (
+            "pod didn't trigger scale-up: 1 node(s) had volume node affinity conflict",
+            "Ask the platform team for nodes where the pod's volume is",
+            "platform",
+        ),
+        (f"{KARPENTER}no instance type has enough resources", "Request resources that", "platform"),
+    ],
+)
+def test_what_helps_depends_on_the_autoscaler_s_words(
+    words: str, remedy: str, who: str, told: Told
+) -> None:
+    pod = made("Job", "j", 0, shape=shape(8, cpu=99))
+    reason, source = "NotTriggerScaleUp", "cluster-autoscaler"
+    if words.startswith(KARPENTER):
+        reason, source = "FailedScheduling", "karpenter"
+    event = Event("uid-j-0", reason, words, NOW - 60, source, pod.ref)
+    reasons = told(pod.ref, pod, events=(event,)).reasons
+    [helpless] = [reason for reason in reasons if reason.id == "NoNodeGroupHelps"]
+    assert helpless.remedy.startswith(remedy)
+    assert helpless.who == who
+
+
+@pytest.mark.parametrize(
+    ("gpus", "remedy"),
+    [
+        (1, "Use fewer pods, or ask the platform team for nodes with more of this"),
+        (2, "Request less nvidia.com/gpu per pod, use fewer pods, or ask"),
+    ],
+)
+def test_a_pod_cannot_request_less_than_one_device(gpus: int, remedy: str, told: Told) -> None:
+    pod = made("Job", "j", 0, shape=shape(gpus), unscheduled=LACKS, said_at=NOW - 60)
+    held = [occupant(node.name) for node in FOUR]
+    reasons = told(pod.ref, pod, *held).reasons
+    assert [reason.id for reason in reasons] == ["NoDomainFits", "SchedulerRefuses"]
+    assert reasons[1].remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy", "restarts"),
+    [
+        pytest.param(
+            {"levels": (HOST,)},
+            "Let Kueue choose other nodes, because room is free elsewhere",
+            True,
+            id="Kueue chose the full node",
+        ),
+        pytest.param(
+            {"flavors": ("h100",)},
+            f"Remove the selector {HOST}=gpu-00 (unless Kueue added it for flavor h100) if the pods"
+            " may run elsewhere: they would fit now",
+            False,
+            id="Kueue may have added the labels of a flavor",
+        ),
+        pytest.param(
+            {},
+            f"Remove the selector {HOST}=gpu-00 if the pods may run elsewhere: they would fit now",
+            False,
+            id="Kueue chose nothing",
+        ),
+    ],
+)
+def test_pods_on_a_full_node_get_another_one_from_who_chose_it(
+    changes: dict[str, Any], remedy: str, restarts: bool, told: Told
+) -> None:
+    """Kueue can choose one node for two Workloads (kubernetes-sigs/kueue#14570)."""
+    selects = replace(shape(8), selector=(Requirement(HOST, "In", ("gpu-00",)),))
+    pod = made("Job", "j", 0, shape=selects)
+    admitted = (RESERVED, ADMITTED)
+    workload = KueueWorkload(NAMESPACE, "w", "lab", owners=(pod.owner,), conditions=admitted)
+    workload = replace(workload, **changes)
+    held = occupant("gpu-00", created=NOW - 9000)
+    answer = told(pod.ref, pod, held, kueue_workloads=(workload,))
+    [known] = [reason for reason in answer.reasons if reason.id == "NoDomainFits"]
+    assert known.remedy.startswith(remedy)
+    assert any('"active": true' in command for command in known.commands) is restarts
 
 
 # Followers that JobSet creates once their leader has a node.
@@ -726,6 +833,7 @@ def test_pods_of_the_own_workload_hold_the_room_until_they_end(
     [
         ("grove-initc", "ends once the PodCliques that start earlier"),
         ("wait-gcs-ready", "ends once the head of the RayCluster answers"),
+        ("init-pytorch", "ends once the name of the master pod can be resolved"),
         ("fetch", "The other containers start once it ends"),
     ],
 )

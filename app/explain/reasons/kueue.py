@@ -191,16 +191,55 @@ def selector_of_kueue(gang: Gang) -> Help | None:
     gone = sorted(f"{key}={value}" for key, value in chosen - there)
     if not gone:
         return None
-    named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
-    patches = (json.dumps({"spec": {"active": active}}) for active in (False, True))
     return Help(
         f"Wait a minute: Kueue chose {listed(gone)} for these pods, but no node has"
         f" {'this label' if len(gone) == 1 else 'these labels'} any more, and some releases of"
         " Kueue choose again. If yours does not, let Kueue start the whole workload again: set"
-        " spec.active of its Workload to false, and to true once its pods are gone",
+        f" {_RESTART}",
         "you",
-        tuple(f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches),
+        _restart_commands(workload),
     )
+
+
+_RESTART = "spec.active of its Workload to false, and to true once its pods are gone"
+
+
+def _restart_commands(workload: KueueWorkload) -> tuple[str, ...]:
+    """Return the commands with which Kueue starts a workload again."""
+    named = f"workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
+    patches = (json.dumps({"spec": {"active": active}}) for active in (False, True))
+    return tuple(f"kubectl patch {named} --type merge -p {shlex.quote(patch)}" for patch in patches)
+
+
+def chosen_by_kueue(gang: Gang) -> tuple[KueueWorkload, frozenset[str]] | None:
+    """Return a gang's admitted Workload, and the node labels of Kueue's choice for pending pods.
+
+    Return None if Kueue has chosen no nodes for them (topology-aware scheduling).
+    """
+    workload = workload_of(gang)
+    if workload is None or not workload.holds("Admitted"):
+        return None
+    selected = {item.key for pod in gang.waiting for item in pod.shape.selector}
+    keys = selected.intersection(workload.levels)
+    return (workload, frozenset(keys)) if keys else None
+
+
+def choose_again(workload: KueueWorkload) -> tuple[str, tuple[str, ...]]:
+    """Return the advice to let Kueue choose other nodes for pending pods, and the commands."""
+    return (
+        "Let Kueue choose other nodes, because room is free elsewhere: set"
+        f" {_RESTART}. This restarts the whole workload",
+        _restart_commands(workload),
+    )
+
+
+def flavor_words(gang: Gang) -> str:
+    """Return a text such as `flavor h100` about an admitted gang's flavors, or ""."""
+    workload = workload_of(gang)
+    if workload is None or not workload.holds("Admitted") or not workload.flavors:
+        return ""
+    flavors = "flavor" if len(workload.flavors) == 1 else "flavors"
+    return f"{flavors} {listed(workload.flavors)}"
 
 
 def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
@@ -249,9 +288,8 @@ def kueue_may_evict(gang: Gang) -> Reasons:
     text += f"; Kueue has evicted it {before} before" if before else ""
     of_flavors = ""
     if workload.flavors:
-        flavors = "flavor" if len(workload.flavors) == 1 else "flavors"
         of_flavors = (
-            f" Kueue has added the node labels of {flavors} {listed(workload.flavors)} to the"
+            f" Kueue has added the node labels of {flavor_words(gang)} to the"
             " nodeSelector of its pods."
         )
     yield about(

@@ -27,7 +27,12 @@ from app.explain.placing.placements import (
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, OF_NODES, freeing_remedies, together
 from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
-from app.explain.reasons.kueue import waits_for_checks
+from app.explain.reasons.kueue import (
+    choose_again,
+    chosen_by_kueue,
+    flavor_words,
+    waits_for_checks,
+)
 from app.explain.reasons.messages import did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
@@ -706,11 +711,13 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     """
     itself = _by_itself(obstacle)
     elsewhere, commands = _elsewhere(obstacle)
+    unselected, patches = _unselected(obstacle)
+    commands = commands or patches
     others = (
         _wider(obstacle),
         _unpreferred(obstacle),
         elsewhere,
-        _unselected(obstacle),
+        unselected,
         labelling_memory(obstacle),
     )
     now = [each for each in others if each]
@@ -769,24 +776,43 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     return f"{use}: the gang fits there", commands
 
 
-def _unselected(obstacle: Obstacle) -> str:
-    """Return advice about nodes that the pods don't select but would fit on, or else ""."""
+def _unselected(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
+    """Return advice about nodes that the pods don't select but would fit on, and its commands.
+
+    Return ("", ()) if there are none. If Kueue has chosen nodes for the pods, only nodes count that
+    it could have chosen: it adds this choice, and the labels of a flavor, to the nodeSelector.
+    """
+    gang = obstacle.gang
+    of_kueue = chosen_by_kueue(gang)
     own = (replace(shape, volumes=()) for shape, _ in obstacle.demand.shapes)
     chosen = [selector_words(shape) for shape in own if shape.selects]
-    if not chosen or obstacle.gang.placed:
-        return ""
-    if any(pod.controller and pod.controller.kind in OF_NODES for pod in obstacle.gang.waiting):
-        return ""  # A pod of a DaemonSet is for one node.
+    if not chosen or gang.placed:
+        return "", ()
+    if any(pod.controller and pod.controller.kind in OF_NODES for pod in gang.waiting):
+        return "", ()  # A pod of a DaemonSet is for one node.
+
+    def without(shape: Shape) -> Shape:
+        if of_kueue:
+            kept = tuple(item for item in shape.selector if item.key not in of_kueue[1])
+            return replace(shape, selector=kept)
+        return replace(shape, selector=(), affinity=())
 
     def anywhere(part: Demand) -> Demand:
-        runs = ((replace(shape, selector=(), affinity=()), count) for shape, count in part.pods)
-        return replace(part, pods=tuple(runs))
+        return replace(part, pods=tuple((without(shape), count) for shape, count in part.pods))
 
     demand = obstacle.demand.changed(anywhere)
-    if not obstacle.gang.placements_of(demand).now.fits:
-        return ""
+    if not gang.placements_of(demand).now.fits:
+        return "", ()
+    if of_kueue:
+        return choose_again(of_kueue[0])
     names = listed(dict.fromkeys(chosen))
-    return f"Remove the selector {names} if the pods may run elsewhere: they would fit now"
+    of_flavor = flavor_words(gang)
+    if of_flavor:
+        of_flavor = f" (unless Kueue added it for {of_flavor})"
+    return (
+        f"Remove the selector {names}{of_flavor} if the pods may run elsewhere: they would fit now",
+        (),
+    )
 
 
 def _ending(obstacle: Obstacle) -> str:

@@ -13,6 +13,7 @@ from app.explain.reasons.compute_domains import (
 )
 from app.explain.reasons.gates import grouped, pods_in_words, refs
 from app.explain.reasons.messages import (
+    CRASHES,
     Advice,
     Words,
     advice_for,
@@ -296,6 +297,8 @@ _WAITS_FOR = {
     " or startup type InOrder) have their minimum of ready pods: find out why these are not ready",
     "wait-gcs-ready": "KubeRay's init container ends once the head of the RayCluster answers: find"
     " out why the head is not ready",
+    "init-pytorch": "The training operator's init container ends once the name of the master pod"
+    " can be resolved: find out why the master does not run",
 }
 """The remedies for init containers that controllers add to pods, by container name."""
 
@@ -323,6 +326,12 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     elif container.restarts:
         log += " --previous"
         remedy = f"Read the log of the last run of container {container.name}"
+    who: Who = "you"
+    why = container.message if container.reason != CRASHES else container.ended
+    known = next(advice_for(why.lower(), _STARTS), None) if why else None
+    if known:  # The container could not be started, so that its log does not say why.
+        remedy, who = _start_remedy(Words("kubelet", why), pods)
+        log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     probe, said = _failed_probe(gang, first)
     if probe:
         text += f". {said}"
@@ -334,7 +343,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
         )
     evidence = Evidence(first.ref, f"status, container {container.name}", container.reason)
     return about(
-        evidence, id, text, remedy, "you", objects=refs(pods), commands=(log,), severity=severity
+        evidence, id, text, remedy, who, objects=refs(pods), commands=(log,), severity=severity
     )
 
 

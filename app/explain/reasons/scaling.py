@@ -9,11 +9,12 @@ scaling pod that requests whole GPUs (`pkg/nodescaleadjuster` of KAI at d5bc503a
 the scaling pod count for the pods that share GPUs.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.messages import is_of_autoscaler, words_about
+from app.explain.reasons.messages import Advice, advice_for, is_of_autoscaler, words_about
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
@@ -103,18 +104,77 @@ def _unanswered(gang: Gang) -> Reasons:
 def no_node_group_helps(gang: Gang) -> Reasons:
     """Report that an autoscaler adds no nodes for pending pods, according to its newest message."""
     for evidence, objects in _newest_message(gang, _with_reason(gang, _HELPLESS)):
-        remedy = (
-            "Request resources that a node group offers, or ask the platform team for another node"
-            " group or a higher maximum size of one"
-        )
+        remedy, who = _help_for(evidence.value)
         if evidence.field.endswith(_FAILED):
             remedy = (
                 "Ask the platform team why no nodes could be created (for example, because of a"
                 " quota at the cloud provider)"
             )
+            who = "platform"
         said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
         text = f"The autoscaler adds no nodes for {counted(objects, 'pod')}: {said}"
-        yield about(evidence, "NoNodeGroupHelps", text, remedy, "platform", objects=objects)
+        yield about(evidence, "NoNodeGroupHelps", text, remedy, who, objects=objects)
+
+
+_HELPS: Advice = (
+    (
+        ("exceed limits for nodepool", "would exceed limits"),
+        "Ask the platform team to raise spec.limits of NodePool {pool}",
+        "platform",
+    ),
+    (
+        ("max node group size reached",),
+        "Ask the platform team to raise the maximum size of the node group",
+        "platform",
+    ),
+    (
+        ("max cluster ", "max total nodes"),
+        "Ask the platform team to raise the autoscaler's limits for the whole cluster",
+        "platform",
+    ),
+    (
+        ("in backoff after failed scale-up",),
+        "Ask the platform team why the autoscaler could add no nodes the last time, for example"
+        " because of a quota or missing capacity at the cloud provider",
+        "platform",
+    ),
+    (
+        ("did not tolerate", "untolerated taint"),
+        "Add a toleration for the taint in the message to the pod template, if the pods may use"
+        " nodes with it",
+        "you",
+    ),
+    (
+        ("volume node affinity", "volume zone"),
+        "Ask the platform team for nodes where the pod's volume is (kubectl get pv -o yaml shows"
+        " its zone)",
+        "platform",
+    ),
+)
+"""Advice on messages of autoscalers, from `core/scaleup/orchestrator` of Cluster Autoscaler, the
+plugins of kube-scheduler, and `pkg/controllers/provisioning/scheduling` of Karpenter.
+"""
+
+
+def _help_for(said: str) -> tuple[str, Who]:
+    """Return the remedy for an autoscaler's message that it adds no nodes, and who can act.
+
+    A message has a cause for each node group. The first two known ones are named.
+    """
+    known = list(advice_for(said, _HELPS))[:2]
+    if not known:
+        remedy = (
+            "Request resources that a node group offers, or ask the platform team for another node"
+            " group or a higher maximum size of one"
+        )
+        return remedy, "platform"
+    limited = _LIMITED.search(said)
+    pool = limited[1] if limited else "in the message"
+    return ". Or: ".join(remedy.format(pool=pool) for remedy, _ in known), known[0][1]
+
+
+_LIMITED = re.compile(r'limits for nodepool:? ?"?\(?(?:NodePool=)?([\w.-]{1,253})')
+"""The name of the NodePool whose limits Karpenter would exceed, in two generations of messages."""
 
 
 def nodes_are_added(gang: Gang) -> bool:

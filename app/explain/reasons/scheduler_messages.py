@@ -74,6 +74,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             gang.namespace,
             has_room=_has_room(gang),
             is_matched=_is_matched(gang),
+            smallest=_smallest(pod for _, pod in each),
         )
         if _AFFINITY[0] in remedy:
             label = _label_of_domains(gang, [pod for _, pod in each])
@@ -142,7 +143,8 @@ def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
 
 
 LESS = "Request less"
-"""The start of the remedy for messages about resources. It does not say who uses them."""
+FEWER = "Use fewer pods"
+"""The starts of the remedies for messages about resources. They do not say who uses them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
@@ -276,6 +278,15 @@ def _has_room(gang: Gang) -> bool:
     return all(placements.now.fits for placements in alone)
 
 
+def _smallest(pods: Iterable[Pod]) -> frozenset[str]:
+    """Return the devices, such as nvidia.com/gpu, of which no pod requests more than one."""
+    most: dict[str, int] = {}
+    for pod in pods:
+        for name, amount in pod.shape.requests:
+            most[name] = max(amount, most.get(name, 0))
+    return frozenset(name for name, amount in most.items() if "/" in name and amount <= 1000)
+
+
 def _is_matched(gang: Gang) -> bool:
     """Return whether each pending pod has a node that matches its selectors."""
     shapes = {pod.shape for pod in gang.waiting}
@@ -283,13 +294,18 @@ def _is_matched(gang: Gang) -> bool:
 
 
 def _advice_on(
-    words: str, namespace: str, *, has_room: bool = False, is_matched: bool = False
+    words: str,
+    namespace: str,
+    *,
+    has_room: bool = False,
+    is_matched: bool = False,
+    smallest: frozenset[str] = frozenset(),
 ) -> tuple[str, Who]:
     """Return the remedy for a scheduler's message, or "" if none is known, and who can act.
 
     A message has a cause for each group of nodes. With `has_room`, some nodes have room for the
     pods, so another cause excludes these nodes. With `is_matched`, some nodes match the pods'
-    selectors, so another cause excludes these.
+    selectors, so another cause excludes these. The pods can't request less of the `smallest`.
     """
     if _TERMINATING in words:
         return (
@@ -301,10 +317,9 @@ def _advice_on(
     helps: list[tuple[str, Who]] = []
     lacks = _INSUFFICIENT.search(words)
     if lacks:
-        remedy = (
-            f"{LESS} {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
-            " for nodes with more of this resource."
-        )
+        name = lacks[1].rstrip(".")
+        less = FEWER if name in smallest else f"{LESS} {name} per pod, use fewer pods"
+        remedy = f"{less}, or ask the platform team for nodes with more of this resource."
         helps.append((remedy, "you"))
     advice = [
         (remedy.format(namespace=shlex.quote(namespace)), who)

@@ -249,7 +249,10 @@ class Stalled(Value):
     since: float | None = None
     """When a running init container was started, in seconds since 1970, or None."""
     ended: str = ""
-    """The end of the last run, such as `exit code 1` or `OOMKilled`, or "" if that is not known."""
+    """The end of the last run, such as `exit code 1` or `OOMKilled`, or "" if that is not known.
+
+    If the container could not be started, it is `StartError: ` and the message of the runtime.
+    """
 
 
 RUNS = "Running"
@@ -632,7 +635,14 @@ def _how_ended(terminated: JsonMap) -> str:
     if not terminated:
         return ""
     reason = text_at(terminated, "reason")
+    message = text_at(terminated, "message")
+    if reason in _NEVER_RAN and message:
+        return f"{reason}: {' '.join(message.split())}"
     return reason if reason == "OOMKilled" else f"exit code {int_of(terminated.get('exitCode'))}"
+
+
+_NEVER_RAN = {"StartError", "ContainerCannotRun"}
+"""The reasons, of containerd and of Docker, with which a container ends that cannot be started."""
 
 
 def _failure(status: JsonMap) -> str:
