@@ -199,6 +199,8 @@ def queue(fact: Queue) -> Object:
             fixed[name] = f"{share.allocated_fixed}m"
     spec: Object = {"resources": resources, "priority": fact.priority}
     spec |= {"parentQueue": fact.parent} if fact.parent else {}
+    after = {"reclaimMinRuntime": fact.reclaim_after, "preemptMinRuntime": fact.preempt_after}
+    spec |= {name: f"{value:.0f}s" for name, value in after.items() if value is not None}
     status = {"allocated": allocated, "allocatedNonPreemptible": fixed}
     metadata = {**time_of(fact.created), "labels": {NODE_POOL: fact.pool} if fact.pool else {}}
     fields: Object = {"metadata": metadata, "spec": spec, "status": status}
@@ -509,9 +511,12 @@ def pod_group(fact: KaiPodGroup) -> Object:
         for uid in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners, "labels": {}, **time_of(fact.created)}
-    if fact.stale is not None:
-        since = time_of(fact.stale)["creationTimestamp"]
-        metadata["annotations"] = {"kai.scheduler/stale-podgroup-timestamp": since}
+    annotations = {
+        f"kai.scheduler/{name}-timestamp": time_of(at)["creationTimestamp"]
+        for name, at in (("stale-podgroup", fact.stale), ("last-start", fact.started))
+        if at is not None
+    }
+    metadata |= {"annotations": annotations} if annotations else {}
     metadata["labels"] |= {"kai.scheduler/node-pool": fact.pool} if fact.pool else {}
     return made(
         "scheduling.run.ai/v2alpha2",

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.reasons.gpu_sharing import RESERVATIONS
 from app.explain.reasons.messages import Words
 from app.explain.reasons.pod_starts import _rejection_remedy, _start_remedy
 from app.explain.state.index import Index
@@ -23,12 +24,13 @@ from tests.explain.fleet import (
     WORKERS,
     facts,
     nodes,
+    occupant,
     placed,
     pods,
 )
 from tests.explain.table.pod_starts import CRASHES, FETCHES, of_clique, rejected
 from tests.explain.table.recorded import Asking, whole
-from tests.explain.table.row import Changes, changed
+from tests.explain.table.row import Changes, changed, part_of
 from tests.explain.table.words import starting
 from tests.said import Said
 
@@ -409,6 +411,65 @@ def test_the_remedy_follows_from_the_words_of_the_kubelet(
     (found,) = (each for each in reasons if each.id == "KubeletRefuses")
     assert found.remedy.startswith(begin)
     assert found.who == who
+
+
+TOO_FEW = (
+    "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable for"
+    " nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
+)
+
+
+def reserving(number: int, **changes: Any) -> Pod:
+    """KAI's pod that reserves a GPU of gpu-03, in the name of which pods share it."""
+    pod = occupant("gpu-03", number, namespace=RESERVATIONS, group="", gpu_groups=(f"g{number}",))
+    name = f"gpu-reservation-{number}"
+    fields = {"name": name, "uid": name, "reserves": True, "created": NOW - 7200}
+    return replace(pod, **{**fields, **changes})
+
+
+SHARES = occupant("gpu-03", 5, shape=part_of(0.5), gpu_groups=("g0",))
+UNUSED = f"kubectl delete pod -n {RESERVATIONS} gpu-reservation-"
+
+
+@pytest.mark.parametrize(
+    ("others", "commands"),
+    [
+        pytest.param((reserving(0),), (f"{UNUSED}0",), id="no pod shares the GPU"),
+        pytest.param(
+            (reserving(0), reserving(1), SHARES),
+            (f"{UNUSED}1",),
+            id="a pod shares another one",
+        ),
+        pytest.param(
+            (reserving(0), reserving(1)),
+            (f"{UNUSED}0 gpu-reservation-1",),
+            id="two of them",
+        ),
+        pytest.param(
+            (reserving(0, created=NOW - 60),),
+            ("kubectl describe node gpu-03",),
+            id="a pod may be about to be bound",
+        ),
+        pytest.param(
+            (reserving(0, namespace="team-x"),),
+            ("kubectl describe node gpu-03",),
+            id="a pod of a tenant",
+        ),
+        pytest.param(
+            (reserving(0, node="gpu-04"),),
+            ("kubectl describe node gpu-03",),
+            id="on another node",
+        ),
+    ],
+)
+def test_an_unused_reservation_holds_the_gpu_that_the_kubelet_lacks(
+    others: tuple[Pod, ...], commands: tuple[str, ...], answered: Asking
+) -> None:
+    """KAI counts the GPU as free, and sends pod after pod there."""
+    changes = beside(failed(TOO_FEW, 900))
+    reasons = answered(facts(pods=(*changes["pods"], *others))).reasons
+    (found,) = (each for each in reasons if each.id == "KubeletRefuses")
+    assert (found.commands, found.who) == (commands, "platform")
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "GangStale",
         "KAI's default grace period applies",
         below(20),
-        "Find out why the other pods do not run. To keep KAI from evicting such gangs, ask the platform team to set default-staleness-grace-period: -1s in spec.args of the SchedulingShards",
+        "Find out why the other pods do not run. To keep KAI from evicting this gang, set the annotation kai.scheduler/staleness-grace-period of the workload or its pods to -1s (KAI 0.17 or later), or ask the platform team to set default-staleness-grace-period: -1s in spec.args of the SchedulingShards",
     ),
     (
         "GangStale",

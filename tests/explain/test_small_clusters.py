@@ -220,6 +220,45 @@ def test_pods_without_gpus_have_no_room_in_the_nodes_together() -> None:
 
 
 SUBGROUPS = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]
+ANNOTATIONS = (
+    'Give the pods the annotations pod-group-name: w and kai.scheduler/skip-podgrouper: "true"'
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "others", "remedy"),
+    [
+        pytest.param(
+            pod_group("w", 2),
+            [pod("w-0", "pg-w-0")],
+            f"{ANNOTATIONS}, and create them again: no pod names this PodGroup",
+            id="KAI has grouped the pods by itself",
+        ),
+        pytest.param(
+            pod_group("w", 3, subGroups=SUBGROUPS),
+            [],
+            f"{ANNOTATIONS}, and the label kai.scheduler/subgroup-name, and create them again: no"
+            " pod names this PodGroup",
+            id="with SubGroups",
+        ),
+        pytest.param(
+            {
+                **pod_group("w", 4),
+                "metadata": {
+                    "name": "w",
+                    "namespace": "default",
+                    "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "uid": "u"}],
+                },
+            },
+            [],
+            "Create the missing pods",
+            id="KAI made it for a workload",
+        ),
+    ],
+)
+def test_no_pod_names_a_podgroup(group: Object, others: list[Object], remedy: str) -> None:
+    answer = told([node("n0"), *queues(), group, *others], "PodGroup", "w")
+    assert [(reason.id, reason.remedy) for reason in answer.reasons] == [("GangIncomplete", remedy)]
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,17 @@ BACKGROUND = "Evicted to make room for a workload"
 
 def _no_eviction(group: KaiPodGroup | None) -> str:
     """Return the remedy that keeps KAI from evicting a gang below its minimum."""
+    annotation = (
+        "To keep KAI from evicting this gang, set the annotation"
+        " kai.scheduler/staleness-grace-period of the workload or its pods to -1s"
+    )
     if group and group.grace is not None:
         return (
-            "To keep KAI from evicting this gang, set the annotation"
-            " kai.scheduler/staleness-grace-period of the workload or its pods to -1s, or"
-            f" stalenessGracePeriod of PodGroup {group.name} if you created the PodGroup"
+            f"{annotation}, or stalenessGracePeriod of PodGroup {group.name} if you created the"
+            " PodGroup"
         )
     return (
-        "To keep KAI from evicting such gangs, ask the platform team to set"
+        f"{annotation} (KAI 0.17 or later), or ask the platform team to set"
         " default-staleness-grace-period: -1s in spec.args of the SchedulingShards"
     )
 

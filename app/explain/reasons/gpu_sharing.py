@@ -115,12 +115,55 @@ def reservation_refused(gang: Gang) -> Reasons:
             " use its GPUs and that KAI does not count"
         )
         name = shlex.quote(node.name)
-        commands = (
+        commands: tuple[str, ...] = (
             f"kubectl cordon {name}",
             f"kubectl get pods -A --field-selector spec.nodeName={name}",
         )
+        unused = unused_reservations(gang.index, node.name)
+        if unused:
+            said, remedy, command = deleting_unused(unused)
+            text, commands = f"{text}. {said}", (command,)
         evidence = Evidence(last.ref, "status.reason", last.failure)
         yield about(evidence, "ReservationRefused", text, remedy, "platform", commands=commands)
+
+
+_NEW = 600.0
+"""The age in seconds below which a pod that shares the GPU may still be about to be bound."""
+
+
+def unused_reservations(index: Index, node: str) -> list[Pod]:
+    """Return KAI's pods that reserve GPUs of a node that no pod shares, sorted by name.
+
+    KAI does not count these GPUs as used, so it keeps placing pods there, and the kubelet rejects
+    them: https://github.com/kai-scheduler/KAI-Scheduler/issues/848
+    """
+    shared = {
+        group
+        for pod in index.facts.pods
+        if pod.node == node and not pod.reserves and not pod.finished
+        for group in pod.gpu_groups
+    }
+    before = index.facts.now - _NEW
+    found = (
+        pod
+        for pod in _reservations(index)
+        if pod.node == node and pod.gpu_groups and shared.isdisjoint(pod.gpu_groups)
+        if pod.is_alive and (pod.created or 0.0) < before
+    )
+    return sorted(found, key=lambda pod: pod.name)
+
+
+def deleting_unused(pods: Sequence[Pod]) -> tuple[str, str, str]:
+    """Return a text about unused reservation pods, and the remedy and command to delete them."""
+    names = [pod.name for pod in pods]
+    noun = "pod" if len(names) == 1 else "pods"
+    reserve = "reserves a GPU" if len(names) == 1 else "reserve GPUs"
+    text = (
+        f"KAI's {noun} {listed(names)} {reserve} there that no pod shares and that KAI counts as"
+        " free"
+    )
+    remedy = f"Ask the platform team to delete KAI's unused reservation {noun}"
+    return text, remedy, f"kubectl delete pod -n {RESERVATIONS} {shlex.join(names)}"
 
 
 def _reservations(index: Index) -> Sequence[Pod]:

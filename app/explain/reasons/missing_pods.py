@@ -36,7 +36,7 @@ from app.facts.grove.status import LastError
 from app.facts.identity import Ref
 from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER, SUBGROUP
+from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 from app.objects.resource import JOB, STATEFUL_SET
 
 
@@ -344,6 +344,13 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
             " and events"
         )
     create = "Create the missing pods"
+    group = gang.pod_group
+    if group and not group.owners and not gang.index.pods_of_group.get(group.key):
+        of_parts = f", and the label {SUBGROUP}" if group.subgroups else ""
+        return (
+            f"Give the pods the annotations {POD_GROUP_NAME}: {group.name} and {SKIP_PODGROUPER}:"
+            f' "true"{of_parts}, and create them again: no pod names this PodGroup'
+        )
     if not all(member.pods for member in short):
         return create  # A minimum of 0 would start nothing.
     if gang.pod_group and gang.pod_group.subgroups:

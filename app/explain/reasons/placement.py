@@ -46,7 +46,13 @@ from app.explain.reasons.obstacle import (
     selector_words,
     used_for,
 )
-from app.explain.reasons.queue import evicting, fair_share, losing_against
+from app.explain.reasons.queue import (
+    RECLAIM_AFTER,
+    evicting,
+    fair_share,
+    losing_against,
+    reclaims_after,
+)
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -729,7 +735,10 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
 
 def _by_itself(obstacle: Obstacle) -> list[str]:
     """Return the remedies to wait, because pods terminate or KAI may evict pods."""
-    evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
+    evicts = (
+        evicting(obstacle.gang.index, _evicted_for(obstacle)),
+        _reclaiming(obstacle),
+    )
     return [each for each in (_ending(obstacle), *evicts) if each]
 
 
@@ -742,9 +751,11 @@ def _reclaiming(obstacle: Obstacle) -> str:
     if found is None:
         return ""
     queues = listed(ref.name for ref in found.objects)
+    left = reclaims_after(obstacle.gang)
+    then = f" in {ago(left)} at the earliest ({RECLAIM_AFTER})" if left else ""
     if len(found.objects) == 1:
-        return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods"
-    return f"Wait: queues {queues} are above their fair shares, and KAI may evict their pods"
+        return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods{then}"
+    return f"Wait: queues {queues} are above their fair shares, and KAI may evict their pods{then}"
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:

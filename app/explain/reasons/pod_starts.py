@@ -12,6 +12,7 @@ from app.explain.reasons.compute_domains import (
     waits_for_domain,
 )
 from app.explain.reasons.gates import grouped, pods_in_words, refs
+from app.explain.reasons.gpu_sharing import deleting_unused, unused_reservations
 from app.explain.reasons.messages import (
     CRASHES,
     Advice,
@@ -40,6 +41,7 @@ from app.explain.reasons.restarts import MOST_NAMED, fails_if_deleted
 from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.identity import Key, Ref
 from app.facts.kinds import POD_CLIQUE
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import DAEMON_OF, RUNS, UNSTARTED, Pod
 
 MOST_STARTING = 60.0
@@ -388,6 +390,12 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
         remedy, who = _rejection_remedy(pods)
+        commands = tuple(filter(None, (to_describe(Ref("Node", "", first.node)),)))
+        if "devices unavailable" in first.failure and GPU in first.failure:
+            unused = unused_reservations(gang.index, first.node)
+            if unused:
+                said, remedy, command = deleting_unused(unused)
+                text, who, commands = f"{text}. {said}", "platform", (command,)
         evidence = Evidence(first.ref, "status.reason", first.failure)
         yield about(
             evidence,
@@ -396,7 +404,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             remedy,
             who,
             objects=refs(pods),
-            commands=tuple(filter(None, (to_describe(Ref("Node", "", first.node)),))),
+            commands=commands,
             severity=severity,
         )
 

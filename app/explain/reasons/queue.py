@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -48,6 +48,7 @@ from app.explain.reasons.reason import (
 )
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.explain.state.index import Index
+from app.explain.state.min_runtimes import spared_from_preemption, spared_from_reclaim
 from app.explain.state.queues import (
     NOT_PREEMPTIBLE,
     SEMI_PREEMPTIBLE,
@@ -56,6 +57,7 @@ from app.explain.state.queues import (
     priority_of,
     unusable_because,
 )
+from app.facts.identity import Key
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, Queue
 from app.facts.kubernetes.pod import Pod, Shape
@@ -297,7 +299,7 @@ def queue_limit(gang: Gang) -> Reasons:
                 yield _in_units(over, "limit", "QueueLimit")
             elif not over.is_unset:
                 yield _at_limit(gang, over, "QueueLimit", _below_limit(gang, over), "you")
-    elif said and not _is_next(gang):
+    elif said and not exceeded and not _is_next(gang):
         remedy = "Wait until other workloads in the queue end, or ask for a higher limit"
         yield _as_said(group, said, "QueueLimit", remedy)
 
@@ -510,16 +512,19 @@ def _has_background(index: Index, queue: Queue) -> bool:
 def lower_priority(gang: Gang) -> Reasons:
     """Report that a limit would be exceeded, but KAI may evict pods in the gang's own queue.
 
-    Yield nothing if KAI says that a limit is reached, because KAI has then tried to evict pods.
+    Yield nothing if KAI says that a limit is reached, because KAI has then tried to evict pods,
+    unless a minimum runtime has kept it from that.
     """
     group = gang.pod_group
     over = next(over_limits(gang, group.queue), None) if group else None
-    if not group or not over or _said(gang, "OverLimit"):
+    if not group or not over:
         return
 
     losing = losing_against(gang)
+    if _said(gang, "OverLimit") and not any(_spared(gang.index, losing)):
+        return
     if not any(over_limits(gang, group.queue, losing)):
-        yield _at_limit(gang, over, "LowerPriority", evicting(losing), "wait")
+        yield _at_limit(gang, over, "LowerPriority", evicting(gang.index, losing), "wait")
 
 
 def _at_limit(gang: Gang, over: Excess, reason: str, remedy: str, who: Who) -> Reason:
@@ -539,13 +544,44 @@ def _as_slices(gang: Gang, over: Excess) -> str:
     return f"; KAI counts each {listed(each)}"
 
 
-def evicting(pods: Iterable[Pod]) -> str:
+def evicting(index: Index, pods: Sequence[Pod]) -> str:
     """Return the remedy to wait because KAI may evict these pods, or "" if there are none."""
     groups = Counter(pod.group for pod in pods)
     if not groups:
         return ""
-    holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
+    spared = {group.name: left for group, left in _spared(index, pods)}
+    holders = []
+    for group, count in sorted(groups.items()):
+        left = spared.get(group)
+        later = f", but not for another {ago(left)} ({_PREEMPT_AFTER})" if left else ""
+        holders.append(f"{counted(count, 'pod')} of {group}{later}")
     return f"Wait: KAI may preempt {listed(holders)}"
+
+
+RECLAIM_AFTER = "reclaimMinRuntime"
+"""The field of queues for which KAI does not reclaim the room of gangs that it has started."""
+_PREEMPT_AFTER = "preemptMinRuntime of its queue"
+
+
+def _spared(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[KaiPodGroup, float]]:
+    """Yield the PodGroups whose minimum the pods belong to, and that KAI does not preempt yet.
+
+    Yield also the seconds for which that lasts.
+    """
+    keys = {pod.key for pod in pods}
+    for name in dict.fromkeys((pod.namespace, pod.group) for pod in pods):
+        group = index.pod_groups.get(name)
+        left = spared_from_preemption(index, group) if group else 0.0
+        if group and left and _loses_minimum(index, group, keys):
+            yield group, left
+
+
+def _loses_minimum(index: Index, group: KaiPodGroup, keys: Collection[Key]) -> bool:
+    """Return whether a PodGroup would run below its minimum without these pods."""
+    beyond = {pod.key for pod in surplus_of(index, group)}
+    own = index.pods_of_group.get(group.key, ())
+    lost = [pod.key for pod in own if pod.node and pod.is_alive and pod.key in keys]
+    return len(lost) > len(beyond)
 
 
 def queue_quota(gang: Gang) -> Reasons:
@@ -637,13 +673,13 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
 
 
 def within_quota(gang: Gang) -> Reasons:
-    """Report that the gang stays within its queue's quota, but no other queue is above its quota.
+    """Report that the gang stays within its queue's quota, but KAI can reclaim nothing for it.
 
-    KAI reclaims nothing from queues within their quotas.
+    KAI reclaims nothing from queues within their quotas, and no pods that are not preemptible.
     """
     turn = line_of(gang.index).get(gang.ref)
     group = gang.pod_group
-    if not group or not turn or turn.used or turn.above or turn.full or gang.placed:
+    if not group or not turn or turn.used or turn.full or gang.placed:
         return
     asks = _asked(gang)
     if not asks[0] or gang.placements.now.fits:
@@ -657,11 +693,16 @@ def within_quota(gang: Gang) -> Reasons:
         each for each in accounts.values() if each is not own and not _children(each, accounts)
     ]
     holding = [each for each in leaves if each.allocated[0] > 0]
-    if not holding or any(each.allocated[0] > each.quota[0] for each in holding):
+    above = [each for each in holding if each.allocated[0] > each.quota[0]]
+    if not holding or any(each.evictable[0] for each in above):
         return
     held = listed(
-        f"queue {each.queue.name} uses {_gpus(each.allocated[0])}, within its"
-        f" {_quota_words(each.quota[0])}"
+        f"queue {each.queue.name} uses {_gpus(each.allocated[0])}"
+        + (
+            f", more than its {_quota_words(each.quota[0])}, but only for non-preemptible pods"
+            if each in above
+            else f", within its {_quota_words(each.quota[0])}"
+        )
         for each in holding
     )
     promised = sum(each.quota[0] for each in (own, *leaves))
@@ -675,6 +716,12 @@ def within_quota(gang: Gang) -> Reasons:
     if len(holding) > 1:
         of = "quotas of these queues"
     remedy = f"Ask the platform team to lower the {of}, or to add nodes"
+    if above:
+        names = listed(each.queue.name for each in above)
+        remedy = (
+            f"Ask the users of queue{'s' if above[1:] else ''} {names} to scale down, or to make"
+            " their workloads preemptible. Or ask the platform team for more nodes"
+        )
     evidence = Evidence(
         holding[0].queue.ref, "spec.resources.gpu.quota", _quota_value(holding[0].quota[0])
     )
@@ -725,7 +772,44 @@ def fair_share(gang: Gang) -> Reasons:
     words = listed(over)
     queues = tuple(queue.ref for queue in turn.above)
     text = upper_first(words)
+    left = reclaims_after(gang)
+    if left:
+        its = "its" if len(queues) == 1 else "their"
+        text += f", but {RECLAIM_AFTER} keeps KAI from evicting {its} pods for another {ago(left)}"
+        remedy = (
+            f"Wait: KAI may reclaim the excess for this gang in {ago(left)} at the earliest, or ask"
+            f" the platform team to lower {RECLAIM_AFTER} of the queues"
+        )
     yield about(evidence, "FairShare", text, remedy, "wait", objects=queues)
+
+
+def reclaims_after(gang: Gang) -> float:
+    """Return the seconds before which KAI can't reclaim enough for a gang, or 0 if it can now.
+
+    Only queues above their fair share count. Minimum runtimes spare the pods that they started.
+    """
+    turn = line_of(gang.index).get(gang.ref)
+    if not turn:
+        return 0.0
+    index = gang.index
+    above = frozenset(queue.name for queue in turn.above)
+
+    def look() -> tuple[frozenset[Key], float]:
+        gone: set[Key] = set()
+        lefts = []
+        for group in index.facts.pod_groups:
+            queues = {queue.name for queue in chain(index, group.queue, group.pool)}
+            if group.queue == turn.queue or above.isdisjoint(queues):
+                continue
+            pods = _preemptible_pods(index, group)
+            left = spared_from_reclaim(index, group, turn.queue) if pods else 0.0
+            gone |= {pod.key for pod in (surplus_of(index, group) if left else pods)}
+            lefts += [left] if left else []
+        return frozenset(gone), min(lefts, default=0.0)
+
+    # Thousands of gangs in one queue may share the result.
+    gone, left = index.remembered(("reclaims after", turn.queue, above), look)
+    return left if left and not gang.placements.under(Assumption(gone=gone)).fits else 0.0
 
 
 def preemption_delay(gang: Gang) -> Reasons:

@@ -16,6 +16,7 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970, signed_duration
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+LAST_START = "kai.scheduler/last-start-timestamp"
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 
 
@@ -109,6 +110,8 @@ class KaiPodGroup(Namespaced):
     """
     grace: float | None = None
     """The stalenessGracePeriod of the PodGroup in seconds, or None if it sets none."""
+    started: float | None = None
+    """When KAI last started the minimum, in seconds since 1970, or None if that is not known."""
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
@@ -145,6 +148,7 @@ def _times(metadata: JsonMap, spec: JsonMap) -> dict[str, Any]:
         "created": seconds_since_1970(metadata.get("creationTimestamp")),
         "evicted": seconds_since_1970(annotations.get(LAST_EVICTION)),
         "stale": seconds_since_1970(annotations.get(STALE_SINCE)),
+        "started": seconds_since_1970(annotations.get(LAST_START)),
     }
 
 

@@ -9,7 +9,7 @@ from app.facts.kubernetes.gpus import GPU
 from app.facts.labels import NODE_POOL
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, int_of, map_at, text_at
-from app.objects.time import seconds_since_1970
+from app.objects.time import seconds_since_1970, signed_duration
 
 _GPU = (GPU, "gpu")
 UNLIMITED = -1
@@ -73,6 +73,10 @@ class Queue(ClusterScoped):
     """The node pool whose scheduler uses the queue, or "" for the nodes without a pool."""
     unset: tuple[str, ...] = ()
     """The bounds of GPUs (`quota`, `limit`) that the queue does not set. KAI reads them as 0."""
+    reclaim_after: float | None = None
+    """The seconds for which other queues can't reclaim a started gang (`reclaimMinRuntime`)."""
+    preempt_after: float | None = None
+    """The seconds for which its own gangs can't preempt a started one (`preemptMinRuntime`)."""
 
     @property
     def shares(self) -> Mapping[str, Share]:
@@ -102,6 +106,8 @@ def read_queue(obj: JsonMap) -> Queue:
         priority=int_of(spec.get("priority"), 100),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         pool=text_at(map_at(metadata, "labels"), NODE_POOL),
+        reclaim_after=signed_duration(spec.get("reclaimMinRuntime")),
+        preempt_after=signed_duration(spec.get("preemptMinRuntime")),
     )
 
 

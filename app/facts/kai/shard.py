@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from app.facts.identity import ClusterScoped, read_name
 from app.facts.labels import KAI_BACKGROUND
 from app.objects.shape import JsonMap, map_at, map_of, text_at
+from app.objects.time import duration
 
 _MOST_SHOWN = 5
 
@@ -69,16 +70,23 @@ class Shard(ClusterScoped):
 
     KAI's own plugins and actions with their default settings are not listed.
     """
+    reclaim_after: float = 0.0
+    """The `reclaimMinRuntime` in seconds of queues that set none."""
+    preempt_after: float = 0.0
+    """The `preemptMinRuntime` in seconds of queues that set none."""
 
 
 def read_shard(obj: JsonMap) -> Shard:
     """Read a SchedulingShard."""
     spec = map_at(obj, "spec")
+    after = map_at(spec, "minRuntime")
     return Shard(
         read_name(obj),
         text_at(spec, "partitionLabelValue"),
         has_background=_has_background(map_at(spec, "plugins", _BACKGROUND)),
         sets=tuple(_sets(spec)),
+        reclaim_after=duration(after.get("reclaimMinRuntime")),
+        preempt_after=duration(after.get("preemptMinRuntime")),
     )
 
 
