@@ -185,8 +185,8 @@ class WaitingDuty:
         yield from self._counted_gangs()
 
         text = (
-            "How long the oldest gang pending for at least waiting.afterSeconds has been pending,"
-            " in seconds, by who can act."
+            "Longest pending time, in seconds, of a gang that has been pending for at least"
+            " waiting.afterSeconds, by who can act."
         )
         now = self._clock()
         for who in ("you", "platform", "wait", ""):
