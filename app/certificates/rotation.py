@@ -132,7 +132,8 @@ def new_holdings(
 ) -> Holdings:
     """Return new content of the Secret, with a new CA and a new serving certificate for `names`.
 
-    The bundle also has the CAs in `previous` (PEM) that have not expired.
+    The bundle also has the CAs in `previous` (PEM) that `still_trusted` returns. Raise ValueError
+    if there is no name, or if a name is not allowed in a certificate.
     """
     ca = _new_ca(now, terms)
     return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(previous, now, terms))
@@ -183,7 +184,8 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
     """Return a new serving certificate for `names`, signed by `ca`.
 
-    The certificate expires after `terms.leaf_life`, or together with `ca` if that is earlier.
+    The certificate expires after `terms.leaf_life`, or together with `ca` if that is earlier. Raise
+    ValueError if there is no name, or if a name is not allowed in a certificate.
     """
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

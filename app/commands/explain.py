@@ -274,8 +274,8 @@ def _require_files(names: Sequence[str]) -> None:
 def _offline(name: str, arguments: argparse.Namespace) -> int:
     """Explain the workload `name`, or list the workloads if it is "", from files.
 
-    Return the exit code. Raise UnusableInput if a file is not usable, or if the files contain no
-    object of its kind.
+    Return the exit code. Raise UnusableInput or OSError if a file is not usable, and UnusableInput
+    if the kind in `name` is unknown or the files contain no object of this kind.
     """
     if not name:
         _require_files(arguments.offline)
@@ -323,7 +323,7 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
 def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
     """Print the list of workloads in a namespace, or in all namespaces if it is "".
 
-    In a text, workloads that are placed as requested are only counted, unless --all is given.
+    In a text, workloads without findings are only counted, unless --all is given.
     Return the exit code.
     """
     facts = index.facts

@@ -157,7 +157,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
 
     It is the first ClusterTopology, ClusterTopologyBinding, or OperatorConfiguration with levels.
     For a configuration, `name` is the name of the topology, unless it is "". Raise UnusableInput if
-    the file has no levels, or if they would be rejected.
+    the file can't be read or has no levels, or if they would be rejected.
     """
     for document in objects_in(path):
         section = document.get("clusterTopology")
