@@ -70,6 +70,12 @@ KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
 The second label means that KAI does not manage the nodes of the new pool.
 """
 
+DRIVER_UPGRADES = ("nvidia.com/gpu-driver-upgrade-state", "nvidia.com/vgpu-driver-upgrade-state")
+"""The labels of a node with the state of a driver upgrade by NVIDIA's GPU Operator."""
+
+NVSENTINEL_CORDON = "k8saas.nvidia.com/cordon-by"
+"""The label of a node that NVSentinel has cordoned because of a fault of its hardware."""
+
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""
 

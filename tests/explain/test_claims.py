@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     "pods that can be found have the channels": (
         {
             **TAKEN,
-            "pods": (*TAKEN["pods"], occupant("gpu-12", namespace="research", name="sweep-3-0", gpus=0, controller=Ref("Job", "research", "sweep-3"), created=NOW - 7200)),
+            "pods": (*TAKEN["pods"], occupant("gpu-12", namespace="research", name="sweep-3-0", uid="uid", gpus=0, controller=Ref("Job", "research", "sweep-3"), created=NOW - 7200)),
             "claims": (
                 replace(TAKEN["claims"][0], consumers=(Consumer("sweep-3-0", "uid"),)),
                 TAKEN["claims"][1],
@@ -418,3 +418,32 @@ def test_nobody_is_told_to_write_an_object_that_a_controller_writes(
     (missing,) = (known for known in answer(facts(**changes)).reasons if known.id == "ClaimMissing")
     assert missing.remedy.startswith(start)
     assert missing.who == who
+
+
+@pytest.mark.parametrize(
+    ("users", "deleted", "begins"),
+    [
+        (("gone-0",), 7200, "Ask the platform team to read the log of kube-controller-manager"),
+        (("gone-0", "gone-1"), 60, "Wait a minute: "),
+        (("gone-0",), None, "Wait a minute: "),
+        (("gone-0", "there"), 7200, ""),
+        ((), 7200, ""),
+    ],
+)
+def test_nobody_is_asked_to_release_channels_of_pods_that_are_gone(
+    users: tuple[str, ...], deleted: float | None, begins: str, answered: Asking
+) -> None:
+    there = occupant("gpu-12", namespace="research", name="there", uid="uid-there", gpus=0)
+    held = tuple(
+        replace(
+            claim,
+            consumers=tuple(Consumer(name, f"uid-{name}") for name in users),
+            deleting=None if deleted is None else NOW - deleted,
+        )
+        for claim in TAKEN["claims"]
+    )
+    reasons = answered(facts(**{**TAKEN, "claims": held, "pods": (*TAKEN["pods"], there)})).reasons
+    (reason,) = [reason for reason in reasons if reason.id == "ChannelTaken"]
+    assert reason.text.endswith(" are gone") is bool(begins)
+    assert reason.remedy.startswith(begins)
+    assert (reason.who == "platform") is bool(begins)

@@ -104,3 +104,44 @@ def test_gpus_without_such_a_name_are_only_for_claims() -> None:
 def test_other_resources_stay_missing() -> None:
     [reason] = found(asking(named("example.com/nic"), BY_NAME), "NeverFits")
     assert "only for ResourceClaims" not in reason.text
+
+
+def offering(*names: str) -> dict[str, object]:
+    """All nodes offer these devices too."""
+    more = dict.fromkeys(names, 4000)
+    return {"nodes": tuple(replace(n, allocatable={**n.allocatable, **more}) for n in nodes())}
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered", "words"),
+    [
+        ("rdma/ib", ("rdma/shared_ib",), "request rdma/shared_ib if the pods can use it"),
+        ("openshift.io/a", ("openshift.io/nic-b", "openshift.io/nic-c"), "request one of these"),
+        ("nvidia.com/hostdev", (), ""),
+        ("rdma/ib", ("vpc.amazonaws.com/efa",), ""),
+    ],
+)
+def test_other_devices_of_the_same_plugin_are_named(
+    asked: str, offered: tuple[str, ...], words: str
+) -> None:
+    [reason] = found(facts(pods=pods(shape=named(asked)), **offering(*offered)), "NeverFits")
+    assert reason.text.startswith(f"No node offers {asked}, which a pod requests")
+    assert ("16 nodes offer" in reason.text) is bool(words)
+    assert words in reason.remedy
+    assert (reason.who == "you") is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((), "there is no ResourceSlice of this driver"),
+        (("gpu-00",), "the ResourceSlice of gpu-00 lists no GPU"),
+        (("gpu-00", "gpu-01"), "the ResourceSlices of gpu-00 and gpu-01 list no GPU"),
+    ],
+)
+def test_gpus_to_claim_are_offered_by_no_device_plugin(parts: tuple[str, ...], words: str) -> None:
+    empty = tuple(replace(gpus(name), gpus=()) for name in parts)
+    [reason] = found(asking(named(f"{DRIVER}/gpu"), BY_CLAIM, slices=empty), "NeverFits")
+    assert reason.text == f"No node offers GPUs of driver {DRIVER}, which pods claim: {words}"
+    assert f"kubelet plugin of {DRIVER}" in reason.remedy
+    assert "device plugin" not in reason.remedy

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.explain.placing import fitness
-from app.explain.placing.fitness import BY_KAI, matches_any, unfit_because
+from app.explain.placing.fitness import BY, matches_any, unfit_because
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
-from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.node import RESOURCE_MANAGEMENT, Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
 from app.facts.labels import KAI_CORDONS, MIG_ENABLED, MIG_STRATEGY
@@ -133,7 +133,11 @@ CORDON = "node.kubernetes.io/unschedulable"
         (replace(NODE, labels={MEMORY_LABEL: "81920"}), OF_MEMORY, ""),
         (NODE, PART, ""),
         (replace(NODE, pressure="DiskPressure"), Shape(), "with DiskPressure"),
-        (replace(NODE, unschedulable=True, labels={KAI_CORDONS[1]: ""}), Shape(), BY_KAI),
+        (
+            replace(NODE, unschedulable=True, labels={KAI_CORDONS[1]: ""}),
+            Shape(),
+            f"{BY}{RESOURCE_MANAGEMENT}",
+        ),
         (
             replace(NODE, unschedulable=True),
             Shape(tolerations=(Toleration(CORDON, "Exists", "", "NoSchedule"),)),

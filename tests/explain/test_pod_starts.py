@@ -555,3 +555,50 @@ def test_a_rejected_pod_that_is_asked_for_is_told_of_whatever_its_age(said: Said
     assert answer
     said(whole(answer))
     assert [reason.severity for reason in answer.reasons] == ["problem"]
+
+
+@pytest.mark.parametrize(
+    ("container", "state", "is_of_grove"),
+    [
+        ("grove-initc", "ErrImagePull", True),
+        ("grove-initc", "ImagePullBackOff", True),
+        ("fetch", "ImagePullBackOff", False),
+        ("grove-initc", "CreateContainerError", False),
+    ],
+)
+def test_the_image_of_groves_init_container_is_not_in_the_pod_template(
+    container: str, state: str, is_of_grove: bool, answered: Asking
+) -> None:
+    words = "failed to pull ghcr.io/x:1: dial tcp: i/o timeout"
+    stalled = (Stalled(container, state, message=words),)
+    first = answered(facts(pods=bound(600, 600, 600, 600, stalled=stalled))).reasons[0]
+    assert ("GROVE_INIT_CONTAINER_IMAGE" in first.remedy) is is_of_grove
+    assert first.remedy.startswith("Ask the platform team which image") is is_of_grove
+
+
+@pytest.mark.parametrize(
+    ("node", "changes", "driver", "is_named"),
+    [
+        ("gpu-00", {"stalled": (CRASHES,)}, "compute-domain.nvidia.com", True),
+        ("gpu-00", {"phase": "Pending"}, "gpu.nvidia.com", True),
+        ("gpu-00", {}, "gpu.nvidia.com", False),
+        ("gpu-09", {"stalled": (CRASHES,)}, "gpu.nvidia.com", False),
+    ],
+)
+def test_the_pod_of_the_driver_that_the_kubelet_misses_is_named(
+    node: str, changes: dict[str, Any], driver: str, is_named: bool, answered: Asking
+) -> None:
+    words = f"prepare dynamic resources: DRA driver {driver} is not registered"
+    plugin = Pod(
+        "dra",
+        "dra-driver-nvidia-gpu-kubelet-plugin-x",
+        uid="uid-plugin",
+        controller=Ref("DaemonSet", "dra", "dra-driver-nvidia-gpu-kubelet-plugin"),
+        **{"node": node, "phase": "Running", **changes},
+    )
+    state = facts(
+        pods=(*bound(600, 600, 600, 600), plugin), events=warnings(5, 5, 5, 5, words=words)
+    )
+    first = answered(state).reasons[0]
+    assert first.id == "KubeletRefuses"
+    assert (f"The driver's pod dra/{plugin.name} on gpu-00 does not run" in first.text) is is_named

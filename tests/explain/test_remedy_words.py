@@ -21,7 +21,7 @@ from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
-from app.facts.labels import KAI_CORDONS
+from app.facts.labels import DRIVER_UPGRADES, KAI_CORDONS, NVSENTINEL_CORDON
 from tests.explain.fleet import (
     GANG_REF,
     GPU,
@@ -524,6 +524,59 @@ def test_nobody_uncordons_what_kai_resource_management_moves(
     reasons = answered(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
     (unfit,) = [reason for reason in reasons if reason.id == "NodesUnfit"]
     assert (unfit.remedy, unfit.commands) == (remedy, commands)
+
+
+STATE = DRIVER_UPGRADES[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "remedy", "is_uncordoned"),
+    [
+        (
+            {STATE: "drain-required"},
+            "Wait until the GPU Operator has upgraded the driver on gpu-",
+            False,
+        ),
+        ({STATE: "validation-required"}, "Wait until the GPU Operator has upgraded", False),
+        (
+            {STATE: "upgrade-failed"},
+            "Find out why the driver upgrade failed on gpu-00, gpu-01, gpu-02 and 1 more (label"
+            f" {STATE}): the GPU Operator uncordons a node once its driver pod is ready",
+            False,
+        ),
+        ({STATE: "upgrade-done"}, "Uncordon the nodes", True),
+        ({STATE: "upgrade-required"}, "Uncordon the nodes", True),
+        ({NVSENTINEL_CORDON: "NVSentinel"}, "Ask what NVSentinel found on gpu-00, gpu-01", False),
+    ],
+)
+def test_nobody_uncordons_what_a_component_uncordons_later(
+    labels: dict[str, str], remedy: str, is_uncordoned: bool, answered: Asking
+) -> None:
+    marked = tuple(replace(n, labels={**n.labels, **labels}) for n in CORDONED["nodes"])
+    reasons = answered(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
+    (unfit,) = [reason for reason in reasons if reason.id == "NodesUnfit"]
+    assert unfit.remedy.startswith(remedy)
+    assert bool(unfit.commands) is is_uncordoned
+    assert ("4 cordoned by " in unfit.text) is not is_uncordoned
+
+
+@pytest.mark.parametrize("cordoned", [("gpu-00",), ("gpu-00", "gpu-07")])
+def test_words_about_cordons_name_the_component_that_uncordons_nodes(
+    cordoned: tuple[str, ...], answered: Asking
+) -> None:
+    marked = tuple(
+        replace(n, labels={**n.labels, STATE: "drain-required"}, unschedulable=n.name in cordoned)
+        for n in nodes()
+    )
+    waiting = pods(group="", scheduler="volcano")
+    words = tuple(
+        warned(each.ref, each.uid, "FailedScheduling", "2 were unschedulable", "volcano")
+        for each in waiting
+    )
+    told = answered(facts(**{**UNBOUND, "nodes": marked, "pods": waiting, "events": words}))
+    (reason,) = [reason for reason in told.reasons if reason.id == "SchedulerRefuses"]
+    assert "Do not uncordon nodes that the GPU Operator has cordoned" in reason.remedy
+    assert not any("uncordon" in command for command in reason.commands)
 
 
 TO_KAI = "Set schedulerName: kai-scheduler in the pod templates of a new PodCliqueSet"

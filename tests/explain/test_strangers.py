@@ -14,6 +14,7 @@ from app.explain.gangs.assembly import gang_of_pod
 from app.explain.reasons.restarts import deletion_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
+from app.facts.constraint import SchedulerConstraint
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Device, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
@@ -22,7 +23,19 @@ from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Shape, Stalled
 from app.facts.kubernetes.selectors import Requirement, Taint
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
-from tests.explain.fleet import HOST, NAMESPACE, NOW, cliques, facts, nodes, occupant, pods, shape
+from tests.explain.fleet import (
+    GANG,
+    HOST,
+    NAMESPACE,
+    NOW,
+    cliques,
+    facts,
+    gang,
+    nodes,
+    occupant,
+    pods,
+    shape,
+)
 from tests.explain.fleet import answer as of_set
 from tests.explain.table.recorded import whole
 from tests.explain.table.words import ADMITTED, RESERVED
@@ -867,3 +880,39 @@ def test_an_amount_in_bytes_says_of_what(resource: str, words: str, told: Told) 
     text = f"No node has 2 TiB of {words}, which a pod requests; the largest has 900 GiB"
     assert first.text == text
     assert first.remedy.startswith(f"Request at most 900 GiB of {words} per pod")
+
+
+# What a scheduler says about claims.
+
+
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet", "Deployment"])
+@pytest.mark.parametrize(
+    "words", ['pod "{}": ResourceClaim not created yet', "cannot allocate all claims"]
+)
+def test_a_missing_template_comes_before_the_scheduler_s_words(
+    kind: str, words: str, told: Told
+) -> None:
+    claims = (PodClaim("ch", "", "channel"),)
+    domain = ComputeDomain(NAMESPACE, "cd", template="channel", number=2)
+    pods = [
+        made(kind, "x", at, claims=claims, unscheduled=words.format(f"x-{at}"), said_at=NOW - 60)
+        for at in range(2)
+    ]
+    answer = told(Ref(kind, NAMESPACE, "x"), *pods, compute_domains=(domain,))
+    assert [reason.id for reason in answer.reasons] == ["ClaimMissing", "SchedulerRefuses"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "volcano"])
+def test_the_own_pods_that_hold_the_room_are_told(number: int, scheduler: str, said: Said) -> None:
+    """Another scheduler places the pods of a set one by one."""
+    own = pods(shape=shape(8), scheduler=scheduler, group="")
+    placed = tuple(replace(pod, **on(f"gpu-0{at}")) for at, pod in enumerate(own[:number]))
+    some = facts(pods=(*placed, *own[number:]), nodes=FOUR[:number])
+    bare = gang(told=SchedulerConstraint(), groups=(), topology="", scheduler=scheduler)
+    few = replace(some, gangs=(bare,), pod_groups=())
+    answer = explain(Index(few), Ref("PodGang", NAMESPACE, GANG))
+    assert answer
+    said(whole(answer))
+    (reason,) = [reason for reason in answer.reasons if reason.id == "NeverFits"]
+    assert "Even empty" not in reason.text

@@ -17,8 +17,8 @@ NAME_FIELD = "metadata.name"
 NOT_READY = "not ready"
 _PRESSURE = "with "
 CORDONED = "cordoned"
-BY_KAI = "cordoned by KAI Resource Management"
-"""A cordon that ends when KAI Resource Management has moved the node to another pool."""
+BY = f"{CORDONED} by "
+"""The beginning of a cordon that a component lifts itself, followed by its name."""
 
 OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """The prefixes of taints that Kubernetes sets for the state of a node.
@@ -184,7 +184,7 @@ def unfit_causes(shape: Shape, node: Node) -> Iterator[str]:
     if not node.ready:
         yield NOT_READY
     if node.unschedulable and not tolerates(shape.tolerations, _CORDON):
-        yield BY_KAI if node.changes_pool else CORDONED
+        yield f"{BY}{node.cordoned_by}" if node.cordoned_by else CORDONED
     if node.pressure and node.ready:
         yield f"{_PRESSURE}{node.pressure}"
     for taint in node.taints:

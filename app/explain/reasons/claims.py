@@ -1,7 +1,7 @@
 """Report problems with ResourceClaims, their templates, DeviceClasses, and NVLink channels."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
@@ -14,6 +14,7 @@ from app.explain.reasons.reason import (
     Reasons,
     Who,
     about,
+    ago,
     counted,
     listed,
     upper_first,
@@ -378,8 +379,49 @@ def channel_taken(gang: Gang) -> Reasons:
     objects = tuple(Ref("Node", "", name) for name in takers)
     name, claim = next(iter(takers.items()))
     evidence = Evidence(claim.ref, "status.allocation.devices", name)
+    abandoned = [claim for claim in _once(takers) if _is_abandoned(gang.index, claim)]
+    if abandoned:
+        text += f". The pods of {listed(claim.name for claim in abandoned)} are gone"
+        remedy = _release(abandoned, gang.facts.now)
+        yield about(evidence, "ChannelTaken", text, remedy, "platform", objects=objects)
+        return
     remedy = _freeing(gang, takers)
     yield about(evidence, "ChannelTaken", text, remedy, "you", objects=objects)
+
+
+def _once(takers: Mapping[str, ResourceClaim]) -> list[ResourceClaim]:
+    """Return each claim once, although it may hold the channels of several nodes."""
+    return list({claim.key: claim for claim in takers.values()}.values())
+
+
+def _is_abandoned(index: Index, claim: ResourceClaim) -> bool:
+    """Return whether all pods for which a claim is reserved are gone."""
+    for user in claim.consumers:
+        pod = index.pods.get((claim.namespace, user.name))
+        if pod and (pod.uid == user.uid or not pod.uid or not user.uid):
+            return False
+    return bool(claim.consumers)
+
+
+_OF_MANAGER = "ask the platform team to read the log of kube-controller-manager"
+WAIT_FOR_RELEASE = (
+    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If the reservation"
+    f" stays, {_OF_MANAGER}"
+)
+_MOST_RELEASING = 300.0
+"""The seconds after which a deleted claim should no longer be reserved for pods that are gone."""
+
+
+def _release(claims: Iterable[ResourceClaim], now: float) -> str:
+    """Return the remedy for claims whose pods are gone."""
+    deleted = [claim.deleting for claim in claims if claim.deleting is not None]
+    longest = now - min(deleted, default=now)
+    if longest < _MOST_RELEASING:
+        return WAIT_FOR_RELEASE
+    return (
+        f"{upper_first(_OF_MANAGER)}: it should remove the reservations of pods that are gone, and"
+        f" has not done so since the claims were deleted {ago(longest)} ago"
+    )
 
 
 def _without_channel(gang: Gang) -> frozenset[str]:

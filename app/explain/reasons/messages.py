@@ -1,7 +1,7 @@
 """Find messages about pods from KAI, other schedulers, kubelets and controllers."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 
@@ -311,6 +311,21 @@ def state_words(index: Index, pod: Pod) -> str:
     if words:
         return words.quoted(now)
     return listed(stalled_words(container, now) for container in pod.stalled)
+
+
+def broken_plugin(index: Index, part: str, nodes: Container[str] = ()) -> Pod | None:
+    """Return a pod of a DaemonSet that does not run, the first by name, or None.
+
+    Its name contains `part`. If there are `nodes`, it is on one of them.
+    """
+    broken = [
+        pod
+        for pod in index.facts.pods
+        if part in pod.name and pod.controller and pod.controller.kind == "DaemonSet"
+        if pod.is_alive and (pod.phase != "Running" or pod.stalled)
+        if not nodes or pod.node in nodes
+    ]
+    return min(broken, key=lambda pod: pod.key, default=None)
 
 
 def is_about_a_domain(words: Words) -> bool:

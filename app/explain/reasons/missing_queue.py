@@ -33,10 +33,21 @@ _NO_LABEL = (
     " label runai/queue"
 )
 
-_ANOTHER = (
-    f"Set the label {KAI_QUEUE} of the workload and spec.queue of its PodGroup to {{}}: KAI does"
-    " not update a PodGroup that exists"
-)
+DYNAMO_QUEUE = "nvidia.com/kai-scheduler-queue"
+"""The annotation of a DynamoGraphDeployment from which Dynamo writes the queues of its cliques."""
+
+
+def _another(gang: Gang, queue: str, create: str = "") -> str:
+    """Return the remedy that moves a gang to another queue, or else creates the queue `create`."""
+    label = f"label {KAI_QUEUE} of the workload"
+    maker = gang.pcs.maker if gang.pcs else None
+    if maker and maker.kind == "DynamoGraphDeployment":
+        label = f"annotation {DYNAMO_QUEUE} of {maker}"
+    words = (
+        f"Set the {label} and spec.queue of its PodGroup to {queue}: KAI does not update a PodGroup"
+        " that exists"
+    )
+    return f"{words}. Or ask the platform team to create queue {create}" if create else words
 
 
 class _Help(Value):
@@ -78,7 +89,7 @@ def queue_missing(gang: Gang) -> Reasons:
         meant = _meant(index, group.queue, usable)
         likely = f'; did you mean "{meant}"?' if meant else ""
         text = f"{text}; {others}{likely}"
-        helps = _other_queue(index, group, meant, usable)
+        helps = _other_queue(gang, group, meant, usable)
     evidence = Evidence(group.ref, "spec.queue", group.queue)
     yield about(evidence, "QueueMissing", text, helps.words, helps.who, commands=helps.commands)
 
@@ -120,11 +131,12 @@ def _usable(index: Index, pool: str) -> list[str]:
     return [name for name in names if not unusable_because(index, name, pool)]
 
 
-def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
+def _other_queue(gang: Gang, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
     """Return the remedy for a queue of the gang's pool that KAI does not use, or that is missing.
 
     `meant` is the queue that is probably meant, or "".
     """
+    index = gang.index
     queue = index.queues.get(group.queue)
     if queue and _is_below_itself(index, queue):
         words = (
@@ -137,8 +149,9 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
     label = _NO_LABEL if not queue and group.queue == _DEFAULT else ""
     if meant or len(usable) == 1:
         name = meant or usable[0]
-        return _Help(_ANOTHER.format(name) + label, "you", (_patched(group, name),))
-    words = _ANOTHER.format("a usable queue (QUEUE)") + label
+        words = _another(gang, name, "" if meant or queue or label else group.queue)
+        return _Help(words + label, "you", (_patched(group, name),))
+    words = _another(gang, "a usable queue (QUEUE)", "" if queue or label else group.queue) + label
     return _Help(words, "you", (_patched(group, "QUEUE"),))
 
 
@@ -194,7 +207,7 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     if usable:
         name = usable[0] if len(usable) == 1 else "QUEUE"
         others = usable[0] if len(usable) == 1 else f"a usable queue (QUEUE: {listed(usable)})"
-        return _Help(_ANOTHER.format(others), "you", (_patched(group, name),))
+        return _Help(_another(gang, others), "you", (_patched(group, name),))
 
     labelled = _labelled(index, group, queue)
     if labelled:

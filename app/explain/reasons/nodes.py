@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import (
-    BY_KAI,
+    BY,
     CORDONED,
     OF_AUTOSCALERS,
     OF_KUBERNETES,
@@ -60,10 +60,10 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
-from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.node import GPU_OPERATOR, NVSENTINEL, RESOURCE_MANAGEMENT, Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term
-from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
+from app.facts.labels import DRIVER_UPGRADES, KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
 Closed = list[tuple[Node, tuple[str, ...]]]
 """Closed nodes, each with the causes."""
@@ -185,12 +185,18 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
         f"The gang would be placed on cordoned nodes ({names}), which its pods tolerate. KAI places"
         " pods there only from 0.18 on"
     )
-    own = [node.name for node in cordoned if not node.changes_pool]
+    own = [node.name for node in cordoned if not node.cordoned_by]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
+    by = listed(sorted({node.cordoned_by for node in cordoned if node.cordoned_by}))
     remedy = (
-        "Ask the platform team for other nodes if KAI is older than 0.18, because KAI Resource"
-        " Management is moving these nodes to another pool"
+        f"Ask the platform team for other nodes if KAI is older than 0.18, because {by} has"
+        " cordoned these nodes"
     )
+    if by == RESOURCE_MANAGEMENT:
+        remedy = (
+            "Ask the platform team for other nodes if KAI is older than 0.18, because KAI Resource"
+            " Management is moving these nodes to another pool"
+        )
     if own:
         remedy = "Uncordon the nodes if KAI is older than 0.18"
     refs = tuple(node.ref for node in cordoned)
@@ -315,9 +321,33 @@ def _step(cause: str, closed: Closed) -> str:
         return f"find out why the component that removes the taint {key} is not ready on {names}"
     if kind == _TAINTED:
         return _tolerations(closed)
-    if cause == BY_KAI:
+    if cause == f"{BY}{RESOURCE_MANAGEMENT}":
         return _MOVED
+    if cause == f"{BY}{GPU_OPERATOR}":
+        return _upgraded([node for node, causes in closed if cause in causes])
+    if cause == f"{BY}{NVSENTINEL}":
+        return (
+            f"ask what NVSentinel found on {names}: it cordons a node with a fault, and uncordons"
+            " it once the fault is repaired"
+        )
     return f"repair {names}" if is_broken(cause) else ""
+
+
+def _upgraded(nodes: list[Node]) -> str:
+    """Return the step against cordons of the GPU Operator, which upgrades the drivers of nodes."""
+    label = next(key for key in DRIVER_UPGRADES if key in nodes[0].labels)
+    names = listed([node.name for node in nodes], 3)
+    failed = [node.name for node in nodes if node.labels.get(label) == "upgrade-failed"]
+    if failed:
+        return (
+            f"find out why the driver upgrade failed on {listed(failed, 3)} (label {label}): the"
+            " GPU Operator uncordons a node once its driver pod is ready"
+        )
+    return (
+        f"wait until the GPU Operator has upgraded the driver on {names}, and do not uncordon"
+        f" {'it' if len(nodes) == 1 else 'them'} before: kubectl get nodes -L {label} shows the"
+        " progress"
+    )
 
 
 def _deleted_there(obstacle: Obstacle, closed: Closed) -> str:

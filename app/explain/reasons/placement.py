@@ -33,7 +33,7 @@ from app.explain.reasons.kueue import (
     flavor_words,
     waits_for_checks,
 )
-from app.explain.reasons.messages import did_you_mean, state_words
+from app.explain.reasons.messages import broken_plugin, did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
@@ -71,7 +71,7 @@ from app.explain.reasons.reason import (
 )
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
-from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
+from app.explain.state.amounts import PREFIX, counts_as_gpu, gpu_resource_of, gpus_of, is_device
 from app.explain.state.domains import shared_depth
 from app.explain.state.index import Index
 from app.facts.kubernetes.node import Node
@@ -227,15 +227,20 @@ def _room_of(
         return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
     needs = pods_of(short.shapes)
+    even = "Even empty"
+    placed = [pod for pod in obstacle.gang.placed if pod.is_alive]
+    if placed:
+        even = "Even without other workloads"
+        selection = f" next to {counted(placed, 'placed pod')} of the gang{selection}"
     if level == "cluster" and best.pods < short.count:
         room = f"room for only {best.pods} of" if best.pods else "no room for"
-        return f"Even empty, the nodes{used_for(obstacle, short)} have {room} {needs}{selection}"
+        return f"{even}, the nodes{used_for(obstacle, short)} have {room} {needs}{selection}"
     none_has = "the nodes have no" if level == "cluster" else f"no {level} has"
     if best.pods >= short.count:
-        return f"Even empty, {none_has} room for all parts of {short.name} together{selection}"
+        return f"{even}, {none_has} room for all parts of {short.name} together{selection}"
 
     return (
-        f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
+        f"{even}, no {level} has room for {needs}; {best.domain} would have room for"
         f" {best.pods}{selection}"
     )
 
@@ -437,18 +442,6 @@ _OF_GPUS = "nvidia.com/gpu."
 _PLUGIN = "device-plugin"
 """Part of the names of device plugins' pods."""
 
-
-def _broken_plugin(index: Index) -> Pod | None:
-    """Return a pod of a device plugin that does not run, the first by name, or None."""
-    broken = [
-        pod
-        for pod in index.facts.pods
-        if _PLUGIN in pod.name and pod.controller and pod.controller.kind == "DaemonSet"
-        if pod.is_alive and (pod.phase != "Running" or pod.stalled)
-    ]
-    return min(broken, key=lambda pod: pod.key, default=None)
-
-
 _GPU = "nvidia.com/gpu"
 _SHARED = "nvidia.com/gpu.shared"
 """The resource of GPUs that time slicing divides, if the device plugin renames it."""
@@ -506,6 +499,9 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
             f" out why nodes have no {name} in status.allocatable"
         )
         return text, remedy, "you"
+    driver = name.removesuffix("/gpu")
+    if name == gpu_resource_of(driver) and driver.startswith(PREFIX):
+        return _no_gpus_to_claim(index, driver, that)
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     if divided := _divided_otherwise(text, name, nodes):
         return divided
@@ -517,7 +513,7 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
     if labelled and counts_as_gpu(name):
         have = counted(labelled, "node has", "nodes have")
         text = f"{text}, although {have} GPUs according to the labels"
-    plugin = _broken_plugin(index)
+    plugin = broken_plugin(index, _PLUGIN)
     if plugin:
         said = state_words(index, plugin)
         text += f". The device plugin {plugin.namespace}/{plugin.name} does not run"
@@ -527,6 +523,18 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
             f" describe pod -n {plugin.namespace} {plugin.name}"
         )
         return text, remedy, "platform"
+    alike = [key for key in offered if key.startswith(f"{name.partition('/')[0]}/")]
+    alike = [key for key in alike if not counts_as_gpu(key)]
+    if alike and not counts_as_gpu(name):
+        number = sum(any(node.allocatable.get(key) for key in alike) for node in nodes)
+        text += f"; {counted(number, 'node offers', 'nodes offer')} {listed(alike, 3)}"
+        remedy = (
+            f"In the pod template, request {'one of these' if alike[1:] else alike[0]} if the pods"
+            " can use it, or ask the platform team to configure the device plugin, which makes"
+            f" nodes offer {name}"
+        )
+        return text, remedy, "you"
+
     by_claim = sorted({part.driver for part in index.slices if part.gpus})
     unread = index.facts.unread
     if name == _GPU and by_claim and "device_classes" not in unread:
@@ -547,6 +555,22 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
     remedy = (
         f"Ask the platform team to check the device plugin{installed_by}, which makes nodes offer"
         f" {name}: kubectl get pods -A -o wide | grep device-plugin"
+    )
+    return text, remedy, "platform"
+
+
+def _no_gpus_to_claim(index: Index, driver: str, that: str) -> tuple[str, str, Who]:
+    """Return the text that no node offers GPUs of a DRA driver, the remedy, and who can act."""
+    text = f"No node{that} offers GPUs of driver {driver}, which pods claim"
+    empty = sorted({part.node for part in index.slices if part.driver == driver})
+    if empty:
+        lists = "ResourceSlice of {} lists" if len(empty) == 1 else "ResourceSlices of {} list"
+        text += f": the {lists.format(listed(empty, 3))} no GPU"
+    else:
+        text += ": there is no ResourceSlice of this driver"
+    remedy = (
+        f"Ask the platform team to read the log of the kubelet plugin of {driver} on the nodes with"
+        " GPUs, which publishes the ResourceSlices: kubectl get resourceslices -o yaml"
     )
     return text, remedy, "platform"
 

@@ -18,10 +18,12 @@ from app.explain.reasons.messages import (
     Advice,
     Words,
     advice_for,
+    broken_plugin,
     is_about_a_domain,
     kubelet_words,
     one_line,
     stalled_words,
+    state_words,
     words_of,
 )
 from app.explain.reasons.reason import (
@@ -66,14 +68,35 @@ def kubelet_refuses(gang: Gang) -> Reasons:
         remedy, who = _start_remedy(words, pods)
         first = min(pods, key=attrgetter("name"))
         see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        plugin = _plugin_at_fault(gang, words, pods)
+        if plugin:
+            said = state_words(gang.index, plugin)
+            text += f". The driver's pod {plugin.namespace}/{plugin.name} on {plugin.node} does not"
+            text += f" run: {said}" if said else " run"
+            remedy = "Ask the platform team to find out why the driver's pod does not run."
+            see = f"kubectl describe pod -n {plugin.namespace} {plugin.name}"
         evidence = Evidence(first.ref, f"event {words.reason}", words.text)
         yield about(
             evidence, "KubeletRefuses", text, remedy, who, objects=refs(pods), commands=(see,)
         )
 
 
+_PLUGIN = "kubelet-plugin"
+"""A text in the names of the pods of NVIDIA's and other DRA drivers that register with kubelets."""
+
+
+def _plugin_at_fault(gang: Gang, words: Words, pods: Iterable[Pod]) -> Pod | None:
+    """Return the driver's pod that does not run, if the kubelet misses the driver, or else None."""
+    if "not registered" not in words.text.lower() or "DRA driver" not in words.text:
+        return None
+    return broken_plugin(gang.index, _PLUGIN, {pod.node for pod in pods})
+
+
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
 """The reasons of events that count at once. Others count once a pod has had a node for a minute."""
+
+_OF_GROVE = "grove-initc"
+"""The init container that Grove's operator adds to pods with a startup order."""
 
 _STARTS: Advice = (
     (
@@ -199,6 +222,13 @@ _STARTS: Advice = (
         "you",
     ),
     (
+        (f"container {_OF_GROVE}, errimage", f"container {_OF_GROVE}, imagepull"),
+        "Ask the platform team which image Grove's operator sets for this container"
+        " (GROVE_INIT_CONTAINER_IMAGE), and whether {nodes} can pull it: the image is not in the"
+        " pod template.",
+        "platform",
+    ),
+    (
         ("failed to do request: ", "pinging container registry"),
         "Correct the name of the registry in the pod template, or ask the platform team why {nodes}"
         " cannot reach the registry.",
@@ -295,7 +325,7 @@ def _alike_in_containers(pods: Iterable[Pod]) -> Iterator[list[Pod]]:
 
 _OTHERS_WAIT = "The other containers start once it ends"
 _WAITS_FOR = {
-    "grove-initc": "Grove's init container ends once the PodCliques that start earlier (startsAfter"
+    _OF_GROVE: "Grove's init container ends once the PodCliques that start earlier (startsAfter"
     " or startup type InOrder) have their minimum of ready pods: find out why these are not ready",
     "wait-gcs-ready": "KubeRay's init container ends once the head of the RayCluster answers: find"
     " out why the head is not ready",

@@ -282,4 +282,5 @@ def in_new_set(gang: Gang) -> str:
         return ""
     pods = gang.index.pods_of_set.get(gang.pcs.key, ()) if gang.pcs else gang.pods
     restarts = ", which restarts its running pods" if any(pod.node for pod in pods) else ""
-    return f" in a new PodCliqueSet{restarts}"
+    maker = gang.pcs.maker if gang.pcs else None
+    return f" in a new {maker.kind if maker else 'PodCliqueSet'}{restarts}"

@@ -48,6 +48,7 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index
 from app.facts.identity import Ref
+from app.facts.kubernetes.node import RESOURCE_MANAGEMENT
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
 from app.facts.unit_owners import EXCLUSIVE_GROUPS, EXCLUSIVE_JOBS
@@ -62,8 +63,10 @@ SOON = 60.0
 def scheduler_refuses(gang: Gang) -> Reasons:
     """Report that a scheduler other than KAI says why it does not place pods."""
     pods = [pod for pod in gang.waiting if pod.scheduler != KAI_SCHEDULER and not pod.gates]
-    told = ((words, pod) for pod in pods if (words := scheduler_words(gang.index, pod)))
-    for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
+    told = [(words, pod) for pod in pods if (words := scheduler_words(gang.index, pod))]
+    # Some messages about claims name the pod.
+    keys = ((words.source, words.text.replace(pod.name, "")) for words, pod in told)
+    for each in by_key(zip(keys, told, strict=True)).values():
         newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
         objects = refs(pod for _, pod in each)
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
@@ -145,6 +148,8 @@ def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
 LESS = "Request less"
 FEWER = "Use fewer pods"
 """The starts of the remedies for messages about resources. They do not say who uses them."""
+CLAIM = "Check the ResourceClaim of the pod"
+"""The start of the remedy for messages about claims. It does not say what is wrong with them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
@@ -256,8 +261,7 @@ _ADVICE: Advice = (
     ),
     (
         ("resourceclaim", "ResourceClaim", "cannot allocate all"),
-        "Check the ResourceClaim of the pod, and whether a node offers such a device:"
-        " kubectl get resourceslices.",
+        f"{CLAIM}, and whether a node offers such a device: kubectl get resourceslices.",
         "you",
     ),
 )
@@ -438,11 +442,21 @@ def _uncordon_advice(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
     if "nodes" in facts.unread:
         return remedy, ()
     cordoned = [node for node in gang.index.nodes if node.unschedulable]
-    own = [node.name for node in cordoned if not node.changes_pool]
+    own = [node.name for node in cordoned if not node.cordoned_by]
+    by = {node.cordoned_by for node in cordoned} - {"", RESOURCE_MANAGEMENT}
     if not cordoned:
         opened = "Wait until the scheduler tries again: no node is cordoned any more."
         return remedy.replace(_UNCORDON, opened), ()
-    if len(own) < len(cordoned):
+    if not own:
+        remedy = remedy.replace(
+            _UNCORDON, "Ask the platform team when pods can use the nodes again."
+        )
+    if by:
+        who = listed(sorted(by))
+        has = "has" if len(by) == 1 else "have"
+        uncordons = "it uncordons" if len(by) == 1 else "they uncordon"
+        remedy += f" Do not uncordon nodes that {who} {has} cordoned: {uncordons} them later."
+    if any(node.changes_pool for node in cordoned):
         remedy += (
             f" Do not uncordon nodes with the label {' or '.join(KAI_CORDONS)}: KAI Resource"
             " Management moves them to another node pool."

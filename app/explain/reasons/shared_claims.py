@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.blocking_workloads import is_late, together
-from app.explain.reasons.claims import only_on
+from app.explain.reasons.claims import WAIT_FOR_RELEASE, only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.obstacle import closed_because
 from app.explain.reasons.reason import (
@@ -213,11 +213,7 @@ def claim_held(gang: Gang) -> Reasons:
             is_replaced = bool(pod and consumer.uid and pod.uid and pod.uid != consumer.uid)
             if not pod or is_replaced:
                 state = "which does not exist any more"
-                remedy = (
-                    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If"
-                    " the reservation stays, ask the platform team to read the log of"
-                    " kube-controller-manager"
-                )
+                remedy = WAIT_FOR_RELEASE
             elif pod.deleting is not None:
                 finalizers = f" ({finalizers_of(pod.finalizers)})" if pod.finalizers else ""
                 age = ago(gang.facts.now - (pod.deleted or 0.0))

@@ -441,6 +441,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
 
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
     in_order = sorted(_causes_first(_without_superseded(_merged(reasons))), key=_severity)
+    in_order = _naming_makers(in_order, gangs)
 
     # Another rule of the same reason may have found it without these facts.
     unchecked = tuple(id for id in skipped if all(id != reason.id for reason in in_order))
@@ -459,6 +460,40 @@ def _joined(gangs: Sequence[Gang]) -> list[Gang]:
     members = tuple(member for gang in alone for member in gang.members)
     pods = Gang(ref, Unit(ref.name, members=members), alone[0].topology)
     return [*(gang for gang in gangs if gang.ref.kind != Pod.kind), pods]
+
+
+_CHANGES = (
+    "pod template",
+    "replicas",
+    "minAvailable",
+    "smaller",
+    "fewer",
+    "selector",
+    "limits.memory",
+    "the PodCliqueSet",
+    "Request ",
+)
+"""Words of remedies that change the spec of a workload."""
+
+
+def _naming_makers(reasons: list[Reason], gangs: Iterable[Gang]) -> list[Reason]:
+    """Return the reasons, the first of which says where to change a PodCliqueSet with an owner.
+
+    For example, Dynamo's operator overwrites the spec of the sets that it creates (`SyncResource`
+    in `deploy/operator/internal/controller_common/resource.go`).
+    """
+    owned = {(gang.pcs.ref, gang.pcs.maker) for gang in gangs if gang.pcs and gang.pcs.maker}
+    changing = [
+        reason
+        for reason in reasons
+        if any(word in reason.remedy for word in _CHANGES) and ": kubectl " not in reason.remedy
+    ]
+    if len(owned) != 1 or not changing:
+        return reasons
+    [(made, maker)] = owned
+    where = f"Change {maker}, because its controller may overwrite changes to {made}"
+    named = replace(changing[0], remedy=f"{changing[0].remedy.removesuffix('.')}. {where}")
+    return [named if reason is changing[0] else reason for reason in reasons]
 
 
 def _severity(reason: Reason) -> int:
@@ -500,6 +535,18 @@ _OF_VOLUMES = {"VolumeElsewhere", "VolumeUnbound"}
 """Reasons that name the volume that a scheduler only mentions."""
 
 
+_OF_CLAIMS = {
+    "ClaimMissing",
+    "DeviceClassMissing",
+    "ClaimElsewhere",
+    "ClaimBeingDeleted",
+    "ClaimHeld",
+    "ClaimFull",
+    "ChannelTaken",
+}
+"""Reasons that name the claim or the device that a scheduler only mentions."""
+
+
 def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
     """Return whether a reason quotes a scheduler's message that helps little.
 
@@ -511,6 +558,8 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
         return True
     if "olume" in reason.text and any(other.id in _OF_VOLUMES for other in reasons):
         return True
+    if reason.remedy.startswith(scheduler_messages.CLAIM):
+        return any(other.id in _OF_CLAIMS or other.id in _OF_ROOM for other in reasons)
     lacks = reason.remedy.startswith((scheduler_messages.LESS, scheduler_messages.FEWER))
     return lacks and any(other.id in _OF_ROOM for other in reasons)
 
@@ -527,7 +576,12 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
     if not any(reason.severity == "problem" for reason in causes):
         return reasons
 
-    effects = (replace(reason, follows=True) for reason in reasons if _is_effect(reason))
+    told = {(reason.id, reason.evidence) for reason in causes}
+    effects = (
+        replace(reason, follows=True)
+        for reason in reasons
+        if _is_effect(reason) and (reason.id, reason.evidence) not in told
+    )
     return [*causes, *effects]
 
 

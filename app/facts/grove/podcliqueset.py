@@ -16,12 +16,13 @@ from app.facts.grove.status import (
     read_conditions,
     read_last_errors,
 )
-from app.facts.identity import Namespaced, Place
+from app.facts.identity import Namespaced, Place, Ref
 from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.conditions import Condition, read_condition
 from app.objects.fields import CheckedMap
+from app.objects.owners import controller_of
 from app.objects.shape import (
     JsonMap,
     int_of,
@@ -295,6 +296,8 @@ class SetWithStatus(PodCliqueSet, dict=True):
     deleted_at: float | None = None
     """When its deletion was requested, in seconds since 1970, or None if it was not."""
     finalizers: tuple[str, ...] = ()
+    maker: Ref | None = None
+    """The controller in its owner references, such as a DynamoGraphDeployment."""
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
@@ -322,6 +325,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
     """Read a stored PodCliqueSet with its status. Parts without the CRD's shape count as absent."""
     metadata = map_at(obj, "metadata")
     status = map_at(obj, "status")
+    owner = controller_of(obj)
     return SetWithStatus(
         **asdict(read_pod_clique_set(obj)),
         conditions=read_conditions(status),
@@ -329,6 +333,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
         errors=read_last_errors(status),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
+        maker=Ref(owner.kind, text_at(metadata, "namespace"), owner.name) if owner else None,
     )
 
 

@@ -11,7 +11,7 @@ from app.base.value import Value, shared
 from app.facts.identity import ClusterScoped, interned
 from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
-from app.facts.labels import KAI_CORDONS
+from app.facts.labels import DRIVER_UPGRADES, KAI_CORDONS, NVSENTINEL_CORDON
 from app.facts.quantity import Amounts, amounts
 from app.objects.shape import JsonMap, labels_of, map_at, map_of, maps_of, text_at
 from app.objects.time import seconds_since_1970
@@ -101,6 +101,16 @@ class NodeForm(TypedDict, total=False):
     status: _Status | None
 
 
+RESOURCE_MANAGEMENT = "KAI Resource Management"
+NVSENTINEL = "NVSentinel"
+GPU_OPERATOR = "the GPU Operator"
+
+_NOT_CORDONED = {"", "upgrade-required", "cordon-required", "upgrade-done"}
+"""The states of a driver upgrade in which the GPU Operator has not cordoned the node itself.
+
+Source: https://github.com/NVIDIA/k8s-operator-libs/blob/main/pkg/upgrade/consts.go
+"""
+
 _PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
 """The conditions that keep KAI away from a ready node."""
 
@@ -136,6 +146,18 @@ class Node(ClusterScoped):
     def changes_pool(self) -> bool:
         """Whether KAI Resource Management moves the node to another pool once its pods end."""
         return any(label in self.labels for label in KAI_CORDONS)
+
+    @property
+    def cordoned_by(self) -> str:
+        """The component that cordoned the node and uncordons it later, or ""."""
+        if not self.unschedulable:
+            return ""
+        if self.changes_pool:
+            return RESOURCE_MANAGEMENT
+        if NVSENTINEL_CORDON in self.labels:
+            return NVSENTINEL
+        states = {self.labels[label] for label in DRIVER_UPGRADES if label in self.labels}
+        return GPU_OPERATOR if states - _NOT_CORDONED else ""
 
 
 def read_node(obj: JsonMap) -> Node:
