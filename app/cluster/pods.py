@@ -53,7 +53,7 @@ class _Used(Struct):
     begun: float = -SHARED_SECONDS
     """When the last list began, on the clock of ClaimUsers."""
     counts_until: float = 0.0
-    """Until when the names count as used without another list, on the clock of ClaimUsers."""
+    """The time until which the names count as used without another list, on the same clock."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the Pods are listed."""
 
@@ -67,7 +67,7 @@ class ClaimUsers(Struct):
     """
 
     client: Reader
-    """Lists the Pods."""
+    """The client that lists the Pods."""
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     random: Callable[[], float] = system_random.random

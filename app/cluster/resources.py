@@ -71,8 +71,8 @@ class MnnvlResources:
     def is_ensured(self, plan: Plan) -> bool:
         """Return whether the caches have every resource that `plan` needs.
 
-        Each resource must have been created by us, and must not be in deletion. If it has owners,
-        one of them must exist. Raise Unavailable while a cache isn't ready.
+        A resource counts only if we created it, if it is not being deleted and, if it has owners,
+        if one of them exists. Raise Unavailable while a cache isn't ready.
         """
         known_owners: tuple[OwnerRef, ...] | None = None
         for needed in self._needed(plan):

@@ -110,7 +110,7 @@ class NodeGroups:
 
 
 def names_in(store: WatchStore[str]) -> Collection[str]:
-    """Return the names of the cluster-scoped objects in `store`. The result follows its changes."""
+    """Return the names of the cluster-scoped objects in `store`, which change with the store."""
     names: set[str] = set(store.values())
 
     def follow(key: Key, _: str | None, after: str | None) -> None:
@@ -162,10 +162,10 @@ class NotGiven(TopologyMissing):
 
 
 class Known(Value):
-    """How complete the facts of a cluster are."""
+    """The completeness of the facts of a cluster."""
 
     is_whole: bool = True
-    """Whether objects that the facts lack do not exist. If not, a user gave only some documents."""
+    """Whether objects that the facts lack do not exist, unless a user gave only some documents."""
     names_grove: bool = True
     """Whether the facts show which release of Grove is used."""
 

@@ -48,12 +48,16 @@ KAI_RESERVATION = "kai-resource-reservation"
 """The value of the label `app` on KAI's pods that reserve a shared GPU."""
 
 SHARING_POD = "shared-gpu-pod-name"
+"""The label of KAI's scaling pods with the name of the pod for which an autoscaler adds a node."""
+
 SHARING_NAMESPACE = "shared-gpu-pod-namespace"
-"""The labels by which KAI's scaling pods name the pod for which an autoscaler adds a node."""
+"""The label of KAI's scaling pods with the namespace of that pod."""
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
+"""The node label from which KAI takes the MIG strategy."""
+
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
-"""The labels from which KAI takes the MIG strategy of a node, and whether MIG is enabled on it."""
+"""The node label from which KAI takes whether MIG is enabled."""
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""

@@ -127,7 +127,10 @@ def _of_job_set(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
 
 
 def labels_of_jobs(spec: JsonMap, name: str) -> dict[str, str]:
-    """Return the labels with numbers of Jobs of a Pod of the replicated job `name` of a JobSet."""
+    """Return the labels of a JobSet's Pod with the numbers of Jobs in the set and in its template.
+
+    `spec` is the spec of the JobSet, and `name` the replicatedJob of the Pod.
+    """
     replicas = {
         text_at(job, "name"): int_of(job.get("replicas"), 1)
         for job in maps_at(spec, "replicatedJobs")

@@ -1,8 +1,9 @@
 """Create and check the tokens in webhook paths, such as `/<token>/mutate/podclique`.
 
-Only API servers, and users who may read the webhook configurations, can know a valid token. A
-review on its path is therefore treated as one from an API server. Each token begins with the time
-of its creation (seconds since the epoch, hexadecimal), so that all replicas agree on its age.
+A review on a path with a valid token is treated as one from an API server. Users learn the token
+too if they may read the webhook configurations, or see the error of a failed call, so it expires.
+Each token begins with the time of its creation (seconds since the epoch, hexadecimal), so that all
+replicas agree on its age.
 """
 
 import re

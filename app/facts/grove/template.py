@@ -322,7 +322,7 @@ def _read_clique(
     groups: Mapping[Owner, GroupTemplate] | None,
     groups_read: bool,
 ) -> CliqueTemplate:
-    """Return the clique `own`. `whole` is the set, and `groups` are its scaling groups."""
+    """Return the clique `own`. `whole` is the set, and `groups` are the clique's scaling groups."""
     spec = map_of(content.get("spec"))
     pod_spec = map_of(spec.get("podSpec"))
     gpus = gpus_of_pod(pod_spec)

@@ -75,7 +75,7 @@ class KaiPodGroup(Namespaced):
     delay: float = 0.0
     """The preemptionDelay in seconds."""
     evicted: float | None = None
-    """When KAI last evicted pods of the PodGroup, in seconds since 1970, or None if never."""
+    """When KAI last evicted pods of the PodGroup, in seconds since 1970, or None if unknown."""
     pool: str = ""
     """The node pool that the PodGroup names in a label, or ""."""
     topology: str = ""
@@ -155,7 +155,7 @@ def _times(metadata: JsonMap, spec: JsonMap) -> dict[str, Any]:
 def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
     """Return the fields of a `KaiPodGroup` about KAI's attempts to place it, by name.
 
-    `pool` is its node pool, or "".
+    `pool` is the node pool of the PodGroup, or "".
     """
     conditions = maps_of(map_at(obj, "status").get("schedulingConditions"))
     tries_once = int_of(map_at(obj, "spec").get("schedulingBackoff"), -1) != -1

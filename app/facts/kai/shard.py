@@ -37,6 +37,8 @@ _PLUGINS = {
     "nodeplacement": 200,
     "gpusharingorder": 100,
 }
+"""KAI's own plugins, with their default priorities."""
+
 _ACTIONS = {
     "allocate": 500,
     "consolidation": 400,
@@ -44,7 +46,7 @@ _ACTIONS = {
     "preempt": 200,
     "stalegangeviction": 100,
 }
-"""KAI's own plugins and actions, with their default priorities."""
+"""KAI's own actions, with their default priorities."""
 
 _BACKGROUND = "backgroundpods"
 """The plugin for background pods, which is on by default since 0.18."""

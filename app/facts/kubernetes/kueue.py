@@ -55,7 +55,7 @@ class KueueCheck(Value):
 
     name: str
     state: str = "Pending"
-    """The state: Pending, Ready, Retry or Rejected."""
+    """The state: Pending, Ready, Retry or Rejected, or "" if it is missing."""
     message: str = ""
     """The message of the controller that runs the check, or ""."""
     time: float | None = None

@@ -1,4 +1,4 @@
-"""Read from a workload whether it has ended or is suspended."""
+"""Read the status of workloads, such as Jobs: whether they have ended, and why they lack pods."""
 
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ _ENDS = {
     "FailureTarget": FAILED,
     "SuccessCriteriaMet": "Complete",
 }
-"""The conditions with which Jobs, JobSets and Kubeflow's jobs end, with `WorkloadStatus.ended`.
+"""The value of `WorkloadStatus.ended` for each condition with which Jobs and similar kinds end.
 
 A Job with FailureTarget or SuccessCriteriaMet creates no more pods, but its last pods may still
 exist.
@@ -32,13 +32,13 @@ exist.
 _REPLICA_FAILURE = "ReplicaFailure"
 """The condition of Deployments and RayClusters that can't create pods."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
-"""The values of `status.jobStatus` of an ended RayJob, with `WorkloadStatus.ended`."""
+"""The value of `WorkloadStatus.ended` for each `status.jobStatus` of an ended RayJob."""
 _FAILED_RAY = {FAILED, "ValidationFailed"}
 """The values of `status.jobDeploymentStatus` of a RayJob that has failed."""
 
 
 class WorkloadStatus(Value):
-    """The facts about a workload, such as a Job, that say why it creates no pods."""
+    """The status of a workload, such as a Job, as far as it explains an end or missing pods."""
 
     ref: Ref
     ended: str = ""

@@ -108,9 +108,13 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
 
 
 DOMAIN_SUFFIX = "-cd"
+"""The suffix of the names of our ComputeDomains, after the base name."""
+
 CLAIM_SUFFIX = "-mnnvl-claim"
+"""The suffix of the names of our ResourceClaims, after the base name."""
+
 TEMPLATE_SUFFIX = "-mnnvl-template"
-"""The suffixes after the base name of ComputeDomains, ResourceClaims and ResourceClaimTemplates."""
+"""The suffix of the names of ResourceClaimTemplates for our ComputeDomains, after the base name."""
 
 
 def base_of(kind: str, name: str) -> str:

@@ -89,8 +89,8 @@ class OwnerRule(ABC):
         """Return the problem of a stored resource, or None.
 
         A resource that we did not create has no problem. `gang` is the PodGang that should own the
-        resource, or None if there is no such PodGang. `set_exists` says whether its PodCliqueSet
-        exists.
+        resource, or None if it does not exist. `set_exists` says whether the PodCliqueSet of the
+        resource exists.
         """
 
 
@@ -101,7 +101,7 @@ ORPHANED = "orphaned: "
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet no longer exists.
 
-    `owner` names its owner, which does not exist either, or is "" if the PodCliqueSet was the
+    `owner` names the owner, which does not exist either. It is "" if the PodCliqueSet was the
     owner.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
@@ -123,7 +123,7 @@ def edit_of(resource: MnnvlResource) -> str:
 
 
 class NoTopology(Exception):
-    """The managed topology should exist and have levels, but does not exist or has none (yet)."""
+    """The managed topology does not exist yet or has no levels, although support is enabled."""
 
 
 class TopologyFacts(Protocol):
@@ -133,7 +133,7 @@ class TopologyFacts(Protocol):
     """
 
     def topology(self) -> ClusterTopology:
-        """Return the managed topology. Raise NoTopology if it should exist but does not."""
+        """Return the managed topology. Raise NoTopology if it is missing or has no levels."""
 
     def bindings(self) -> LevelsByName:
         """Return the levels of all ClusterTopologyBindings by name, broadest first."""

@@ -150,7 +150,7 @@ def read_bounds(
 
 
 def _chosen_values(spec: JsonMap) -> set[tuple[str, str]]:
-    """Return the labels, with their values, that a node must have to meet a pod spec.
+    """Return the labels for which a pod spec allows only one value, as pairs (label, value).
 
     A node must meet the nodeSelector and one term of the affinity.
     """

@@ -157,10 +157,10 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 
 
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
-    """Return, by owner, the cliques of one replica in one PodGang, each with its number of pods.
+    """Return, by owner, the cliques to which its constraint applies, each with its number of pods.
 
-    The PodGang of the set contains `minAvailable` replicas of a scaling group. Each further replica
-    forms its own PodGang.
+    The pods are those of one replica of the owner in one PodGang. The PodGang of the set contains
+    `minAvailable` replicas of a scaling group. Each further replica forms its own PodGang.
     """
     members: dict[Owner, list[CountedClique]] = defaultdict(list)
     for clique in template.cliques:

@@ -56,7 +56,7 @@ class Packing(TopologyConstraint, kw_only=True):
 
     @property
     def values(self) -> tuple[str, str, str, str]:
-        """The values of the constraint, which an update may not change."""
+        """The values by which an update is compared with the stored constraint."""
         return self.topology_name, self.pack_domain, self.required, self.preferred
 
 
