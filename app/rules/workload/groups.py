@@ -119,9 +119,9 @@ class DefinedGroup(Value):
     def pod_group_name(self) -> str:
         """The name of the KAI PodGroup.
 
-        It is `<workload>-<group>-<replica key>`, without a replica key for the basic policy. If a
-        PodGroup of scheduling.k8s.io defines a gang or has no Workload, it is the name of that
-        PodGroup.
+        It is `<workload>-<group>-<replica key>`, `shortened`, without a replica key for the basic
+        policy. If a PodGroup of scheduling.k8s.io defines a gang or has no Workload, it is the name
+        of that PodGroup.
         """
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group
