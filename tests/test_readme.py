@@ -193,6 +193,8 @@ PARTS = {
     "the PodCliqueSet (no label names it)",
     "the name of the PodCliqueSet",
     "the name of the scaling group",
+    "the index of the PodCliqueSet replica",
+    "the index of the scaling group replica",
     "the scaling group replica",
     "within one NVLink domain (node label …): pods in different domains have no NVLink between them",
 }

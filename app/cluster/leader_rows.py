@@ -150,7 +150,7 @@ def read_stored_workload(obj: Object) -> StoredWorkload:
 
 
 class StoredInstance(Stored):
-    """A cached PodGroup of scheduling.k8s.io, which is an instance of a Workload's template."""
+    """A cached PodGroup of scheduling.k8s.io, usually an instance of a Workload's template."""
 
     workload: str
     """The name of the Workload from which the PodGroup was created, or ""."""

@@ -109,9 +109,9 @@ def _domain(spec: JsonMap) -> str:
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return, for each request in a claim's spec, the map with its fields.
+    """Return the fields of each request in a claim's spec.
 
-    It is the map `exactly` or, if there is none, as in v1beta1, the request itself.
+    They are in the map `exactly`, or in the request itself, as in v1beta1.
     """
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]

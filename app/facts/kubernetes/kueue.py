@@ -80,7 +80,7 @@ class KueueWorkload(Namespaced):
     requeues: int = 0
     """The number of requeues of the Workload because its pods were not ready in time."""
     again: float | None = None
-    """When Kueue tries the Workload again at the earliest, in seconds since 1970, or None."""
+    """The earliest time at which Kueue tries the Workload again, in seconds since 1970, or None."""
     flavors: tuple[str, ...] = ()
     """The flavors of `cluster_queue` that are assigned to the requested resources."""
     checks: tuple[KueueCheck, ...] = ()

@@ -174,13 +174,13 @@ class _NeededLabel(Value):
 
 _PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")
 _REPLICA_LABEL = _NeededLabel(
-    _LABELS.key(PCS_REPLICA), GROVE_PCS_REPLICA, "the PodCliqueSet replica", True
+    _LABELS.key(PCS_REPLICA), GROVE_PCS_REPLICA, "the index of the PodCliqueSet replica", True
 )
 _GROUP_LABEL = _NeededLabel(
     _LABELS.key(PCSG_NAME), GROVE_PCSG_NAME, "the name of the scaling group"
 )
 _GROUP_REPLICA_LABEL = _NeededLabel(
-    _LABELS.key(PCSG_REPLICA), GROVE_PCSG_REPLICA, "the scaling group replica", True
+    _LABELS.key(PCSG_REPLICA), GROVE_PCSG_REPLICA, "the index of the scaling group replica", True
 )
 
 
@@ -202,11 +202,12 @@ def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
             detail = f"must be no more than {MAX_LABEL} characters"
             findings.append(invalid(label.at, value, detail))
         if label.is_index and not (value.isascii() and value.isdecimal()):
-            detail = f"must be the index of {label.meaning}, a number from 0"
+            detail = f"must be {label.meaning}, a number from 0"
             findings.append(invalid(label.at, value, detail))
 
     if not name:
-        return [*findings, required(_NAME, "MNNVL resources are named after it")]
+        detail = "set a name, because MNNVL resources are named after the PodClique"
+        return [*findings, required(_NAME, detail)]
     if findings:
         return findings
 

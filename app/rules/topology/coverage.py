@@ -225,10 +225,9 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
 def right_order(levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]) -> list[Level] | None:
     """Return `levels` in the right order, or None if the order is right or cannot be derived.
 
-    It cannot be derived if no node has the labels of all levels, or if the labels do not form a
-    tree in any order. It cannot be derived either if a level would move up although all nodes have
-    the same value of it, unless the order is documented. If the names of the levels are in the
-    usual order, the names stay and only the keys are swapped. `nodes` are the labels of nodes.
+    `nodes` are the labels of nodes. Only nodes with the labels of all levels count, and their
+    labels must form a tree. A level with a single value moves up only if the order is documented.
+    If the names of the levels are in the usual order, the names stay and only the keys are swapped.
     """
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     keys = [level.key for level in shared]
