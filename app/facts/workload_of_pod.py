@@ -18,7 +18,7 @@ from app.objects.shape import JsonMap, text_at
 _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
 _OF_MPI_JOB = ("training.kubeflow.org/operator-name", "mpi-operator")
-"""The label of the pods of MPIJobs. Its launcher, which a Job owns, has it too."""
+"""The label of the pods of an MPIJob. Its launcher, which a Job owns, has it too."""
 _HASH = "pod-template-hash"
 _LIKE_HASH = re.compile(r"-[bcdfghjklmnpqrstvwxz]*[2456789][bcdfghjklmnpqrstvwxz2456789]*\Z")
 """A pattern for the hash at the end of the name of a Deployment's ReplicaSet.
