@@ -215,8 +215,8 @@ class Questions(Struct):
     ) -> str:
         """Run a command, and return its JSON output between marks.
 
-        Raise ValueError if the command takes too long, or, with its error messages, if it has no
-        output.
+        Raise ValueError if the command takes too long or has no output. Without output, the text of
+        the error has the command's error messages.
         """
         try:
             answered = await self.ask([*words, "-o", "json"], given)

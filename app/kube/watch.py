@@ -254,8 +254,8 @@ async def follow(
     """Watch from `version`, one request after the other.
 
     If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server
-    refuses to stream this list or doesn't send all of it, and another ClusterError if the request
-    fails for another reason.
+    refuses to stream this list or doesn't send all of it, and another ClusterError if this first
+    request fails for another reason.
 
     After a broken connection, continue from the last version. `store.problem` is cleared once the
     API server accepts the next request: if nothing changes, the first event may take a minute.

@@ -99,7 +99,7 @@ class QueueNamesReconciler(Struct):
 
 
 def subscribe(loop: Loop, stores: Iterable[WatchStore[Any]], discovery: Discovery) -> None:
-    """Reconcile the QueueNames after it or a Queue changes, and once its CRD is installed."""
+    """Reconcile the QueueNames after it, a Queue or the served APIs change."""
     for store in stores:
         store.subscribe(loop.add_all)
     discovery.subscribe(loop.add_all)

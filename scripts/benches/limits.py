@@ -230,9 +230,9 @@ def starting(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 async def probed(port: int, tools_port: int, directory: Path) -> tuple[list[float], int]:
-    """Request verdicts one after the other on one connection, until the server is ready.
+    """Request at least 100 verdicts one after the other, until the server is ready.
 
-    Return the times in milliseconds, and the number of cached objects.
+    Return the time of each verdict in milliseconds, and the number of cached objects.
     """
     context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
     async with connection(port, context) as opened:
