@@ -101,7 +101,10 @@ _ASKER = Asker("audit")
 
 
 class Auditor:
-    """An audit of the cluster of `client`, except for the namespaces that webhooks exclude.
+    """An audit of the cluster of `client`.
+
+    In namespaces that the webhooks exclude, only the owners of ComputeDomains and ResourceClaims,
+    and the DeviceClasses of claims, are checked.
 
     `show` is called with a kind, the number of its objects so far, and the number of its remaining
     objects (None if not known). `now` is the start of the audit in UTC. Objects are judged as if a

@@ -147,7 +147,7 @@ def _without_rows(facts: Snapshot, namespace: str, others: Sequence[Pod]) -> str
 
 
 def _without_sets(facts: Snapshot, namespace: str) -> str:
-    """Return that files have no PodCliqueSets, and how to ask about another object in them."""
+    """Return words for files without PodCliqueSets, and a command for another object in them."""
     if "pods" in facts.skipped:
         none = "there are no PodCliqueSets and no pods in these files"
     else:
