@@ -74,9 +74,9 @@ class Queue(ClusterScoped):
     unset: tuple[str, ...] = ()
     """The bounds of GPUs (`quota`, `limit`) that the queue does not set. KAI reads them as 0."""
     reclaim_after: float | None = None
-    """The seconds for which other queues can't reclaim a started gang (`reclaimMinRuntime`)."""
+    """The seconds for which other queues can't reclaim a started gang, or None if not set."""
     preempt_after: float | None = None
-    """The seconds for which its own gangs can't preempt a started one (`preemptMinRuntime`)."""
+    """The seconds for which gangs of this queue can't preempt a started one, or None."""
 
     @property
     def shares(self) -> Mapping[str, Share]:
