@@ -18,7 +18,7 @@ NOT_READY = "not ready"
 _PRESSURE = "with "
 CORDONED = "cordoned"
 BY = f"{CORDONED} by "
-"""The beginning of a cordon that a component lifts itself, followed by its name."""
+"""The words for a cordon that a component lifts itself, without the name of the component."""
 
 OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """The prefixes of taints that Kubernetes sets for the state of a node.
