@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
-from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
+from app.kube.competing_writers import Rewrites, remedy_for_writers, write_key
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import JsonMap
 from app.objects.time import Clock
@@ -108,10 +108,10 @@ class CaBundles:
         if not self._rewrites.may_write(
             write_key(str(resource), {"caBundle": bundle_pem.decode()})
         ):
-            command = command_to_find_writers(ObjectRef(resource, self._name))
+            ref = ObjectRef(resource, self._name)
             self.problems.append(
-                f"another writer keeps changing the caBundle of {resource.kind} {self._name}. Find"
-                f" and stop that writer: {command}"
+                f"another writer keeps changing the caBundle of {resource.kind} {self._name}."
+                f" {remedy_for_writers(ref)}"
             )
             return configuration
 

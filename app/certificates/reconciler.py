@@ -46,7 +46,7 @@ from app.certificates.source import BrokenPairError, CertificateSource, ServingC
 from app.config.schema import Certificates
 from app.facts.labels import MANAGED_BY, MANAGER
 from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
-from app.kube.competing_writers import Rewrites, command_to_find_writers
+from app.kube.competing_writers import Rewrites, remedy_for_writers
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
@@ -312,8 +312,8 @@ class CertificateReconciler(CertificateSource):
 
         if reason in ("restore", "trust") and not self._rewrites.may_write(("secret", reason)):
             self._problems.append(
-                f"another writer keeps changing Secret {self._place}. Find and stop that writer:"
-                f" {command_to_find_writers(self._secret)}"
+                f"another writer keeps changing Secret {self._place}."
+                f" {remedy_for_writers(self._secret)}"
             )
             return False
 

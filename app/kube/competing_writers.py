@@ -68,11 +68,11 @@ class Rewrites(Struct, kw_only=True):
         return True
 
 
-def command_to_find_writers(ref: ObjectRef) -> str:
-    """Return the command that lists the field managers of the object `ref`."""
+def remedy_for_writers(ref: ObjectRef) -> str:
+    """Return the remedy for another writer of `ref`, with a command that lists its writers."""
     namespace = f"-n {ref.namespace} " if ref.namespace else ""
     return (
-        f"kubectl {namespace}get {ref.resource} {ref.name}"
+        f"Find and stop that writer: kubectl {namespace}get {ref.resource} {ref.name}"
         " -o jsonpath='{.metadata.managedFields[*].manager}'"
     )
 

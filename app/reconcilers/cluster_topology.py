@@ -19,7 +19,7 @@ from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
-from app.kube.competing_writers import command_to_find_writers
+from app.kube.competing_writers import remedy_for_writers
 from app.kube.events import Regarding
 from app.kube.store import WatchStore
 from app.objects.resource import CRD
@@ -235,10 +235,10 @@ class ClusterTopologyReconciler(Struct):
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
-            command = command_to_find_writers(ObjectRef(dialect.resource, self.topology_name))
+            remedy = remedy_for_writers(ObjectRef(dialect.resource, self.topology_name))
             text = (
                 "another writer, perhaps Grove's operator, keeps changing the levels; backing off."
-                f" Find and stop that writer: {command}"
+                f" {remedy}"
             )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text

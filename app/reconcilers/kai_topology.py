@@ -13,7 +13,7 @@ from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
-from app.kube.competing_writers import command_to_find_writers, write_key
+from app.kube.competing_writers import remedy_for_writers, write_key
 from app.kube.events import Regarding
 from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
@@ -155,10 +155,10 @@ class KaiTopologyReconciler(Struct):
         """
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
-            command = command_to_find_writers(ObjectRef(KAI_TOPOLOGY, self.topology_name))
+            remedy = remedy_for_writers(ObjectRef(KAI_TOPOLOGY, self.topology_name))
             text = (
                 f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off.'
-                f" Find and stop that writer: {command}"
+                f" {remedy}"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "KAITopologyContested", text
@@ -218,10 +218,10 @@ class KaiTopologyReconciler(Struct):
         )
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
-            command = command_to_find_writers(ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))
+            remedy = remedy_for_writers(ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))
             text = (
                 "another writer, perhaps Grove's operator, keeps changing the status; backing off."
-                f" Find and stop that writer: {command}"
+                f" {remedy}"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "ClusterTopologyContested", text

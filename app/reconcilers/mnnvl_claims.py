@@ -23,7 +23,7 @@ from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import POD_CLIQUE
 from app.facts.rows import BY_SET, SETS
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
-from app.kube.competing_writers import command_to_find_writers
+from app.kube.competing_writers import remedy_for_writers
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -354,10 +354,10 @@ class MnnvlClaimsReconciler(Struct):
             note = f"{LACKING}. The claim can't be injected: {rejection}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
-            command = command_to_find_writers(ObjectRef(POD_CLIQUE, contested[0], pcs.namespace))
+            remedy = remedy_for_writers(ObjectRef(POD_CLIQUE, contested[0], pcs.namespace))
             note = (
                 f"another writer keeps removing the claim from {_cliques(contested)}; backing off."
-                f" Find and stop that writer: {command}"
+                f" {remedy}"
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:

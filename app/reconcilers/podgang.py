@@ -24,7 +24,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.rows import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
-from app.kube.competing_writers import command_to_find_writers, write_key
+from app.kube.competing_writers import remedy_for_writers, write_key
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -197,10 +197,10 @@ class PodGangReconciler(Struct):
         counted = write_key(gang.uid, patch)
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
-            command = command_to_find_writers(ObjectRef(POD_GANG, gang.name, gang.namespace))
+            remedy = remedy_for_writers(ObjectRef(POD_GANG, gang.name, gang.namespace))
             note = (
                 "another writer keeps changing the constraints or annotations that grove-admission"
-                f" writes; backing off. Find and stop that writer: {command}"
+                f" writes; backing off. {remedy}"
             )
             self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause

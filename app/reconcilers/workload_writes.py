@@ -13,7 +13,7 @@ from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import IGNORE_WORKLOADS, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
-from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
+from app.kube.competing_writers import Rewrites, remedy_for_writers, write_key
 from app.kube.events import Notices, Regarding
 from app.objects.resource import POD
 from app.objects.shape import JsonMap, map_at
@@ -118,7 +118,7 @@ class PodGroupWriter(Value):
         if pause is not None:
             note = (
                 "another writer keeps changing the fields that grove-admission writes; backing off."
-                f" Find and stop that writer: {command_to_find_writers(ref)}"
+                f" {remedy_for_writers(ref)}"
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause

@@ -34,7 +34,7 @@ from app.base.sample import Part, Sample, gauge
 from app.certificates.ca_bundles import CONFIGURATIONS
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
-from app.kube.competing_writers import Rewrites, command_to_find_writers, write_key
+from app.kube.competing_writers import Rewrites, remedy_for_writers, write_key
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
@@ -200,10 +200,9 @@ class ReviewTokens(Part):
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
                 name = configuration["metadata"]["name"]
-                command = command_to_find_writers(ObjectRef(resource, name))
+                remedy = remedy_for_writers(ObjectRef(resource, name))
                 self._note = (
-                    f"another writer keeps changing the paths of {resource.kind} {name}. Find and"
-                    f" stop that writer: {command}"
+                    f"another writer keeps changing the paths of {resource.kind} {name}. {remedy}"
                 )
                 return REPLACED_SECONDS
         if token and self._bare_until is None and len(managed) == len(self._configurations):

@@ -2,7 +2,7 @@
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_GANG
 from app.kube.api import ObjectRef
-from app.kube.competing_writers import MAX_KEYS, Rewrites, command_to_find_writers, write_key
+from app.kube.competing_writers import MAX_KEYS, Rewrites, remedy_for_writers, write_key
 
 KEY = ("ns", "gang")
 
@@ -64,11 +64,11 @@ def test_the_same_written_again_has_the_same_key() -> None:
 
 def test_the_writers_of_an_object_are_found_with_one_command() -> None:
     managers = "-o jsonpath='{.metadata.managedFields[*].manager}'"
-    assert command_to_find_writers(ObjectRef(POD_GANG, "train-0", "ml")) == (
-        f"kubectl -n ml get podgangs.scheduler.grove.io train-0 {managers}"
+    assert remedy_for_writers(ObjectRef(POD_GANG, "train-0", "ml")) == (
+        f"Find and stop that writer: kubectl -n ml get podgangs.scheduler.grove.io train-0 {managers}"
     )
-    assert command_to_find_writers(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology")) == (
-        f"kubectl get clustertopologies.grove.io grove-topology {managers}"
+    assert remedy_for_writers(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology")) == (
+        f"Find and stop that writer: kubectl get clustertopologies.grove.io grove-topology {managers}"
     )
 
 
