@@ -20,7 +20,7 @@ from app.facts.labels import KAI_SCHEDULER
 _AGE = re.compile(
     r", there for [0-9]{1,9} [a-z]{1,9}| \((?:created )?[0-9]{1,9} [a-z]{1,9} ago\)"
     r"| for (?:another |at least |up to )?[0-9]{1,9} (?:second|minute|hour|day)s?\b"
-    r"|\AFor [0-9]{1,9} (?:second|minute|hour|day)s? "
+    r"|\AFor [0-9]{1,9} (?:second|minute|hour|day)s?,? "
     r"|(?:, last)? [0-9]{1,9} (?:second|minute|hour|day)s? ago\b"
     r"|, although the PodGroup is [0-9]{1,9} [a-z]{1,9} old"
 )

@@ -193,7 +193,7 @@ def test_constraints_of_a_gang(changes: Changes, text: str, answered: Asking) ->
         (
             "gone",
             (),
-            "PodGroup llm-0 names Topology gone, which does not exist; none exists",
+            "PodGroup llm-0 names Topology gone, which does not exist; no Topology exists",
         ),
         (
             "gone",

@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "pods were not grouped for two minutes": (
         {"pods": (*pods()[:2], *(replace(each, group="", created=NOW - age) for each, age in zip(pods()[2:], (120, 5), strict=True)))},
-        "For 2 minutes KAI's pod-grouper has not created a PodGroup for these 2 pods",
+        "For 2 minutes, KAI's pod-grouper has not created a PodGroup for these 2 pods",
     ),
     "pods were not grouped for nearly two minutes": (
         {"pods": (*pods()[:2], *(replace(each, group="", created=NOW - age) for each, age in zip(pods()[2:], (119, 5), strict=True)))},
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "Kueue has just opened a gate, and has a Workload without conditions": (
         opened(RESERVED),
-        "Kueue holds the workload in queue lab: its quota is reserved, but the Workload is not admitted yet",
+        "Kueue holds the workload in queue lab: the Workload has quota, but is not admitted yet",
     ),
     "Kueue admitted a gang a minute ago, and its gates are still there": (
         kueue(RESERVED, replace(ADMITTED, time=NOW - 60)),
@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Changes, str]] = {
             replace(ADMITTED, holds=False),
             checks=(KueueCheck("a", ""), KueueCheck("b", "Pending", "", NOW - 90, 1)),
         ),
-        "Kueue holds 4 pods in queue lab: its quota is reserved, and the Workload waits for AdmissionCheck a (Pending) and AdmissionCheck b (Pending for 90 seconds after 1 retry)",
+        "Kueue holds 4 pods in queue lab: the Workload has quota and waits for AdmissionCheck a (Pending) and AdmissionCheck b (Pending for 90 seconds after 1 retry)",
     ),
     "Kueue has evicted a gang, stops its pods, and tries again": (
         opened(replace(EVICTED, reason="Preempted"), RESERVED, requeues=1),

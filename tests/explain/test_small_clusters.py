@@ -56,7 +56,7 @@ def said(answer: Answer) -> list[tuple[str, str, str]]:
             ),
             "Node n0 is closed: tainted a and tainted b",
             "Add the tolerations {key: a, value: 1, effect: NoSchedule} and {key: b, operator:"
-            " Exists, effect: NoExecute} to the pod template or ask for the taints to be removed",
+            " Exists, effect: NoExecute} to the pod template or ask the platform team to remove the taints",
             id="two taints",
         ),
         pytest.param(

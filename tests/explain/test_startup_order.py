@@ -224,7 +224,7 @@ def test_a_paused_deployment_creates_no_pods() -> None:
     [reason] = answered(stored, ref=ref).reasons
     assert (reason.id, reason.remedy) == (
         "WorkloadSuspended",
-        "Set spec.paused to false to start it",
+        "Set spec.paused of Deployment web to false",
     )
     rolled_out = {"deployment.kubernetes.io/revision": "1"}  # its ReplicaSet is still scaled
     running = {**stored, "metadata": {**stored["metadata"], "annotations": rolled_out}}

@@ -847,7 +847,7 @@ def test_pods_of_the_own_workload_hold_the_room_until_they_end(
         ("grove-initc", "ends once the PodCliques that start earlier"),
         ("wait-gcs-ready", "ends once the head of the RayCluster answers"),
         ("init-pytorch", "ends once the name of the master pod can be resolved"),
-        ("fetch", "The other containers start once it ends"),
+        ("fetch", "The other containers start once this container ends"),
     ],
 )
 def test_init_containers_of_controllers_wait_for_other_pods(

@@ -151,7 +151,7 @@ def test_a_suspended_job_is_pending_and_kueue_is_asked_first(answer: Asking) -> 
     told = answer(workload_statuses=(held,))
     assert (told.state, told.headline) == ("waits", "train is pending: it has no pods yet")
     assert [reason.id for reason in told.reasons] == ["WorkloadSuspended"]
-    assert told.reasons[0].remedy == "Set spec.suspend to false to start it"
+    assert told.reasons[0].remedy == "Set spec.suspend of Job train to false"
 
 
 def job(name: str) -> dict[str, Any]:

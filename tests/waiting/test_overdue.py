@@ -225,7 +225,7 @@ def test_pods_of_other_schedulers_are_not_ours() -> None:
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        ("For 3 minutes KAI's pod-grouper has created none", "KAI's pod-grouper has created none"),
+        ("For 3 minutes, KAI's pod-grouper has created none", "KAI's pod-grouper has created none"),
         ("It may not preempt others for another 80 seconds", "It may not preempt others"),
         ("Node a has not been ready for at least 20 minutes", "Node a has not been ready"),
         ("No node pool is assigned, although the PodGroup is 3 days old", "No node pool is assigned"),

@@ -466,7 +466,7 @@ _APART = "Pods share memory over NVLink only within one NVLink domain"
 
 
 def _nodes_to_come(gang: Gang) -> frozenset[str]:
-    """Return the nodes that KAI would choose for a gang now, or none if it does not fit."""
+    """Return the names of the nodes that KAI would choose for a gang now, if any."""
     now = gang.placements.now
     return now.nodes if gang.is_of_kai and now.fits else frozenset()
 
@@ -495,7 +495,7 @@ def _together(index: Index, spread: Spread) -> str:
             " has more nodes. Do nothing if the program uses the network between NVLink domains"
         )
     return (
-        f"If all of these pods share memory, require the level {NVLINK_DOMAIN} for them (or pod"
+        f"Require the level {NVLINK_DOMAIN} for these pods if all of them share memory (or pod"
         " affinity with this topologyKey, if a scheduler other than KAI places them), and delete"
         " them together. Do nothing if the program uses the network between NVLink domains"
     )

@@ -155,7 +155,7 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
         return
 
     others = sorted(kai.name for kai in facts.kai_topologies)
-    exist = f"existing {are(others, 'one')} {listed(others, 8)}" if others else "none exists"
+    exist = f"existing {are(others, 'one')} {listed(others, 8)}" if others else "no Topology exists"
     text = f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which does not exist"
     text += f"; {exist}"
     evidence = Evidence(gang.ref, "topology", name)

@@ -407,7 +407,7 @@ def not_grouped(gang: Gang) -> Reasons:
                 "Ask the platform team to read the log of KAI's pod-grouper. Find its pod: kubectl"
                 " get pods -A | grep grouper"
             )
-            text = f"For {ago(age)} {text}"
+            text = f"For {ago(age)}, {text}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)
 
 

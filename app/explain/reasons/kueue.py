@@ -91,7 +91,7 @@ def _not_started(gang: Gang, workload: KueueWorkload, held: Sequence[Pod]) -> Re
     if told is None:
         return
     words, helps = told
-    # Not the name of the gang: each pod may be a gang, and equal reasons are merged.
+    # The text does not name the gang: each pod may be a gang, and equal reasons are merged.
     holds = f"Kueue holds {counted(held, 'pod') if held else 'the workload'} in"
     text = f"{holds} {_queue_of(gang.index, workload)}: {words}"
     see = f"kubectl describe workloads.kueue.x-k8s.io {_kubectl_name(workload)}"
@@ -473,7 +473,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     else:
         helps = help_for(index, workload, f"{reserved.message} ({reserved.reason})")
 
-    # The condition's time is when the quota was last lost, not when this message was written.
+    # The condition's time is when it became False, not when this message was written.
     lasts = f" for {ago(now - reserved.time)}" if reserved.time is not None and now else ""
     if helps.of_quota:
         return f"the Workload {'has waited' if lasts else 'waits'} for quota{lasts}: {said}", helps
@@ -486,17 +486,14 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
     if not checks:
         admitted = workload.condition("Admitted")
         said = f": {_said(admitted, now)}" if admitted else ""
-        return f"its quota is reserved, but the Workload is not admitted yet{said}", Help(
+        return f"the Workload has quota, but is not admitted yet{said}", Help(
             "Wait a minute. If nothing changes, ask the platform team to read the log of Kueue's"
             " controller.",
             "platform",
         )
 
     names = " ".join(shlex.quote(check.name) for check in checks)
-    words = (
-        "its quota is reserved, and the Workload waits for"
-        f" {listed(_check(each, now) for each in checks)}"
-    )
+    words = f"the Workload has quota and waits for {listed(_check(each, now) for each in checks)}"
     words += f" (flavor {listed(workload.flavors)})" if workload.flavors else ""
     evicted = workload.condition("Evicted")
     if evicted and evicted.message.startswith(_PREVIOUSLY):

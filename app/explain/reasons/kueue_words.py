@@ -272,7 +272,7 @@ _OF_QUEUES = (
     _Row("Job is on hold", "Scale up the workload, which has no replicas.", "you"),
 )
 _OF_REASONS = (
-    # of the condition QuotaReserved, from 0.19 on: apis/kueue/v1beta2/workload_types.go
+    # Reasons of the condition QuotaReserved since 0.19: apis/kueue/v1beta2/workload_types.go
     _Row("(WaitingForQuota)", _OTHERS_FIRST, "wait", True),
     _Row("(WaitingForPreemptedWorkloads)", _STOPS_OTHERS, "wait", True),
     _Row(
@@ -351,7 +351,8 @@ def _others(index: Index, workload: KueueWorkload) -> str:
     return f", such as {listed(names)}" if names else ""
 
 
-# From apis/kueue/v1beta2/clusterqueue_types.go. pkg/cache/scheduler/clusterqueue.go writes them.
+# The reasons are from apis/kueue/v1beta2/clusterqueue_types.go. Kueue writes them in
+# pkg/cache/scheduler/clusterqueue.go.
 
 _INACTIVE: Mapping[str, tuple[str, str]] = {
     "Stopped": (

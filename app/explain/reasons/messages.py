@@ -233,7 +233,10 @@ def usual_schedulers(index: Index) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a text such as `. Did you mean kai-scheduler?`, or "" if `name` is not a typo."""
+    """Return a text such as `. Did you mean kai-scheduler?`, or "" if no known name is similar.
+
+    Also return "" if `name` itself is known.
+    """
     known = sorted(known)
     found = [] if name in known else alike(name, known)
     return f". Did you mean {found[0]}?" if found else ""

@@ -335,7 +335,7 @@ def _unexplained_remedy(gang: Gang, short: Sequence[Member]) -> str:
         see = to_describe(maker)
         remedy = f"Find out why {maker} creates no more pods"
         if maker.kind == JOB_SET.kind:
-            # the command is in parentheses, so that nobody copies the full stop
+            # The command is in parentheses, so that nobody copies the full stop.
             return f"{remedy}{f' ({see})' if see else ''}.{_SIZES[maker.kind][1]}"
         return f"{remedy}: {see}" if see else remedy
     if any(pod.workload or pod.workload_group for pod in gang.pods):

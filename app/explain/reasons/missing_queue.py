@@ -62,7 +62,10 @@ class _Help(Value):
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """Report that KAI does not use the gang's queue, or its PodGroup in a node pool names none."""
+    """Report that the gang's PodGroup names no queue, or one that KAI does not use.
+
+    A PodGroup without a queue counts only if it is in a node pool.
+    """
     group = gang.pod_group
     if not group:
         return

@@ -377,7 +377,10 @@ def _tolerations(closed: Closed) -> str:
     )
     each = listed((_toleration(taint) for taint in taints), 3)
     s = "" if len(taints) == 1 else "s"
-    return f"add the toleration{s} {each} to the pod template or ask for the taint{s} to be removed"
+    return (
+        f"add the toleration{s} {each} to the pod template or ask the platform team to remove the"
+        f" taint{s}"
+    )
 
 
 def _toleration(taint: Taint) -> str:

@@ -36,7 +36,7 @@ class Barrier(Enum):
     """Something that may keep a gang from fitting now. A gang may have several barriers."""
 
     NO_NODE_MATCHES = "no node matches the selector of some of its pods"
-    GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has a label with it"
+    GPU_MEMORY_UNKNOWN = "its pods request GPU memory, and no selected node has the label for it"
     OTHER_POOL = "it never fits in its node pool but would on all nodes, or the pool has no nodes"
     SHARED_DOMAIN = "it would fit without a defect of KAI: all nodes share a narrower domain"
     SIZES = "it would fit if KAI did not count all its pods like the largest"
@@ -185,7 +185,7 @@ def _permanent_barriers(gang: Gang, short: Demand, known: Collection[Barrier]) -
     """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
-    # a minimum of 0 is satisfied although nothing runs
+    # A minimum of 0 is satisfied although nothing runs.
     minimum_runs = gang.whole.is_satisfied and bool(gang.placed)
     if not (known or is_bound or prefers_broader or minimum_runs):
         yield Barrier.TOO_LARGE

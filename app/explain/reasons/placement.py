@@ -80,7 +80,7 @@ from app.facts.labels import NODE_POOL
 from app.facts.quantity import thousandths
 
 _PLACE = (("pods", 1000),)
-"""The requests of a pod that sets none."""
+"""The requests of a pod that sets none: a node can take only a limited number of pods."""
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
@@ -365,7 +365,7 @@ def _step(resource: str) -> int:
     """
     if is_device(resource):
         return 1000
-    if resource.startswith(_HUGE_PAGES):  # the API server rejects parts of a page
+    if resource.startswith(_HUGE_PAGES):  # The API server rejects parts of a page.
         return thousandths(resource.removeprefix(_HUGE_PAGES)) or 1000
     return _TENTH_OF_A_GIB if is_in_bytes(resource) else 100
 
@@ -701,7 +701,10 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _open_nodes(obstacle: Obstacle) -> str:
-    """Return a text for the nodes that are open to pods, with their domain if they share one."""
+    """Return a text such as `The nodes of node pool gold`.
+
+    If only some nodes are open to the pods and all of these are in one domain, name this domain.
+    """
     of = of_pool(obstacle.gang) if obstacle.gang.pool else ""
     everywhere = f"The nodes{of}{labelled_for(obstacle, obstacle.short)}"
     if len(obstacle.open) == len(obstacle.nodes):
@@ -793,7 +796,7 @@ def resolves_itself(obstacle: Obstacle) -> bool:
 def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     """Return advice about another node pool in which the gang fits, and its commands.
 
-    Return ("", ()) if there is none.
+    Return ("", ()) if there is none, or if pods of the gang are placed.
     """
     gang = obstacle.gang
     if gang.placed or not has_pool(gang):

@@ -323,7 +323,7 @@ def _alike_in_containers(pods: Iterable[Pod]) -> Iterator[list[Pod]]:
     yield from by_key(pairs).values()
 
 
-_OTHERS_WAIT = "The other containers start once it ends"
+_OTHERS_WAIT = "The other containers start once this container ends"
 _WAITS_FOR = {
     _OF_GROVE: "Grove's init container ends once the PodCliques that start earlier (startsAfter"
     " or startup type InOrder) have their minimum of ready pods: find out why these are not ready",
@@ -416,7 +416,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
         elif first.failure.startswith(_ENDED):
             text = f"The kubelet ended {names}{on}: {one_line(first.failure)}"
         else:
-            # The kubelet rejects a pod soon after its creation, whose time is therefore shown.
+            # The age of the pod is shown, because a kubelet rejects a pod soon after its creation.
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
         remedy, who = _rejection_remedy(pods)

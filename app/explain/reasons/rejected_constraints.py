@@ -100,7 +100,10 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
-    """Return the part whose constraint blocks the gang, and the remedy."""
+    """Return the part whose constraint blocks the gang, and the remedy.
+
+    If no change of a single constraint helps, the part is the one that lacks room.
+    """
     demand = obstacle.demand
     narrowest = obstacle.gang.topology.levels[-1]
     add = f"Add {narrowest.domain} as the preferred level"

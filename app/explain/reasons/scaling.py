@@ -71,7 +71,7 @@ def _announced(gang: Gang, pod: Pod) -> Iterator[float]:
 
 
 def _about_claim(gang: Gang, said: str) -> str:
-    """Return the newest warning about the NodeClaim that the message `said` names, or ""."""
+    """Return a sentence with the newest warning about the NodeClaim that `said` names, or ""."""
     name = said.partition("nodeclaim/")[2].partition(",")[0].strip()
     words = words_about(gang.index, Ref("NodeClaim", "", name)) if name else None
     return f". About NodeClaim {name}, {words.quoted(gang.facts.now)}" if words else ""
@@ -88,12 +88,12 @@ def _unanswered(gang: Gang) -> Reasons:
     if not asking or any(_latest(gang, pod) for pod in (*gang.waiting, *asking)):
         return
     first = min(asking, key=lambda pod: pod.created or 0.0)
-    since = ""
+    asks = "asks for a node"
     if first.created is not None and gang.facts.now:
-        since = f" for {ago(gang.facts.now - first.created)}"
+        asks = f"has been asking for a node for {ago(gang.facts.now - first.created)}"
     text = (
-        f"KAI has asked for a node{since} with its scaling pod {first.namespace}/{first.name}, and"
-        " no autoscaler has answered"
+        f"KAI {asks} with its scaling pod {first.namespace}/{first.name}, and no autoscaler has"
+        " answered"
     )
     remedy = "Ask the platform team whether an autoscaler runs, and whether it watches that pod"
     evidence = Evidence(first.ref, "status.phase", first.phase)

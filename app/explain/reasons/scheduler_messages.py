@@ -102,7 +102,10 @@ def scheduler_refuses(gang: Gang) -> Reasons:
 
 
 def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return the newest warning about a group of `pods`, such as Volcano's PodGroup, or ""."""
+    """Return a sentence with the newest warning about a PodGroup of `pods`, or "".
+
+    The PodGroup is that of Volcano or of the coscheduling plugin.
+    """
     for pod in pods:
         group = Ref("PodGroup", pod.namespace, pod.other_group)
         words = words_about(gang.index, group) if pod.other_group else None
@@ -127,10 +130,10 @@ def _tainted_devices(gang: Gang, said: str) -> str:
 
 
 def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
-    """Return the remedy if each group of pods needs a separate domain, and no node has the label.
+    """Return the remedy if no node has the label of the domains that groups of pods need.
 
     Return "" otherwise, and if nodes were not read. The controller of LeaderWorkerSets or JobSets
-    adds the affinity for such domains to the first pod of each group.
+    adds an affinity to the first pod of each group, which gives each group a separate domain.
     """
     if "nodes" in gang.facts.unread:
         return ""
@@ -529,7 +532,7 @@ def _is_misspelt(gang: Gang, name: str) -> bool:
     return bool(did_you_mean(name, usual_schedulers(gang.index)))
 
 
-# KAI, if no other rule explains a pending gang.
+# Messages and silence of KAI.
 
 
 def kai_refuses(gang: Gang) -> Reasons:

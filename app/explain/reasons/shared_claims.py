@@ -227,7 +227,7 @@ def claim_held(gang: Gang) -> Reasons:
                 commands = (see,)
             else:
                 continue
-            holder = f"a previous pod {consumer.name}" if is_replaced else consumer.name
+            holder = f"{'a previous pod' if is_replaced else 'pod'} {consumer.name}"
             text = f"ResourceClaim {claim.name} is reserved for {holder}, {state}"
             evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
             yield about(evidence, "ClaimHeld", text, remedy, "you", commands=commands)

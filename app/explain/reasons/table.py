@@ -141,7 +141,7 @@ def _has_leaders(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """Return whether no pod is pending, so that no pending pod replaces a rejected one."""
+    """Return whether no pod of a gang is pending."""
     return not gang.waiting
 
 
@@ -396,9 +396,9 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """Return all reasons that hold for some gangs, and the reasons that could not be checked.
 
     Equal reasons of several gangs are one reason. Problems come first, then warnings, then notes,
-    each in the order of the table. The rules for gangs that no other rule explains are omitted if
-    another reason could not be checked. Without `quoting`, they are omitted too: they quote
-    schedulers, which have not seen the facts of a preview.
+    each in the order of the table. Rules for gangs that no other rule explains are skipped if
+    another reason could not be checked, and without `quoting`: these rules quote schedulers, which
+    have not seen the facts of a preview.
     """
     gangs = list(gangs)
     joined = _joined(gangs)

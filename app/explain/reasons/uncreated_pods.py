@@ -254,7 +254,10 @@ def _not_created(gang: Gang, maker: Ref, words: Words, field: str, message: str)
 
 
 def _about_group(gang: Gang, words: Words) -> str:
-    """Return the newest warning about the PodGroup (NAMESPACE:NAME) that a message names, or ""."""
+    """Return a sentence with the newest warning about the PodGroup that a message names, or "".
+
+    The message has the form `PodGroup NAMESPACE:NAME`.
+    """
     space, _, name = words.text.partition("PodGroup ")[2].partition(" ")[0].partition(":")
     group = Ref("PodGroup", space, name)
     said = words_about(gang.index, group) if space == gang.namespace and name else None
@@ -262,7 +265,7 @@ def _about_group(gang: Gang, words: Words) -> str:
 
 
 def _lacks_required(gang: Gang) -> bool:
-    """Return whether only some of the required pods exist, which GangIncomplete reports."""
+    """Return whether required pods are missing, which GangIncomplete reports."""
     return any(len(member.pods) < member.minimum for member in gang.members)
 
 
@@ -271,7 +274,7 @@ def _refusals(gang: Gang) -> Iterator[Event]:
 
     For a gang without pods, they are all warnings about its workload except KAI's. For other gangs,
     they are the messages about pods that cannot be created, if newer than the newest pod. Yield
-    none if only some of the required pods exist, because GangIncomplete quotes the messages then.
+    none if such a gang lacks required pods, because GangIncomplete then quotes the messages.
     """
     if not gang.pods:
         warnings = warnings_about(gang.index, gang.ref)

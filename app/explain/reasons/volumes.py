@@ -197,7 +197,7 @@ def volume_elsewhere(gang: Gang) -> Reasons:
 
     every = list(_excluded(gang))
     excluded = [each for each in every if not each.alone.now.fits] or every
-    # a volume that no node can use is the cause, even if the pod has other volumes
+    # A volume that no node can use is the cause, even if the pod has other volumes.
     nodes = gang.index.nodes
     unusable = [
         each for each in excluded if not any(matches_any(each.places, node) for node in nodes)

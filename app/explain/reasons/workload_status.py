@@ -84,7 +84,7 @@ def workload_suspended(gang: Gang) -> Reasons:
     if gang.index.kueue_of_controller.get(ref) or any(pod.queued for pod in gang.pods):
         return
     text = f"{ref} is suspended ({status.suspended}: true), so its controller creates no pods"
-    remedy = f"Set {status.suspended} to false to start it"
+    remedy = f"Set {status.suspended} of {ref} to false"
     see = ref
     who: Who = "you"
     of_kueue = ""

@@ -253,7 +253,7 @@ CLAIMS = (
             ),
             "claims": (reserved("old-0"),),
         },
-        "ResourceClaim llm-0-mnnvl is reserved for old-0, which has been terminating for 14 minutes (finalizer example.com/slow)",
+        "ResourceClaim llm-0-mnnvl is reserved for pod old-0, which has been terminating for 14 minutes (finalizer example.com/slow)",
         "you",
         {
             "pods": (
@@ -275,7 +275,7 @@ CLAIMS = (
             ),
             "claims": (reserved("old-0"),),
         },
-        "ResourceClaim llm-0-mnnvl is reserved for old-0, which has been terminating for 14 minutes",
+        "ResourceClaim llm-0-mnnvl is reserved for pod old-0, which has been terminating for 14 minutes",
         "you",
         {"pods": claiming(SHARED), "claims": (reserved(),)},
     ),
@@ -283,7 +283,7 @@ CLAIMS = (
         "ClaimHeld",
         "a pod that is gone holds it",
         {"pods": claiming(SHARED), "claims": (reserved("gone-0"),)},
-        "ResourceClaim llm-0-mnnvl is reserved for gone-0, which does not exist any more",
+        "ResourceClaim llm-0-mnnvl is reserved for pod gone-0, which does not exist any more",
         "you",
         {"pods": claiming(SHARED), "claims": (reserved(f"{WORKERS}-0"),)},
     ),

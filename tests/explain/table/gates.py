@@ -287,7 +287,7 @@ GATES = (
         "NotGrouped",
         "KAI's grouper says nothing",
         {"pods": (replace(pods()[0], group=""), *pods()[1:])},
-        "For 14 minutes KAI's pod-grouper has not created a PodGroup for this pod",
+        "For 14 minutes, KAI's pod-grouper has not created a PodGroup for this pod",
         "platform",
         {"pods": pods(scheduler="default-scheduler", group="")},
     ),

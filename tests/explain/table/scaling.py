@@ -81,7 +81,7 @@ SCALING = (
         "NodesComing",
         "no autoscaler answers KAI's scaling pod",
         scaling(),
-        "KAI has asked for a node for 3 minutes with its scaling pod kai-scale-adjust/inference-w, and no autoscaler has answered",
+        "KAI has been asking for a node for 3 minutes with its scaling pod kai-scale-adjust/inference-w, and no autoscaler has answered",
         "platform",
         scaling(node="gpu-00"),
         also=("NoDomainFits",),
