@@ -127,7 +127,9 @@ def test_no_reason_rests_on_an_event_of_others(source: str, reason: str) -> None
     event = Event(FIRST.uid, reason, "no room", NOW, source)
     explained = answer(facts(events=(event,), pods=pods(group="")), GANG_REF)
     texts = [reason.text for reason in explained.reasons]
-    assert texts == ["For 14 minutes, KAI's pod-grouper has not created a PodGroup for these 4 pods"]
+    assert texts == [
+        "For 14 minutes, KAI's pod-grouper has not created a PodGroup for these 4 pods"
+    ]
 
 
 def test_an_error_that_grove_never_removes_is_told_with_its_age() -> None:

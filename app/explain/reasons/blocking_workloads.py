@@ -161,7 +161,7 @@ def freeing_remedies(
     pods = scalable
     holders = holders_of(gang, pods)
     if not holders:
-        # Claims hold the devices, and their pods can't be read.
+        # No known pod holds the room, so claims of unknown pods may hold the devices.
         return [
             "Ask the platform team for more nodes, or find out which ResourceClaims hold the"
             " devices: kubectl get resourceclaims -A"

@@ -325,7 +325,7 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
 def _replaceable(
     gang: Gang, id: str, text: str, pods: list[Pod], objects: tuple[Ref, ...], who: Who
 ) -> Reason:
-    """Return a reason about pods that lack a claim, if their replacements would get it.
+    """Return the reason for pods that lack a claim which their replacements would get.
 
     The last of `objects` is one of these pods.
     """

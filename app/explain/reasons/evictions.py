@@ -117,6 +117,6 @@ def _evicted(
 
 
 def _workload_of(gang: Gang) -> Workload | None:
-    """Return the Workload that a gang's pods name, or None. Our leader's events are about it."""
+    """Return the Workload that a gang's pods name, which our leader's events are about, or None."""
     keys = dict.fromkeys(map(gang.index.workload_of, gang.pods))
     return next(filter(None, map(gang.index.workloads.get, keys)), None)

@@ -412,7 +412,7 @@ def not_grouped(gang: Gang) -> Reasons:
 
 
 _GROUPED_WITHIN = 120.0
-"""The seconds within which KAI's pod-grouper creates a PodGroup, even after a restart."""
+"""The seconds within which KAI's pod-grouper usually creates a PodGroup, even after a restart."""
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:

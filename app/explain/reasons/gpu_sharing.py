@@ -128,14 +128,15 @@ def reservation_refused(gang: Gang) -> Reasons:
 
 
 _NEW = 600.0
-"""The age in seconds below which a pod that shares the GPU may still be about to be bound."""
+"""The age of a reservation pod in seconds below which the pod for it may not be bound yet."""
 
 
 def unused_reservations(index: Index, node: str) -> list[Pod]:
-    """Return KAI's pods that reserve GPUs of a node that no pod shares, sorted by name.
+    """Return KAI's reservation pods on a node whose GPUs no pod shares, sorted by name.
 
-    KAI does not count these GPUs as used, so it keeps placing pods there, and the kubelet rejects
-    them: https://github.com/kai-scheduler/KAI-Scheduler/issues/848
+    Pods younger than `_NEW` are omitted. KAI does not count these GPUs as used, so it keeps placing
+    pods there, and the kubelet rejects them:
+    https://github.com/kai-scheduler/KAI-Scheduler/issues/848
     """
     shared = {
         group

@@ -212,9 +212,10 @@ def _restart_commands(workload: KueueWorkload) -> tuple[str, ...]:
 
 
 def chosen_by_kueue(gang: Gang) -> tuple[KueueWorkload, frozenset[str]] | None:
-    """Return a gang's admitted Workload, and the node labels of Kueue's choice for pending pods.
+    """Return (a gang's admitted Workload, the label keys by which Kueue chose nodes for its pods).
 
-    Return None if Kueue has chosen no nodes for them (topology-aware scheduling).
+    Only pending pods count. Return None if Kueue has chosen no nodes for them (topology-aware
+    scheduling).
     """
     workload = workload_of(gang)
     if workload is None or not workload.holds("Admitted"):

@@ -817,8 +817,9 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
 def _unselected(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     """Return advice about nodes that the pods don't select but would fit on, and its commands.
 
-    Return ("", ()) if there are none. If Kueue has chosen nodes for the pods, only nodes count that
-    it could have chosen: it adds this choice, and the labels of a flavor, to the nodeSelector.
+    Return ("", ()) if there are none, or if pods of the gang are placed. Kueue adds the nodes that
+    it has chosen, and the labels of a flavor, to the nodeSelector. If Kueue has chosen nodes, only
+    nodes that it could choose instead count.
     """
     gang = obstacle.gang
     of_kueue = chosen_by_kueue(gang)

@@ -559,14 +559,15 @@ def evicting(index: Index, pods: Sequence[Pod]) -> str:
 
 
 RECLAIM_AFTER = "reclaimMinRuntime"
-"""The field of queues for which KAI does not reclaim the room of gangs that it has started."""
+"""The field of queues with the time for which KAI reclaims nothing from a gang that it started."""
 _PREEMPT_AFTER = "preemptMinRuntime of its queue"
 
 
 def _spared(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[KaiPodGroup, float]]:
-    """Yield the PodGroups whose minimum the pods belong to, and that KAI does not preempt yet.
+    """Yield (PodGroup, seconds) for each PodGroup that KAI still spares within a minimum runtime.
 
-    Yield also the seconds for which that lasts.
+    Only PodGroups that would lose their minimum with these pods count. The seconds are those for
+    which KAI still spares the PodGroup.
     """
     keys = {pod.key for pod in pods}
     for name in dict.fromkeys((pod.namespace, pod.group) for pod in pods):
@@ -784,9 +785,9 @@ def fair_share(gang: Gang) -> Reasons:
 
 
 def reclaims_after(gang: Gang) -> float:
-    """Return the seconds before which KAI can't reclaim enough for a gang, or 0 if it can now.
+    """Return the seconds for which minimum runtimes keep KAI from reclaiming enough for a gang.
 
-    Only queues above their fair share count. Minimum runtimes spare the pods that they started.
+    Return 0 if they do not keep KAI from it. Only queues above their fair share count.
     """
     turn = line_of(gang.index).get(gang.ref)
     if not turn:

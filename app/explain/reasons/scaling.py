@@ -159,7 +159,8 @@ plugins of kube-scheduler, and `pkg/controllers/provisioning/scheduling` of Karp
 def _help_for(said: str) -> tuple[str, Who]:
     """Return the remedy for an autoscaler's message that it adds no nodes, and who can act.
 
-    A message has a cause for each node group. The first two known ones are named.
+    A message has a cause for each node group. The remedies for the first two known causes are
+    joined, and who can act is that of the first one.
     """
     known = list(advice_for(said, _HELPS))[:2]
     if not known:
@@ -174,7 +175,7 @@ def _help_for(said: str) -> tuple[str, Who]:
 
 
 _LIMITED = re.compile(r'limits for nodepool:? ?"?\(?(?:NodePool=)?([\w.-]{1,253})')
-"""The name of the NodePool whose limits Karpenter would exceed, in two generations of messages."""
+"""Finds the NodePool whose limits Karpenter would exceed, in its old and new messages."""
 
 
 def nodes_are_added(gang: Gang) -> bool:

@@ -312,7 +312,8 @@ def _advice_on(
 
     A message has a cause for each group of nodes. With `has_room`, some nodes have room for the
     pods, so another cause excludes these nodes. With `is_matched`, some nodes match the pods'
-    selectors, so another cause excludes these. The pods can't request less of the `smallest`.
+    selectors, so another cause excludes these. `smallest` are the devices of which the pods can't
+    request less.
     """
     if _TERMINATING in words:
         return (

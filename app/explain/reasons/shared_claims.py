@@ -251,8 +251,8 @@ def claim_full(gang: Gang) -> Reasons:
         if total <= MOST_CONSUMERS:
             continue
         text = (
-            f"{total} pods want to share ResourceClaim {claim.name}, but at most {MOST_CONSUMERS}"
-            f" can. It is reserved for {len(claim.consumers)}"
+            f"{total} pods use ResourceClaim {claim.name}, but Kubernetes reserves a claim for at"
+            f" most {MOST_CONSUMERS} pods. It is reserved for {len(claim.consumers)} now"
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
         remedy = _CLAIM_FOR_EACH

@@ -179,7 +179,7 @@ class _Excluded(Value):
 
     @property
     def places(self) -> tuple[Term, ...]:
-        """The alternative terms of nodes that can use the volume."""
+        """The terms of nodes that can use the volume. A node needs to meet only one of them."""
         return self.volume.places
 
 

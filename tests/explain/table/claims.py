@@ -300,7 +300,7 @@ CLAIMS = (
             ),
             "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(254))),),
         },
-        "257 pods want to share ResourceClaim llm-0-mnnvl, but at most 256 can. It is reserved for 254",
+        "257 pods use ResourceClaim llm-0-mnnvl, but Kubernetes reserves a claim for at most 256 pods. It is reserved for 254 now",
         "you",
         {
             "pods": (
