@@ -115,8 +115,8 @@ def offering(*names: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("asked", "offered", "words"),
     [
-        ("rdma/ib", ("rdma/shared_ib",), "request rdma/shared_ib if the pods can use it"),
-        ("openshift.io/a", ("openshift.io/nic-b", "openshift.io/nic-c"), "request one of these"),
+        ("rdma/ib", ("rdma/shared_ib",), "Request rdma/shared_ib if the pods can use it"),
+        ("openshift.io/a", ("openshift.io/nic-b", "openshift.io/nic-c"), "Request one of these"),
         ("nvidia.com/hostdev", (), ""),
         ("rdma/ib", ("vpc.amazonaws.com/efa",), ""),
     ],

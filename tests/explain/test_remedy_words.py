@@ -546,7 +546,11 @@ STATE = DRIVER_UPGRADES[0]
         ),
         ({STATE: "upgrade-done"}, "Uncordon the nodes", True),
         ({STATE: "upgrade-required"}, "Uncordon the nodes", True),
-        ({NVSENTINEL_CORDON: "NVSentinel"}, "Ask what NVSentinel found on gpu-00, gpu-01", False),
+        (
+            {NVSENTINEL_CORDON: "NVSentinel"},
+            "Ask the platform team what NVSentinel found on gpu-00, gpu-01",
+            False,
+        ),
     ],
 )
 def test_nobody_uncordons_what_a_component_uncordons_later(

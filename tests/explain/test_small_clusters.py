@@ -735,7 +735,7 @@ def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(
     own["spec"]["affinity"] = {"podAntiAffinity": APART}
     other = [pod_group("o", 1), pod("o-0", "o", 1, "n0")]
     answer = told([node("n0"), *queues(), pod_group("w", 1), own, *other], "PodGroup", "w")
-    says = ". This check ignores podAntiAffinity of the pods, which may need more nodes"
+    says = ". This check ignores podAntiAffinity of the pods, so they may need more nodes"
     [found] = answer.reasons
     assert (found.id, found.remedy[-len(says) :]) == (reason, says)
     [place] = answer.line
@@ -748,7 +748,7 @@ def test_remedies_do_not_promise_a_place_by_rules_that_are_not_checked(
         (
             "example.com/nics",
             "Correct the name of the resource in the pod template. This check ignores"
-            " podAntiAffinity of the pods, which may need more nodes",
+            " podAntiAffinity of the pods, so they may need more nodes",
         ),
         (
             "vendor.example/fpga",

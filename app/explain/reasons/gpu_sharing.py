@@ -128,7 +128,7 @@ def reservation_refused(gang: Gang) -> Reasons:
 
 
 _NEW = 600.0
-"""The age of a reservation pod in seconds below which the pod for it may not be bound yet."""
+"""The seconds within which KAI binds the pod for which it has created a reservation pod."""
 
 
 def unused_reservations(index: Index, node: str) -> list[Pod]:

@@ -327,8 +327,8 @@ def _step(cause: str, closed: Closed) -> str:
         return _upgraded([node for node, causes in closed if cause in causes])
     if cause == f"{BY}{NVSENTINEL}":
         return (
-            f"ask what NVSentinel found on {names}: it cordons a node with a fault, and uncordons"
-            " it once the fault is repaired"
+            f"ask the platform team what NVSentinel found on {names}: NVSentinel cordons a node"
+            " with a fault, and uncordons the node once the fault is repaired"
         )
     return f"repair {names}" if is_broken(cause) else ""
 

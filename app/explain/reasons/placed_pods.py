@@ -402,7 +402,7 @@ Source: `isScalingUp` in `pkg/binder/binding/resourcereservation/resource_reserv
 def _scaling_up(gang: Gang, pod: Pod, event: Event, text: str) -> Reason:
     """Return the reason for a message that the cluster is scaling up.
 
-    The scaling pods can stand for other workloads, and an autoscaler may never add a node for them:
+    The scaling pods may be for other workloads, and an autoscaler may never add a node for them:
     https://github.com/kai-scheduler/KAI-Scheduler/issues/611
     """
     evidence = Evidence(pod.ref, f"event {event.reason}", event.message)

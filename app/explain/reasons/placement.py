@@ -125,7 +125,7 @@ def _with_unchecked(obstacle: Obstacle, remedy: str) -> str:
     fields = listed(obstacle.demand.unchecked)
     if not fields or ": kubectl " in remedy or ": grove-admission " in remedy:
         return remedy
-    note = f"This check ignores {fields} of the pods, which may need more nodes"
+    note = f"This check ignores {fields} of the pods, so they may need more nodes"
     return f"{remedy.removesuffix('.')}. {note}"
 
 
@@ -529,9 +529,9 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
         number = sum(any(node.allocatable.get(key) for key in alike) for node in nodes)
         text += f"; {counted(number, 'node offers', 'nodes offer')} {listed(alike, 3)}"
         remedy = (
-            f"In the pod template, request {'one of these' if alike[1:] else alike[0]} if the pods"
-            " can use it, or ask the platform team to configure the device plugin, which makes"
-            f" nodes offer {name}"
+            f"Request {'one of these' if alike[1:] else alike[0]} if the pods can use it, or ask"
+            " the platform team to configure the device plugin, which makes nodes offer"
+            f" {name}"
         )
         return text, remedy, "you"
 

@@ -154,7 +154,7 @@ FEWER = "Use fewer pods"
 CLAIM = "Check the ResourceClaim of the pod"
 """The start of the remedy for messages about claims. It does not say what is wrong with them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
-"""The remedy for messages of schedulers that are not known here."""
+"""The remedy for unknown messages of schedulers."""
 _TERMINATING = "terminating pod on the nominated node"
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
 _UNCORDON = "Ask the platform team to uncordon nodes."
@@ -581,7 +581,7 @@ def kai_refuses(gang: Gang) -> Reasons:
 
 
 NAMED = "Fix the problem that KAI's message describes."
-"""The remedy for messages of KAI that are not known here."""
+"""The remedy for unknown messages of KAI."""
 
 
 def _queue_without_parent(gang: Gang) -> str:

@@ -1,4 +1,4 @@
-"""Report workers that do not exist yet, because the leader of their group is not ready.
+"""Report placed leaders of LeaderWorkerSets whose workers do not exist.
 
 A LeaderWorkerSet with startupPolicy LeaderReady creates the StatefulSet of a group's workers only
 once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the

@@ -100,7 +100,7 @@ def workload_suspended(gang: Gang) -> Reasons:
             remedy = f"Ask the platform team to read the log of Kueue, which should resume {owner}"
             who = "platform"
     elif status.queued and "kueue_workloads" in gang.facts.unread:
-        text += ". It has a label of Kueue, which starts it once there is quota"
+        text += ". It has a label of Kueue, and Kueue starts it once there is quota"
         remedy = "Read in the status of Kueue's Workload what Kueue waits for"
         of_kueue = f"kubectl describe workloads.kueue.x-k8s.io -n {shlex.quote(ref.namespace)}"
     elif status.queued:
