@@ -10,11 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.reasons.claims import CHANNEL_DRIVER
+from app.facts.grove.podgang import GangPart
 from app.facts.grove.unit_member import CLAIM as OURS
+from app.facts.grove.unit_member import GROVE_CLAIM
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import (
     ClaimTemplate,
     Consumer,
+    Device,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
@@ -28,17 +31,21 @@ from tests.explain.fleet import (
     HOST,
     NAMESPACE,
     NOW,
+    ROUTER,
     WORKERS,
     ZONE,
     answer,
     cliques,
     facts,
     fill,
+    gang,
     nodes,
     occupant,
     pcs,
     placed,
+    pod_group,
     pods,
+    shape,
 )
 from tests.explain.table.claims import REFUSES, STORED, written
 from tests.explain.table.recorded import Asking
@@ -447,3 +454,112 @@ def test_nobody_is_asked_to_release_channels_of_pods_that_are_gone(
     assert reason.text.endswith(" are gone") is bool(begins)
     assert reason.remedy.startswith(begins)
     assert (reason.who == "platform") is bool(begins)
+
+
+def claiming_one_gpu(claim: PodClaim) -> Changes:
+    """Workers of one GPU, of which a node has room for eight, each with a claim for a channel."""
+    small = tuple(replace(pod, shape=shape(1)) for pod in claiming(claim))
+    return {**channels(), "pods": small}
+
+
+@pytest.mark.parametrize(
+    ("number", "has"),
+    [
+        (1, "only 1 usable node has a free channel"),
+        (2, "only 2 usable nodes have a free channel"),
+        (3, ""),
+    ],
+)
+@pytest.mark.parametrize("name", [GROVE_CLAIM, "compute-domain-channel"])
+def test_pods_that_would_fit_on_one_node_need_a_channel_each(
+    number: int, has: str, name: str, answered: Asking
+) -> None:
+    state = {**claiming_one_gpu(replace(TEMPLATED, name=name)), "nodes": nodes()[:number]}
+    reasons = answered(facts(**state)).reasons
+    found = [reason for reason in reasons if reason.id == "ChannelTaken"]
+    assert len(found) == bool(has)
+    for reason in found:
+        assert reason.text.startswith("3 pods of the gang must each get an NVLink channel")
+        assert reason.text.endswith(f" and {has}")
+        assert ("grove.io/mnnvl-group: none" in reason.remedy) is (name == GROVE_CLAIM)
+
+
+def test_pods_beyond_the_minimum_may_wait_for_a_channel(answered: Asking) -> None:
+    state = {**claiming_one_gpu(TEMPLATED), "nodes": nodes()[:1]}
+    workers = frozenset(f"{WORKERS}-{number}" for number in range(3))
+    parts = (GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 1, workers))
+    elastic = {
+        "gangs": (replace(gang(), parts=parts, groups=()),),
+        "pod_groups": (replace(pod_group(), minimum=2, subgroups=()),),
+    }
+    reasons = answered(facts(**{**state, **elastic})).reasons
+    assert not any(reason.id == "ChannelTaken" for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (("mine", "other"), "Keep one of the claims mine and other in the pod template"),
+        ((GROVE_CLAIM, "mine"), f"Remove one of the claims {GROVE_CLAIM} and mine. Grove adds"),
+        (("mine",), ""),
+    ],
+)
+def test_a_pod_gets_one_channel(names: tuple[str, ...], remedy: str, answered: Asking) -> None:
+    claims = tuple(replace(TEMPLATED, name=name) for name in names)
+    pods = tuple(replace(pod, claims=claims if pod.claims else ()) for pod in channels()["pods"])
+    reasons = answered(facts(**{**channels(), "pods": pods})).reasons
+    found = [reason for reason in reasons if reason.id == "ChannelTaken"]
+    assert [reason.text for reason in found] == (
+        ["3 pods claim 2 NVLink channels, but a node has only one"] if remedy else []
+    )
+    assert all(reason.remedy.startswith(remedy) for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("driver", "deleted", "words"),
+    [
+        (
+            "gpu.nvidia.com",
+            7200,
+            "Ask the platform team to read the log of kube-controller-manager",
+        ),
+        ("gpu.nvidia.com", 60, "Wait a minute: Kubernetes removes the reservation"),
+        (
+            "gpu.example.com",
+            90000,
+            "Ask the platform team to read the log of kube-controller-manager",
+        ),
+    ],
+)
+def test_gpus_of_claims_whose_pods_are_gone_are_released_by_kubernetes(
+    driver: str, deleted: float, words: str, answered: Asking
+) -> None:
+    held = tuple(
+        ResourceClaim(
+            "old",
+            f"old-{node.name}",
+            (driver,),
+            True,
+            tuple(Device(driver, node.name, f"gpu-{at}") for at in range(8)),
+            consumers=(Consumer("gone", "uid-gone"),),
+            deleting=NOW - deleted,
+        )
+        for node in nodes()
+    )
+    mine = ResourceClaim(NAMESPACE, "llm-0-made", (driver,))
+    bare = tuple(replace(node, allocatable={"cpu": 64_000, "pods": 110_000}) for node in nodes())
+    state = {
+        "nodes": bare,
+        "slices": tuple(
+            ResourceSlice(driver, node.name, 1, node.name, tuple(f"gpu-{at}" for at in range(8)))
+            for node in nodes()
+        ),
+        "device_classes": (DeviceClass(driver, driver, driver),),
+        "claims": (*held, mine),
+        "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (driver,)),),
+        "pods": tuple(replace(pod, shape=shape(0)) for pod in claiming(TEMPLATED)),
+    }
+    first = answered(facts(**state)).reasons[0]
+    assert first.id == "NoDomainFits"
+    assert first.remedy.startswith(words)
+    assert "ResourceClaims old/old-gpu-00, old/old-gpu-01 and 14 more hold devices" in first.remedy

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.explain.answers.answer import explain
 from app.explain.reasons.compute_domains import _workload_of
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.identity import NOWHERE, Ref
 from app.facts.kubernetes.claim import DeviceClass
 from app.facts.kubernetes.pod import Leader, Pod, Stalled
 from app.facts.labels import NVLINK_DOMAIN
-from app.facts.nvidia.computedomain import DomainClique, DomainNode
+from app.facts.nvidia.computedomain import ComputeDomain, DomainClique, DomainNode
 from app.facts.rows import ROOM
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import CLASSES, NAMESPACE, NOW, answer, facts, nodes, placed, pods
@@ -277,3 +280,21 @@ def test_groups_of_a_leaderworkerset_may_be_in_different_nvlink_domains() -> Non
     second = replace(worker, controller=Ref("StatefulSet", NAMESPACE, "vllm-0"), **of_set)
     other = replace(first, name="vllm-1")
     assert _workload_of(first) == _workload_of(second) != _workload_of(other)
+
+
+@pytest.mark.parametrize(
+    ("held_by", "words"),
+    [
+        (("resource.nvidia.com/computeDomain",), "keeps it. If it stays, ask the platform team"),
+        (("a.b/c", "resource.nvidia.com/computeDomain"), "keep it. If it stays, ask the platform"),
+        ((), "; nodes become ready when pods with ResourceClaimTemplate ch are bound to them"),
+    ],
+)
+def test_a_domain_without_pods_that_is_deleted_does_not_become_ready(
+    held_by: tuple[str, ...], words: str
+) -> None:
+    domain = ComputeDomain(NAMESPACE, "cd", template="ch", held_by=held_by)
+    answer = explain(Index(Snapshot(compute_domains=(domain,))), domain.ref)
+    assert answer
+    assert words in answer.headline
+    assert ("being deleted" in answer.headline) is bool(held_by)

@@ -5,11 +5,12 @@ Tests `_naming_makers` in `app/explain/reasons/table.py`, and the words about th
 
 import pytest
 
-from app.explain.reasons.missing_queue import DYNAMO_QUEUE
+from app.explain.reasons.reason import DYNAMO_QUEUE
 from app.facts.grove.podcliqueset import read_set_with_status
 from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Stalled
-from tests.explain.fleet import NAMESPACE, SET, facts, pcs, placed, pod_group, pods, shape
+from tests.explain.fleet import NAMESPACE, NOW, SET, facts, pcs, placed, pod_group, pods, shape
 from tests.explain.table.recorded import Asking
 
 GRAPH = Ref("DynamoGraphDeployment", NAMESPACE, "llm")
@@ -65,3 +66,46 @@ def test_the_controller_among_the_owners_counts() -> None:
         read_set_with_status({"metadata": {**metadata, "ownerReferences": owners[:1]}}).maker
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "maker", "remedy"),
+    [
+        ("no KAI queue is configured on PodCliqueSet a/b", None, "label kai.scheduler/queue of"),
+        (
+            "conflicting KAI queues on PodCliqueSet a/b",
+            GRAPH,
+            f"annotation {DYNAMO_QUEUE} of {GRAPH}",
+        ),
+        ("topology name cannot be empty", GRAPH, "Fix the problem that Grove's message describes"),
+    ],
+)
+def test_groves_backend_says_why_it_creates_no_podgroup(
+    words: str, maker: Ref | None, remedy: str, answered: Asking
+) -> None:
+    said = Event("uid-gang", "KAIBackendMappingFailed", words, NOW - 60, "grove-operator")
+    state = facts(pod_groups=(), sets=(pcs(maker=maker),), events=(said,))
+    first = answered(state).reasons[0]
+    assert first.id == "WorkloadMissing"
+    assert first.text.endswith(f"which does not exist; Grove says: {words} (60 seconds ago)")
+    assert remedy in first.remedy
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        ('admission webhook "vpodgroup.kb.io" denied the request: subgroup "w": no', "platform"),
+        ('admission webhook "validate.kyverno.svc-fail" denied the request: no', "platform"),
+        ("unknown topology", "you"),
+    ],
+)
+def test_users_cannot_change_a_podgroup_that_a_webhook_denies(
+    words: str, who: str, answered: Asking
+) -> None:
+    ungrouped = pods(group="")
+    events = tuple(
+        Event(pod.uid, "PodGrouperWarning", words, NOW - 60, "pod-grouper") for pod in ungrouped
+    )
+    first = answered(facts(pods=ungrouped, pod_groups=(), events=events)).reasons[0]
+    assert (first.id, first.who) == ("NotGrouped", who)
+    assert first.remedy.startswith("Ask the platform team") is (who == "platform")

@@ -411,6 +411,13 @@ def _what_makes_ready(about: Subject) -> str:
     domain = about.index.compute_domains.get(about.ref.key)
     if about.ref.kind != "ComputeDomain" or not domain or not domain.template:
         return ""
+    if domain.held_by:
+        keep = "keeps" if len(domain.held_by) == 1 else "keep"
+        words = f". It is being deleted, and {finalizers_of(domain.held_by)} {keep} it"
+        return (
+            f"{words}. If it stays, ask the platform team to read the log of NVIDIA's"
+            " compute-domain controller"
+        )
     pods = f"pods with ResourceClaimTemplate {domain.template}"
     return f"; nodes become ready when {pods} are bound to them"
 

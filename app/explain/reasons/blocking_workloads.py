@@ -5,9 +5,20 @@ from collections.abc import Iterable, Sequence
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Who, ago, counted, listed, lower_first, removal_of
+from app.explain.reasons.reason import (
+    Who,
+    ago,
+    counted,
+    listed,
+    lower_first,
+    removal_of,
+    upper_first,
+)
+from app.explain.state.amounts import PREFIX
+from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
+from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
 
 _OF_KUBEFLOW = {"MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"}
@@ -137,6 +148,55 @@ def _stem(name: str) -> str:
     return name
 
 
+def is_abandoned(index: Index, claim: ResourceClaim) -> bool:
+    """Return whether all pods for which a claim is reserved are gone."""
+    for user in claim.consumers:
+        pod = index.pods.get((claim.namespace, user.name))
+        if pod and (pod.uid == user.uid or not pod.uid or not user.uid):
+            return False
+    return bool(claim.consumers)
+
+
+_OF_MANAGER = "ask the platform team to read the log of kube-controller-manager"
+WAIT_FOR_RELEASE = (
+    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If the reservation"
+    f" stays, {_OF_MANAGER}"
+)
+_MOST_RELEASING = 300.0
+"""The seconds after which a deleted claim should no longer be reserved for pods that are gone."""
+
+
+def release_of(claims: Iterable[ResourceClaim], now: float) -> str:
+    """Return the remedy for claims whose pods are gone."""
+    deleted = [claim.deleting for claim in claims if claim.deleting is not None]
+    were = "the claim was" if len(deleted) == 1 else "the claims were"
+    longest = now - min(deleted, default=now)
+    if longest < _MOST_RELEASING:
+        return WAIT_FOR_RELEASE
+    return (
+        f"{upper_first(_OF_MANAGER)}: it should remove the reservations of pods that are gone, and"
+        f" has not done so since {were} deleted {ago(longest)} ago"
+    )
+
+
+def _claims_remedy(gang: Gang) -> str:
+    """Return the remedy if claims hold the devices, and none of their pods is known."""
+    abandoned = [
+        claim
+        for claim in gang.index.facts.claims
+        if any(device.driver.startswith(PREFIX) for device in claim.devices)
+        if is_abandoned(gang.index, claim)
+    ]
+    if not abandoned:
+        return (
+            "Ask the platform team for more nodes, or find out which ResourceClaims hold the"
+            " devices: kubectl get resourceclaims -A"
+        )
+    names = listed((f"{claim.namespace}/{claim.name}" for claim in abandoned), MOST)
+    hold = f"ResourceClaim {names} holds" if len(abandoned) == 1 else f"ResourceClaims {names} hold"
+    return f"{release_of(abandoned, gang.facts.now)}. {hold} devices for pods that are gone"
+
+
 def freeing_remedies(
     gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
 ) -> tuple[list[str], Who]:
@@ -162,10 +222,7 @@ def freeing_remedies(
     holders = holders_of(gang, pods)
     if not holders:
         # No known pod holds the room, so claims of unknown pods may hold the devices.
-        return [
-            "Ask the platform team for more nodes, or find out which ResourceClaims hold the"
-            " devices: kubectl get resourceclaims -A"
-        ], "platform"
+        return [_claims_remedy(gang)], "platform"
 
     kin = [pod for pod in pods if is_kin(gang, pod)]
     if kin and len(kin) == len(pods):

@@ -1,11 +1,16 @@
 """Report problems with ResourceClaims, their templates, DeviceClasses, and NVLink channels."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
-from app.explain.reasons.blocking_workloads import freeing_remedies, together
+from app.explain.reasons.blocking_workloads import (
+    freeing_remedies,
+    is_abandoned,
+    release_of,
+    together,
+)
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_of
 from app.explain.reasons.reason import (
@@ -14,7 +19,6 @@ from app.explain.reasons.reason import (
     Reasons,
     Who,
     about,
-    ago,
     counted,
     listed,
     upper_first,
@@ -27,6 +31,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
+from app.facts.labels import MNNVL_GROUP
 from app.facts.nvidia.computedomain import (
     DOMAIN_SUFFIX,
     TEMPLATE_SUFFIX,
@@ -365,6 +370,7 @@ def channel_taken(gang: Gang) -> Reasons:
     without = _without_channel(gang)
     closed = takers.keys() | without
     if not closed or placements.under(only_on(gang, lambda node: node.name not in closed)).fits:
+        yield from _too_few_channels(gang, closed)
         return
     if without and not placements.under(only_on(gang, lambda node: node.name not in without)).fits:
         yield _no_channels(without & placements.now.nodes)
@@ -379,49 +385,84 @@ def channel_taken(gang: Gang) -> Reasons:
     objects = tuple(Ref("Node", "", name) for name in takers)
     name, claim = next(iter(takers.items()))
     evidence = Evidence(claim.ref, "status.allocation.devices", name)
-    abandoned = [claim for claim in _once(takers) if _is_abandoned(gang.index, claim)]
+    abandoned = [claim for claim in _once(takers) if is_abandoned(gang.index, claim)]
     if abandoned:
         text += f". The pods of {listed(claim.name for claim in abandoned)} are gone"
-        remedy = _release(abandoned, gang.facts.now)
+        remedy = release_of(abandoned, gang.facts.now)
         yield about(evidence, "ChannelTaken", text, remedy, "platform", objects=objects)
         return
     remedy = _freeing(gang, takers)
     yield about(evidence, "ChannelTaken", text, remedy, "you", objects=objects)
 
 
+def _too_few_channels(gang: Gang, closed: Collection[str]) -> Reasons:
+    """Yield a reason if pods claim more NVLink channels than nodes have. A node has only one.
+
+    `closed` are the nodes without a free channel.
+    """
+    claims = {pod.key: found for pod in gang.waiting if (found := _channel_claims(gang, pod))}
+    claiming = [pod for pod in gang.waiting if pod.key in claims]
+    several = [pod for pod in claiming if len(claims[pod.key]) > 1]
+    if several:
+        own = claims[several[0].key]
+        pods = counted(several, "pod claims", "pods claim")
+        text = f"{pods} {len(own)} NVLink channels, but a node has only one"
+        remedy = f"Keep one of the claims {listed(own)} in the pod template"
+        if GROVE_CLAIM in own:
+            remedy = f"Remove one of the claims {listed(own)}. Grove adds {GROVE_CLAIM}"
+            remedy = f"{remedy}. {_WITHOUT_MNNVL}"
+        evidence = Evidence(several[0].ref, "spec.resourceClaims", listed(own))
+        yield about(evidence, "ChannelTaken", text, remedy, "you", objects=refs(several))
+        return
+
+    fit = gang.placements.fit()
+    usable = [
+        node.name
+        for position, node in enumerate(gang.placements.domains.nodes)
+        if node.name not in closed
+        if any(fit[shape][position] for shape, _ in gang.demand.shapes)
+    ]
+    # Placed pods, and pods without such a claim, may fill up the minimum of a member.
+    others = [sum(pod.key not in claims for pod in member.pods) for member in gang.members]
+    pairs = zip(gang.members, others, strict=True)
+    number = sum(max(0, member.minimum - without) for member, without in pairs)
+    if number <= len(usable):
+        return
+    has = "no usable node has a free channel"
+    if usable:
+        has = f"only {counted(usable, 'usable node has', 'usable nodes have')} a free channel"
+    text = (
+        f"{counted(number, 'pod')} of the gang must each get an NVLink channel. A node has only one"
+        f" channel, and {has}"
+    )
+    remedy = (
+        "Use one larger pod per node instead of several, or ask the platform team for more nodes"
+    )
+    if any(GROVE_CLAIM in found for found in claims.values()):
+        remedy += f". Pods that share no memory over NVLink need no channel. {_WITHOUT_MNNVL}"
+    evidence = Evidence(gang.ref, "nodes with a free channel", str(len(usable)))
+    yield about(evidence, "ChannelTaken", text, remedy, "you", objects=refs(claiming))
+
+
+_WITHOUT_MNNVL = (
+    "To keep Grove from adding it, create the PodCliqueSet again with the annotation"
+    f" {MNNVL_GROUP}: none"
+)
+
+
+def _channel_claims(gang: Gang, pod: Pod) -> list[str]:
+    """Return the names of a pod's unallocated claims for a channel, each with an own template."""
+    return [
+        claim.name
+        for claim in pod.claims
+        if claim.template and not _is_allocated(gang, claim)
+        if any(name.startswith("compute-domain") for name in _classes(gang, claim)[1])
+    ]
+
+
 def _once(takers: Mapping[str, ResourceClaim]) -> list[ResourceClaim]:
     """Return each claim once, although it may hold the channels of several nodes."""
     return list({claim.key: claim for claim in takers.values()}.values())
-
-
-def _is_abandoned(index: Index, claim: ResourceClaim) -> bool:
-    """Return whether all pods for which a claim is reserved are gone."""
-    for user in claim.consumers:
-        pod = index.pods.get((claim.namespace, user.name))
-        if pod and (pod.uid == user.uid or not pod.uid or not user.uid):
-            return False
-    return bool(claim.consumers)
-
-
-_OF_MANAGER = "ask the platform team to read the log of kube-controller-manager"
-WAIT_FOR_RELEASE = (
-    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If the reservation"
-    f" stays, {_OF_MANAGER}"
-)
-_MOST_RELEASING = 300.0
-"""The seconds after which a deleted claim should no longer be reserved for pods that are gone."""
-
-
-def _release(claims: Iterable[ResourceClaim], now: float) -> str:
-    """Return the remedy for claims whose pods are gone."""
-    deleted = [claim.deleting for claim in claims if claim.deleting is not None]
-    longest = now - min(deleted, default=now)
-    if longest < _MOST_RELEASING:
-        return WAIT_FOR_RELEASE
-    return (
-        f"{upper_first(_OF_MANAGER)}: it should remove the reservations of pods that are gone, and"
-        f" has not done so since the claims were deleted {ago(longest)} ago"
-    )
 
 
 def _without_channel(gang: Gang) -> frozenset[str]:

@@ -4,11 +4,19 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from app.base.groups import by_key
 from app.explain.gangs.assembly import gang_of, is_outside_subgroups, leaves_of
 from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.messages import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
+from app.explain.reasons.messages import (
+    DEFAULT_SCHEDULER,
+    did_you_mean,
+    is_of_kai,
+    one_line,
+    schedulers,
+)
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -18,6 +26,8 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
+    queue_setting,
+    with_age,
 )
 from app.explain.state.index import Index
 from app.facts.grove.podgang import PodGang
@@ -265,13 +275,33 @@ def pod_group_missing(gang: Gang) -> Reasons:
 
     Pods that KAI's pod-grouper skips don't count.
     """
-    pods = (
+    pods = [
         pod
         for pod in gang.waiting
         if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups
         if not pod.skipped
-    )
-    yield from _missing((("KAI PodGroup", pod.group, _GROUP_FIELD), pod) for pod in pods)
+    ]
+    said = backend_warning(gang) if pods else ""
+    for reason in _missing((("KAI PodGroup", pod.group, _GROUP_FIELD), pod) for pod in pods):
+        if not said:
+            yield reason
+            continue
+        remedy = "Fix the problem that Grove's message describes"
+        if "KAI queue" in said:
+            remedy = f"Set one queue for the whole set: the {queue_setting(gang)}"
+        yield replace(reason, text=f"{reason.text}; Grove says: {said}", remedy=remedy)
+
+
+def backend_warning(gang: Gang) -> str:
+    """Return the newest warning of Grove's backend for KAI about a PodGang, or "".
+
+    The backend creates the PodGroup of a PodGang (`operator/internal/scheduler/kai/backend.go`).
+    """
+    found = gang.pod_gang
+    events = gang.index.events_about(found.namespace, found.uid) if found else ()
+    warnings = [event for event in events if event.reason == "KAIBackendMappingFailed"]
+    newest = max(warnings, key=lambda event: event.time or 0.0, default=None)
+    return with_age(one_line(newest.message), newest.time, gang.facts.now) if newest else ""
 
 
 def subgroup_missing(gang: Gang) -> Reasons:
@@ -395,7 +425,14 @@ def not_grouped(gang: Gang) -> Reasons:
         age = now - min(times) if times and now else 0.0
         if words:
             remedy = "Fix the problem that KAI's message describes"
-            yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, "you", objects=objects)
+            who: Who = "you"
+            if "admission webhook" in words and "denied the request" in words:
+                who = "platform"
+                remedy = (
+                    "Ask the platform team why the webhook in the message denies a PodGroup that"
+                    " KAI's pod-grouper creates. If the webhook is KAI's own, update KAI"
+                )
+            yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, who, objects=objects)
         elif age < _GROUPED_WITHIN:
             remedy = (
                 "Wait a minute: the pod-grouper usually needs seconds. If nothing changes, ask the"

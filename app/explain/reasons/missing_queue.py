@@ -13,7 +13,15 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.queue import as_argument
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed, lower_first
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    listed,
+    lower_first,
+    queue_setting,
+)
 from app.explain.state.index import Index
 from app.explain.state.queues import INNER, chain, unusable_because
 from app.facts.kai.podgroup import KaiPodGroup
@@ -33,19 +41,12 @@ _NO_LABEL = (
     " label runai/queue"
 )
 
-DYNAMO_QUEUE = "nvidia.com/kai-scheduler-queue"
-"""The annotation of a DynamoGraphDeployment from which Dynamo writes the queues of its cliques."""
-
 
 def _another(gang: Gang, queue: str, create: str = "") -> str:
     """Return the remedy that moves a gang to another queue, or else creates the queue `create`."""
-    label = f"label {KAI_QUEUE} of the workload"
-    maker = gang.pcs.maker if gang.pcs else None
-    if maker and maker.kind == "DynamoGraphDeployment":
-        label = f"annotation {DYNAMO_QUEUE} of {maker}"
     words = (
-        f"Set the {label} and spec.queue of its PodGroup to {queue}: KAI does not update a PodGroup"
-        " that exists"
+        f"Set the {queue_setting(gang)} and spec.queue of its PodGroup to {queue}: KAI does not"
+        " update a PodGroup that exists"
     )
     return f"{words}. Or ask the platform team to create queue {create}" if create else words
 

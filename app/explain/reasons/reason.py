@@ -10,6 +10,7 @@ from app.explain.placing.demand import Run
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Shape
+from app.facts.labels import KAI_QUEUE
 from app.objects.names import is_subdomain
 
 Who = Literal["you", "platform", "wait"]
@@ -270,6 +271,18 @@ def clock(time: float) -> str:
     """Return the time of day of a time in seconds since 1970, such as `15:42 UTC`."""
     minutes = int(time) % 86400 // 60
     return f"{minutes // 60:02}:{minutes % 60:02} UTC"
+
+
+DYNAMO_QUEUE = "nvidia.com/kai-scheduler-queue"
+"""The annotation of a DynamoGraphDeployment from which Dynamo writes the queues of its cliques."""
+
+
+def queue_setting(gang: Gang) -> str:
+    """Return words for the place where users set the queue of a gang."""
+    maker = gang.pcs.maker if gang.pcs else None
+    if maker and maker.kind == "DynamoGraphDeployment":
+        return f"annotation {DYNAMO_QUEUE} of {maker}"
+    return f"label {KAI_QUEUE} of the workload"
 
 
 def in_new_set(gang: Gang) -> str:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
-from app.explain.reasons.blocking_workloads import is_late, together
-from app.explain.reasons.claims import WAIT_FOR_RELEASE, only_on
+from app.explain.reasons.blocking_workloads import WAIT_FOR_RELEASE, is_late, together
+from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.obstacle import closed_because
 from app.explain.reasons.reason import (
