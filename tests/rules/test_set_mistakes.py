@@ -155,3 +155,61 @@ def test_only_the_first_of_many_unknown_names_are_compared() -> None:
     assert warned({**wrong, **foreign}, {}) == 1
     assert warned(usual, usual | wrong) == 1, "a name counts once"
     assert warned(foreign, wrong) == 0
+
+
+def named(set_name: str, *cliques: str, **groups: list[str]) -> dict[str, Any]:
+    return pcs(
+        *({"name": name, "spec": {}} for name in cliques),
+        metadata={"name": set_name},
+        podCliqueScalingGroups=[
+            {"name": name, "cliqueNames": members} for name, members in groups.items()
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("obj", "starts"),
+    [
+        pytest.param(named("s" * 20, "c" * 25), [], id="45 characters"),
+        pytest.param(
+            named("s" * 20, "frontend", "c" * 26),
+            ["spec.template.cliques[1].name: Grove rejects this: the names of the PodCliqueSet"],
+            id="46 characters",
+        ),
+        pytest.param(
+            named("s" * 30, "leader", "worker", pool=["leader", "worker"]), [], id="with a group"
+        ),
+        pytest.param(
+            named("s" * 30, "w" * 12, prefill=["w" * 12]),
+            ["spec.template.cliques[0].name: Grove rejects this: the names of the PodCliqueSet"],
+            id="too long with the group",
+        ),
+        pytest.param(
+            named("a" * 30, "b" * 20, "c" * 30),
+            ["spec.template.cliques[1].name: Grove rejects this: the names"],
+            id="the longest one, once",
+        ),
+        pytest.param(
+            named("s", "prefill", p=["prefil"]),
+            [
+                "spec.template.podCliqueScalingGroups[0].cliqueNames: Grove rejects this: no clique"
+                " has the name prefil. Did you mean prefill?"
+            ],
+            id="a misspelt clique",
+        ),
+        pytest.param(
+            named("s", "a", p=["a", "decode"], q=["x"]),
+            [
+                "spec.template.podCliqueScalingGroups[0].cliqueNames: Grove rejects this: no",
+                "spec.template.podCliqueScalingGroups[1].cliqueNames: Grove rejects this: no",
+            ],
+            id="missing cliques",
+        ),
+        pytest.param(named("s", "a", p=[""]), [], id="no name"),
+    ],
+)
+def test_names_that_grove_rejects(obj: dict[str, Any], starts: list[str], said: Said) -> None:
+    found = mistake_warnings(read_template(obj))
+    assert len(found) == len(starts)
+    assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
+    said(found)
