@@ -149,8 +149,12 @@ CASES = [
         f"let namespace {NAMESPACE} into ClusterQueue team-a",
         "platform",
     ),
-    ("resources validation failed: spec: too large", "Correct the requests", "you"),
-    ("resources didn't satisfy LimitRange constraints: x", "Correct the requests", "you"),
+    ("resources validation failed: spec: too large", "Correct the requests and limits", "you"),
+    (
+        "resources didn't satisfy LimitRange constraints: x",
+        "within the LimitRange: `kubectl",
+        "you",
+    ),
     ("Admission is gated by: example.com/quota", "Ask the owner of example.com/quota", "you"),
     (
         "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled",

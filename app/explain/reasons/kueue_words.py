@@ -255,8 +255,17 @@ _OF_QUEUES = (
         " kueue.x-k8s.io/queue-name{others}.",
         "platform",
     ),
-    _Row("resources validation failed", "Correct the requests in the pod templates.", "you"),
-    _Row("LimitRange constraints", "Correct the requests in the pod templates.", "you"),
+    _Row(
+        "resources validation failed",
+        "Correct the requests and limits in the pod templates, as the message says.",
+        "you",
+    ),
+    _Row(
+        "LimitRange constraints",
+        "Keep the requests in the pod templates within the LimitRange: `kubectl describe limitrange"
+        " -n {namespace}`.",
+        "you",
+    ),
     # pkg/controller/core/workload_controller.go
     _Row(
         "Admission is gated by",

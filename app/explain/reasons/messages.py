@@ -384,6 +384,6 @@ def words_about(index: Index, ref: Ref) -> Words | None:
 
 
 def is_of_autoscaler(event: Event) -> bool:
-    """Return whether an autoscaler wrote an event, unless it nominates an existing node."""
+    """Return whether an autoscaler wrote an event. Nominations of existing nodes do not count."""
     exists = event.reason == "Nominated" and "node/" in event.message
     return event.source in _AUTOSCALERS and not exists
