@@ -564,10 +564,9 @@ _PREEMPT_AFTER = "preemptMinRuntime of its queue"
 
 
 def _spared(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[KaiPodGroup, float]]:
-    """Yield (PodGroup, seconds) for each PodGroup that KAI still spares within a minimum runtime.
+    """Yield (PodGroup, seconds for which a minimum runtime still spares it) for PodGroups of pods.
 
-    Only PodGroups that would lose their minimum with these pods count. The seconds are those for
-    which KAI still spares the PodGroup.
+    Only PodGroups that would run below their minimum without these pods count.
     """
     keys = {pod.key for pod in pods}
     for name in dict.fromkeys((pod.namespace, pod.group) for pod in pods):

@@ -477,7 +477,7 @@ _CHANGES = (
 
 
 def _naming_makers(reasons: list[Reason], gangs: Iterable[Gang]) -> list[Reason]:
-    """Return the reasons, the first of which says where to change a PodCliqueSet with an owner.
+    """Return the reasons, with the PodCliqueSet's owner in the first remedy that changes the set.
 
     For example, Dynamo's operator overwrites the spec of the sets that it creates (`SyncResource`
     in `deploy/operator/internal/controller_common/resource.go`).
