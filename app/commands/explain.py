@@ -109,7 +109,10 @@ def reference(text: str, namespace: str) -> Ref:
         singular = kind.partition(".")[0].lower().removesuffix("s")
         made = _MADE.get(singular)
         if made:
-            others = f"its controller creates {made}/{name}, which can be explained"
+            others = (
+                f"its controller creates {made}/{name}, which can be explained. If that does not"
+                f" exist, the status of {singular}/{name} may say why"
+            )
         elif singular == "queue":
             others = "name a workload in the queue, or use grove-admission queues"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")

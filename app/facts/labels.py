@@ -62,6 +62,9 @@ MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
 
+PLUGIN_DEPLOYED = "nvidia.com/gpu.deploy.device-plugin"
+"""The label of a node that decides whether the GPU Operator runs its device plugin there."""
+
 KAI_BACKGROUND = "kai.scheduler/background"
 """The label of pods that KAI evicts for any other pod, since 0.18."""
 

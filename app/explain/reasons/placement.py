@@ -33,6 +33,7 @@ from app.explain.reasons.kueue import (
     flavor_words,
     waits_for_checks,
 )
+from app.explain.reasons.lost_gpus import lost_gpus, lost_words, paused_words
 from app.explain.reasons.messages import broken_plugin, did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
@@ -168,6 +169,9 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
         return text, _unpreferred(obstacle) or f"{label}, or prefer no level", "you"
 
     room = _room_of(obstacle, short, best, level, selection)
+    lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
+    if lost:
+        return f"{room}. {lost}", together(repair, wider or remedy), "platform"
 
     return room, wider or _unpreferred(obstacle) or remedy, "you"
 
@@ -513,6 +517,9 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
     if labelled and counts_as_gpu(name):
         have = counted(labelled, "node has", "nodes have")
         text = f"{text}, although {have} GPUs according to the labels"
+        paused, resumed = paused_words(labelled)
+        if paused:
+            return f"{text}. {paused}", resumed, "platform"
     plugin = broken_plugin(index, _PLUGIN)
     if plugin:
         said = state_words(index, plugin)
@@ -601,6 +608,10 @@ def no_domain_fits(gang: Gang) -> Reasons:
         text += f"; {beyond}"
         remedy = "Ask the platform team for more nodes, or use fewer or smaller pods"
         who = "you"
+    lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
+    if lost:
+        text += f". {lost}"
+        remedy = together(repair, remedy)
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")

@@ -1,0 +1,77 @@
+"""Nodes that have GPUs according to their labels, and offer none.
+
+Tests `app/explain/reasons/lost_gpus.py`.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
+from app.facts.labels import GPU_COUNT, PLUGIN_DEPLOYED
+from tests.explain.fleet import facts, nodes, pods, shape
+from tests.explain.small import node, pod, pod_group, queues, told
+from tests.explain.table.recorded import Asking
+
+DRIVER = "paused-for-driver-upgrade"
+MIG = "paused-for-mig-change"
+CHECK = "Ask the platform team to check the device plugin (GPU Operator) on n1"
+
+
+def small(gpus: int = 0, **labels: str) -> list[Any]:
+    """A gang of two pods, a node with eight GPUs, and another that should have some."""
+    return [
+        node("n0"),
+        node("n1", gpus, labels=labels),
+        *queues(),
+        pod_group("g", 2),
+        *(pod(f"g-{number}", "g", 8) for number in range(2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        pytest.param({GPU_COUNT: "8"}, CHECK, id="no label says why"),
+        pytest.param(
+            {GPU_COUNT: "8", PLUGIN_DEPLOYED: DRIVER},
+            "Ask the platform team to read the log of the driver manager",
+            id="the driver is upgraded",
+        ),
+        pytest.param(
+            {GPU_COUNT: "16", PLUGIN_DEPLOYED: MIG},
+            "Ask the platform team to read the log of the MIG manager",
+            id="MIG devices are changed",
+        ),
+        pytest.param({GPU_COUNT: "4"}, "", id="its GPUs would be too few"),
+        pytest.param({GPU_COUNT: "many"}, "", id="no number"),
+        pytest.param({"gpus": 1, GPU_COUNT: "8"}, "", id="it offers one"),
+        pytest.param({}, "", id="a node without GPUs"),
+    ],
+)
+def test_a_node_that_has_lost_its_gpus_is_named(changes: dict[str, Any], remedy: str) -> None:
+    first = told(small(**changes), "PodGroup", "g").reasons[0]
+    assert first.id == "NeverFits"
+    has = "n1 has GPUs according to the label nvidia.com/gpu.count, but offers none"
+    assert (has in first.text) is bool(remedy)
+    assert first.remedy.startswith(remedy)
+    assert (first.who == "platform") is bool(remedy)
+
+
+@pytest.mark.parametrize("value", [DRIVER, MIG])
+@pytest.mark.parametrize("number", [1, 16])
+def test_paused_device_plugins_are_named_where_no_node_offers_gpus(
+    value: str, number: int, answered: Asking
+) -> None:
+    def lost(known: Node) -> Node:
+        labels = {**known.labels, GPU_COUNT: "8", PLUGIN_DEPLOYED: value}
+        return replace(known, labels=labels, allocatable={"cpu": 64_000, "pods": 110_000})
+
+    asked: Shape = shape(8)
+    state = facts(nodes=tuple(map(lost, nodes()[:number])), pods=pods(shape=asked))
+    first = answered(state).reasons[0]
+    assert first.id == "NeverFits"
+    assert f"{PLUGIN_DEPLOYED}={value}" in first.text
+    assert first.remedy.endswith("it ends the pause")
