@@ -787,13 +787,16 @@ def pod(fact: Pod) -> Object:
         if c.template and c.claim
     ]
     named = {each.reason for each in fact.stalled if not each.init}
-    containers = [
+    containers: list[Object] = [
         {"name": "main", "state": {"waiting": {"reason": reason}}}
         for reason in fact.waiting
         if reason not in named
     ]
     init = [container_status(each) for each in fact.stalled if each.init]
     containers += [container_status(each) for each in fact.stalled if not each.init]
+    if fact.unready:
+        runs: Object = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        containers.append({"name": fact.unready, "ready": False, "state": runs})
     status: Object = {
         "phase": fact.phase,
         "resourceClaimStatuses": generated,
@@ -815,7 +818,13 @@ def pod(fact: Pod) -> Object:
     if fact.leads:
         ready = {"type": "Ready", "status": "True" if fact.leads.ready else "False"}
         status["conditions"] = [*status.get("conditions", []), ready]
+    if fact.is_ready or fact.unready:
+        ready = {"type": "Ready", "status": "True" if fact.is_ready else "False"}
+        since = fact.unready_since
+        ready |= {} if since is None else {"lastTransitionTime": stamp(since)}
+        status["conditions"] = [*status.get("conditions", []), ready]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
+    marks |= {"controller-revision-hash": fact.revision} if fact.revision else {}
     marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
     if fact.scales_for:
         marks["shared-gpu-pod-namespace"], marks["shared-gpu-pod-name"] = fact.scales_for
@@ -921,7 +930,10 @@ def workload_status(fact: WorkloadStatus) -> Object:
         fact.ref.name,
         metadata={"labels": labels},
         spec={"suspend": bool(fact.suspended)} | groups,
-        status={"conditions": [ends] if fact.ended else []},
+        status={
+            "conditions": [ends] if fact.ended else [],
+            **({"updateRevision": fact.revision} if fact.revision else {}),
+        },
     )
 
 

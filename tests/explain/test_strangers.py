@@ -169,6 +169,50 @@ def test_pods_of_the_previous_revision_hold_the_room_during_a_rolling_update(
     assert "as one gang" not in first.remedy
 
 
+APART = "0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules."
+
+
+@pytest.mark.parametrize(
+    ("revision", "remedy"),
+    [
+        pytest.param(
+            "old",
+            "Set spec.strategy.rollingUpdate.maxSurge: 0 and maxUnavailable: 1 in Deployment llm:"
+            " llm-0, llm-1, llm-2 and llm-3 of its previous revision hold their nodes until a new",
+            id="another",
+        ),
+        pytest.param("new", "Use fewer replicas, scale down the workload", id="the same"),
+    ],
+)
+def test_pods_of_the_previous_revision_keep_new_ones_away_by_anti_affinity(
+    revision: str, remedy: str, told: Told
+) -> None:
+    apart = replace(shape(1), unchecked=("podAntiAffinity",))
+    held = [
+        of_deployment(f"llm-{at}", revision, **on(f"gpu-0{at}"), shape=apart) for at in range(4)
+    ]
+    waits = of_deployment("llm-9", "new", shape=apart, unscheduled=APART, said_at=NOW - 60)
+    first = told(Ref("Deployment", NAMESPACE, "llm"), *held, waits).reasons[0]
+    assert (first.id, first.remedy[: len(remedy)]) == ("SchedulerRefuses", remedy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ({"ended": ("main", "OOMKilled")}, "has ended (Failed): container main ended: OOMKilled"),
+        ({"ended": ("main", "exit code 1"), "failure": "Evicted: x"}, "has ended (Failed)"),
+        ({}, "has ended (Failed)"),
+    ],
+)
+def test_a_failed_pod_is_told_which_container_failed(
+    changes: dict[str, Any], headline: str
+) -> None:
+    pod = made("Job", "j", 0, **{**on("gpu-00"), "phase": "Failed"}, **changes)
+    answer = explain(Index(Snapshot(pods=(pod,), nodes=FOUR, now=NOW)), pod.ref)
+    assert answer
+    assert answer.headline == f"j-0 {headline}"
+
+
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
 def test_replicas_without_a_pod_are_not_placed(kind: str, told: Told) -> None:
     """A StatefulSet creates its second pod once the first one is ready."""

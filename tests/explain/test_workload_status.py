@@ -47,6 +47,27 @@ def answer(said: Said) -> Asking:
     return ask
 
 
+@pytest.mark.parametrize(
+    ("how", "remedy"),
+    [
+        ("OOMKilled", "Raise limits.memory of container main, because memory ran out, then delete"),
+        ("exit code 1", "Read the log of a failed pod, correct the cause, then delete Job train"),
+        ("StartError: no such file", "Read the log of a failed pod, correct the cause"),
+    ],
+)
+def test_a_failed_job_is_told_how_its_newest_pod_ended(
+    how: str, remedy: str, answer: Asking
+) -> None:
+    pods = [
+        pod("a", "Failed", node="n", created=NOW - 900, ended=("main", how)),
+        pod("b", "Failed", node="n", created=NOW - 1800, ended=("main", "exit code 9")),
+    ]
+    failed = answer(*pods, workload_statuses=(FAILED,)).reasons[0]
+    assert failed.text.endswith(f". In pod a, container main ended: {how}")
+    assert failed.remedy.startswith(remedy)
+    assert failed.commands == (f"kubectl logs -n {NAMESPACE} a",)
+
+
 TWO_FAILED = (pod("a", "Failed", node="n"), pod("b", "Failed", node="n"))
 
 

@@ -294,6 +294,9 @@ def _how_it_ends(about: Subject) -> str:
         return ""
     # KubeletRefuses quotes a kubelet's own message.
     why = f": {one_line(pod.disrupted)}" if pod.disrupted and not pod.failure else ""
+    container, how = pod.ended
+    if container and not (why or pod.failure):
+        why = f": container {container} ended: {how}"
     if pod.deleting is not None:
         held_by = f", blocked by {finalizers_of(pod.finalizers)}" if pod.finalizers else ""
         return f"is being deleted{held_by}{why}"

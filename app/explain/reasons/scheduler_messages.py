@@ -52,6 +52,7 @@ from app.facts.kubernetes.node import RESOURCE_MANAGEMENT
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
 from app.facts.unit_owners import EXCLUSIVE_GROUPS, EXCLUSIVE_JOBS
+from app.objects.resource import DEPLOYMENT
 
 SOON = 60.0
 """The seconds within which a running scheduler says something about a new pod."""
@@ -82,6 +83,9 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         if _AFFINITY[0] in remedy:
             label = _label_of_domains(gang, [pod for _, pod in each])
             remedy = remedy.replace(_AFFINITY[0], label or _AFFINITY[0])
+        if _ANTI_AFFINITY in remedy:
+            rollout = _rolling_update(gang, [pod for _, pod in each])
+            remedy = remedy.replace(_ANTI_AFFINITY, rollout or _ANTI_AFFINITY)
         cordons: tuple[str, ...] = ()
         helps = selector_of_kueue(gang) if _SELECT[0] in remedy else None
         if helps:
@@ -148,6 +152,30 @@ def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
     return ""
 
 
+def _rolling_update(gang: Gang, pods: Iterable[Pod]) -> str:
+    """Return the remedy if pods of a Deployment's previous revision may exclude the new `pods`.
+
+    Return "" otherwise. An anti-affinity between the replicas of a Deployment usually covers all
+    revisions.
+    """
+    pods = list(pods)
+    deployments = {ref for pod in pods for ref in pod.made_for if ref.kind == DEPLOYMENT.kind}
+    if len(deployments) != 1:
+        return ""
+    [deployment] = deployments
+    new = {pod.owner for pod in pods}
+    made = gang.index.pods_made_for.get(deployment, ())
+    old = sorted(pod.name for pod in made if pod.node and pod.is_alive and pod.owner not in new)
+    if not old:
+        return ""
+    holds = "holds its node" if len(old) == 1 else "hold their nodes"
+    return (
+        "Set spec.strategy.rollingUpdate.maxSurge: 0 and maxUnavailable: 1 in"
+        f" {deployment}: {listed(old, 4)} of its previous revision {holds} until a new pod is"
+        " ready."
+    )
+
+
 LESS = "Request less"
 FEWER = "Use fewer pods"
 """The starts of the remedies for messages about resources. They do not say who uses them."""
@@ -173,6 +201,10 @@ _AFFINITY: tuple[str, Who] = (
     " nodes that cannot take this pod.",
     "you",
 )
+_ANTI_AFFINITY = (
+    "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"
+    " anti-affinity, or ask the platform team for nodes in another domain."
+)
 _ADVICE: Advice = (
     (
         ("existing pods anti-affinity",),
@@ -183,8 +215,7 @@ _ADVICE: Advice = (
     (("pod affinity rules",), *_AFFINITY),
     (
         ("pod anti-affinity",),
-        "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"
-        " anti-affinity, or ask the platform team for nodes in another domain.",
+        _ANTI_AFFINITY,
         "you",
     ),
     (("node affinity/selector", "node selector"), *_SELECT),

@@ -34,6 +34,7 @@ from app.explain.reasons import (
     pod_starts,
     queue,
     queue_order,
+    readiness,
     rejected_constraints,
     scaling,
     scheduler_messages,
@@ -206,6 +207,7 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
     Rule(gates.subgroup_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait, together=True),
+    Rule(readiness.old_revision, ("pods", "workload_statuses"), _has_status),
     Rule(pod_starts.kubelet_rejects, ("pods",), _nothing_waits, "KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(
@@ -313,6 +315,7 @@ RULES: tuple[Rule, ...] = (
     Rule(placed_pods.node_not_ready, ("pods", "nodes"), together=True),
     Rule(pod_starts.container_crashes, ("pods",), together=True),
     Rule(pod_starts.not_started, ("pods", "nodes"), together=True),
+    Rule(readiness.pods_not_ready, ("pods",), together=True),
     Rule(placed_pods.binding_failed, ("pods", "events"), Gang.may_wait),
     Rule(
         scheduler_messages.scheduler_silent,

@@ -8,6 +8,7 @@ from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describ
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import FAILED, WorkloadStatus
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
@@ -60,16 +61,29 @@ def workload_failed(gang: Gang) -> Reasons:
     )
     commands: tuple[str, ...] = tuple(filter(None, (to_describe(ref),)))
     made = gang.index.pods_made_for.get(ref, ())
-    failed = sorted(pod.name for pod in made if pod.phase == FAILED)
+    failed = sorted((pod for pod in made if pod.phase == FAILED), key=_age)
     if failed:
+        container, how = failed[-1].ended
+        if container:
+            text += f". In pod {failed[-1].name}, container {container} ended: {how}"
         remedy = (
             f"Read the log of a failed pod, correct the cause, then delete {ref} and create it"
             " again. A failed workload creates no more pods"
         )
-        commands = (f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(failed[-1])}",)
+        if how == "OOMKilled":
+            remedy = (
+                f"Raise limits.memory of container {container}, because memory ran out, then delete"
+                f" {ref} and create it again. A failed workload creates no more pods"
+            )
+        log = f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(failed[-1].name)}"
+        commands = (log,)
     evidence = Evidence(ref, "status.conditions[Failed]", status.message)
     objects = tuple(dict.fromkeys((ref, gang.ref)))
     yield about(evidence, "WorkloadFailed", text, remedy, "you", objects=objects, commands=commands)
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    return pod.created or 0.0, pod.name
 
 
 def workload_suspended(gang: Gang) -> Reasons:

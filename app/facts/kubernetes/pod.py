@@ -387,6 +387,17 @@ class Pod(Namespaced):
     disrupted: str = ""
     """The message of the condition DisruptionTarget of a failed or deleted pod, or ""."""
 
+    unready: str = ""
+    """The first container that runs and is not ready, or ""."""
+    unready_since: float | None = None
+    """Since when the pod is not ready, in seconds since 1970, or None if that is not known."""
+    is_ready: bool = False
+    """Whether the condition Ready is True."""
+    revision: str = ""
+    """The revision of the template from which a StatefulSet created the pod, or ""."""
+    ended: tuple[str, str] = ("", "")
+    """The first container of a failed pod that failed, and how, such as `exit code 1`."""
+
     @property
     def is_helper(self) -> bool:
         """Whether KAI created the pod for other pods, so that it is not a workload."""
@@ -443,6 +454,8 @@ def read_pod(obj: JsonMap) -> Pod:
     reference = {} if opts_out else map_of(spec.get("workloadRef"))
     group = {} if opts_out else map_of(spec.get("schedulingGroup"))
     queued = is_of_kueue(labels, gates, finalizers)
+    is_ready = condition_of(obj, "Ready")
+    unready = _unready(status) if phase == "Running" and is_ready.get("status") == "False" else ""
     asks_by_itself = annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels
 
     return Pod(
@@ -491,7 +504,30 @@ def read_pod(obj: JsonMap) -> Pod:
         leads=_leads(obj, labels, annotations),
         exclusive=text_at(annotations, EXCLUSIVE_GROUPS) or text_at(annotations, EXCLUSIVE_JOBS),
         disrupted=_disrupted(obj) if phase == "Failed" or deleting is not None else "",
+        unready=unready,
+        unready_since=seconds_since_1970(is_ready.get("lastTransitionTime")) if unready else None,
+        is_ready=is_ready.get("status") == "True",
+        revision=interned(labels.get("controller-revision-hash")),
+        ended=_failed_container(status) if phase == "Failed" else ("", ""),
     )
+
+
+def _unready(status: JsonMap) -> str:
+    """Return the first container that runs and is not ready, or "" if there is none."""
+    for container in maps_of(status.get("containerStatuses")):
+        if map_at(container, "state", "running") and container.get("ready") is False:
+            return text_at(container, "name")
+    return ""
+
+
+def _failed_container(status: JsonMap) -> tuple[str, str]:
+    """Return the first container that failed, and how it ended, or ("", "") if none has."""
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in maps_of(status.get(field)):
+            ended = map_at(container, "state", "terminated")
+            if int_of(ended.get("exitCode")):
+                return text_at(container, "name"), _how_ended(ended)
+    return "", ""
 
 
 def _disrupted(obj: JsonMap) -> str:

@@ -67,6 +67,7 @@ class _ContainerStatus(TypedDict, total=False):
     state: Any
     lastState: Any
     restartCount: Any
+    ready: Any
 
 
 class _Status(TypedDict, total=False):

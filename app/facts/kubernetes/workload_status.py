@@ -69,6 +69,8 @@ class WorkloadStatus(Value):
 
     It is None for other kinds, and if the status does not say it.
     """
+    revision: str = ""
+    """The newest revision of a StatefulSet that replaces pods in order, or "" for others."""
     clusters: tuple[Ref, ...] = ()
     """The RayClusters that the status of a RayJob or RayService names."""
     refused: str = ""
@@ -130,10 +132,22 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         group,
         replicas,
         created,
+        _revision(ref, spec, status),
         _clusters(ref, status),
         text_at(refusal, "message"),
         seconds_since_1970(refusal.get("lastTransitionTime")),
     )
+
+
+def _revision(ref: Ref, spec: JsonMap, status: JsonMap) -> str:
+    """Return the newest revision of a StatefulSet that replaces all its pods in order, or ""."""
+    strategy = map_at(spec, "updateStrategy")
+    in_order = text_at(spec, "podManagementPolicy") in ("", "OrderedReady")
+    replaces = text_at(strategy, "type") in ("", "RollingUpdate")
+    if ref.kind != STATEFUL_SET.kind or not in_order or not replaces:
+        return ""
+    is_partial = int_of(map_at(strategy, "rollingUpdate").get("partition")) > 0
+    return "" if is_partial else text_at(status, "updateRevision")
 
 
 def _clusters(ref: Ref, status: JsonMap) -> tuple[Ref, ...]:

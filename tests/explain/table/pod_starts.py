@@ -51,6 +51,25 @@ def running(*stalled: Stalled) -> tuple[Pod, ...]:
     return tuple(replace(each, **made) for each in on_nodes)
 
 
+def unready(since: float = NOW - 900) -> tuple[Pod, ...]:
+    changes = {"unready": "engine", "unready_since": since}
+    return tuple(replace(each, **changes) for each in running())
+
+
+def probed(probe: str, words: str) -> Event:
+    said = f"{probe} probe failed: {words}"
+    return Event(unready()[0].uid, "Unhealthy", said, LATER, "kubelet", unready()[0].ref, True)
+
+
+WEB = Ref("StatefulSet", NAMESPACE, "web")
+
+
+def revised(revision: str, made: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """The first pod is of a StatefulSet."""
+    first, *others = made
+    return (replace(first, revision=revision, made_for=(WEB,)), *others)
+
+
 def of_clique(*made: Pod) -> tuple[Pod, ...]:
     return tuple(replace(each, owner="uid-workers") for each in made)
 
@@ -172,6 +191,48 @@ STARTING = (
         "Container engine is in CrashLoopBackOff (12 restarts, OOMKilled) in 4 pods",
         "you",
         {"pods": running()},
+    ),
+    Row(
+        "PodsNotReady",
+        "a readiness probe fails",
+        {"pods": unready(), "events": (probed("Readiness", "503"),)},
+        "Container engine runs in 4 pods and has not been ready for up to 15 minutes. kubelet says:"
+        " Readiness probe failed: 503 (30 seconds ago)",
+        "you",
+        {"pods": unready(since=NOW - 500), "events": (probed("Readiness", "503"),)},
+    ),
+    Row(
+        "PodsNotReady",
+        "a liveness probe restarts the container",
+        {"pods": unready(), "events": (probed("Liveness", "EOF"),)},
+        "Container engine runs in 1 pod and has not been ready for 15 minutes. kubelet says:"
+        " Liveness probe failed: EOF (30 seconds ago)",
+        "you",
+        {"pods": tuple(replace(each, unready="") for each in unready())},
+    ),
+    Row(
+        "PodsNotReady",
+        "a container is not ready for long, and there are no events",
+        {"pods": unready()},
+        "Container engine runs in 4 pods and has not been ready for up to 15 minutes",
+        "you",
+        {"pods": running()},
+    ),
+    Row(
+        "OldRevision",
+        "a pod of an old revision has no image",
+        {
+            "pods": revised("web-1", starting(NO_IMAGE)),
+            "workload_statuses": (WorkloadStatus(WEB, revision="web-2"),),
+        },
+        "StatefulSet web has a newer template (revision web-2) than llm-0-router-0, and"
+        " replaces a pod only in order and once it is ready (podManagementPolicy: OrderedReady)",
+        "you",
+        {
+            "pods": revised("web-2", starting(NO_IMAGE)),
+            "workload_statuses": (WorkloadStatus(WEB, revision="web-2"),),
+        },
+        also=("KubeletRefuses",),
     ),
     Row(
         "PodsNotCreated",

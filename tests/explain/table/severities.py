@@ -18,6 +18,7 @@ SEVERITIES: dict[str, Severity] = {
     "NotAsPreferred": "note",
     "NvlinkSplit": "warning",
     "PlacementLost": "warning",
+    "PodsNotReady": "warning",
     "PodGangMigrationInProgress": "warning",
     "QueueStatusStale": "warning",
     "SetBeingDeleted": "warning",

@@ -318,3 +318,46 @@ PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
 )
 def test_the_rules_about_other_pods_are_noted(spec: Any, unchecked: tuple[str, ...]) -> None:
     assert read_pod({"metadata": {"name": "p"}, "spec": spec}).shape.unchecked == unchecked
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready", "state", "unready"),
+    [
+        pytest.param("Running", "False", RUNNING, "main", id="it runs and is not ready"),
+        pytest.param("Running", "True", RUNNING, "", id="it is ready"),
+        pytest.param("Running", "False", CRASHING, "", id="it crashes"),
+        pytest.param("Running", "False", ENDED, "", id="it has ended"),
+        pytest.param("Pending", "False", RUNNING, "", id="the pod starts"),
+    ],
+)
+def test_a_container_that_runs_and_is_not_ready_is_kept(
+    phase: str, ready: str, state: Any, unready: str
+) -> None:
+    since = "2026-01-01T00:00:00Z"
+    status = {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}],
+        "containerStatuses": [status_of("main", state, ready=ready == "True")],
+    }
+    pod = read_pod({"metadata": {"name": "p"}, "spec": {}, "status": status})
+    assert (pod.unready, pod.unready_since) == (unready, SINCE if unready else None)
+    assert pod.is_ready == (ready == "True")
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [
+        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, ("main", "OOMKilled")),
+        ({"terminated": {"exitCode": 1, "reason": "Error"}}, ("main", "exit code 1")),
+        (
+            {"terminated": {"exitCode": 128, "reason": "StartError", "message": "no\nfile"}},
+            ("main", "StartError: no file"),
+        ),
+        (ENDED, ("", "")),
+        (CRASHING, ("", "")),
+    ],
+)
+def test_how_a_container_of_a_failed_pod_ended_is_kept(state: Any, ended: tuple[str, str]) -> None:
+    own = [status_of("proxy", ENDED), status_of("main", state)]
+    assert pod_with("Failed", own=own).ended == ended
+    assert pod_with("Running", own=own).ended == ("", "")

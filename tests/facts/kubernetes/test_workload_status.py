@@ -111,3 +111,33 @@ def test_a_status_counts_the_pods_that_exist(kind: str, status: Any, created: in
     """A number of 0 is omitted, and a manifest that is not applied yet has no status."""
     known = status_of(kind, spec={"replicas": 4}, status=status)
     assert (known.replicas, known.created) == (4, created)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "revision"),
+    [
+        pytest.param("StatefulSet", {}, "train-2", id="the defaults"),
+        pytest.param("StatefulSet", {"podManagementPolicy": "OrderedReady"}, "train-2", id="set"),
+        pytest.param("StatefulSet", {"podManagementPolicy": "Parallel"}, "", id="in any order"),
+        pytest.param("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, "", id="by hand"),
+        pytest.param(
+            "StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "", id="a part"
+        ),
+        pytest.param("Deployment", {}, "", id="another kind"),
+    ],
+)
+def test_the_revision_of_a_stateful_set_that_replaces_all_pods_in_order(
+    kind: str, spec: Any, revision: str
+) -> None:
+    assert status_of(kind, spec=spec, status={"updateRevision": "train-2"}).revision == revision
+
+
+def test_the_ray_clusters_of_a_ray_service_are_kept() -> None:
+    status = {
+        "activeServiceStatus": {"rayClusterName": "train-a"},
+        "pendingServiceStatus": {"rayClusterName": "train-b"},
+    }
+    assert status_of("RayService", status=status).clusters == (
+        Ref("RayCluster", "ns", "train-a"),
+        Ref("RayCluster", "ns", "train-b"),
+    )

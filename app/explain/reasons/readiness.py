@@ -1,0 +1,141 @@
+"""Report running pods that are not ready, and StatefulSets that do not replace their old pods.
+
+Sources: `pkg/kubelet/prober` of Kubernetes, and `pkg/controller/statefulset/
+stateful_set_control.go`: with the policy OrderedReady, the controller stops at the first pod that
+is not ready, so it does not replace pods of an old revision
+(https://github.com/kubernetes/kubernetes/issues/67250).
+"""
+
+import shlex
+from collections.abc import Sequence
+from operator import attrgetter
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.gates import refs
+from app.explain.reasons.messages import Words, words_of
+from app.explain.reasons.pod_starts import MOST_STARTING
+from app.explain.reasons.reason import Evidence, Reasons, about, ago, counted, listed
+from app.facts.kubernetes.pod import Pod
+from app.objects.resource import STATEFUL_SET
+
+_LONG = 600.0
+"""The seconds after which a container that is not ready is reported.
+
+Loading a large model takes several minutes. A container that a kubelet restarts is reported before.
+"""
+_FAILS = " probe failed"
+
+
+def pods_not_ready(gang: Gang) -> Reasons:
+    """Report that containers run and are not ready, for example because a probe fails."""
+    now = gang.facts.now
+    found = [
+        ((pod.unready, _probe(words) in _KILLS), (pod, words))
+        for pod in gang.placed
+        if pod.unready and pod.is_alive and not pod.stalled
+        if pod.unready_since is not None
+        for words in (_failed_probe(gang, pod),)
+        if _probe(words) in _KILLS or now - pod.unready_since > _LONG
+    ]
+    for (container, is_killed), each in by_key(found).items():
+        pods = sorted((pod for pod, _ in each), key=attrgetter("name"))
+        first = pods[0]
+        since = max(now - (pod.unready_since or now) for pod in pods)
+        said = max(
+            filter(None, (words for _, words in each)),
+            key=lambda words: words.time or 0.0,
+            default=None,
+        )
+        text = (
+            f"Container {container} runs in {counted(pods, 'pod')} and has not been ready for"
+            f" {'' if len(pods) == 1 else 'up to '}{ago(since)}"
+        )
+        text += f". {said.quoted(now)}" if said else ""
+        log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        log += f" -c {shlex.quote(container)}"
+        remedy = (
+            f"Read the log of container {container}. If it is still starting, for example loading a"
+            " model, wait"
+        )
+        if is_killed:
+            log += " --previous"
+            remedy = (
+                f"Give container {container} more time to start: add a startupProbe, or raise"
+                f" failureThreshold of its {_probe(said).lower()}Probe, because of which the"
+                " kubelet restarts it. If it hangs, read the log of its last run"
+            )
+        yield about(
+            Evidence(first.ref, "status.conditions[Ready]", "False"),
+            "PodsNotReady",
+            text,
+            remedy,
+            "you",
+            objects=refs(pods),
+            commands=(log,),
+            severity="warning",
+        )
+
+
+_KILLS = ("Liveness", "Startup")
+"""The probes because of which kubelets restart containers."""
+
+
+def _probe(words: Words | None) -> str:
+    """Return the probe that a kubelet's message is about, such as `Liveness`, or ""."""
+    return words.text.partition(_FAILS)[0] if words else ""
+
+
+def _failed_probe(gang: Gang, pod: Pod) -> Words | None:
+    """Return the kubelet's newest message about a failed probe since a pod is not ready, or None.
+
+    A message about a liveness or startup probe, for which the kubelet restarts containers, comes
+    before one about a readiness probe.
+    """
+    since = pod.unready_since or 0.0
+    failed = [
+        words_of(event, "kubelet")
+        for event in gang.index.events_about(pod.namespace, pod.uid)
+        if event.reason == "Unhealthy" and _FAILS in event.message
+        if event.time is None or event.time >= since
+    ]
+    restarts = (words for words in failed if _probe(words) in _KILLS)
+    return next(restarts, None) or next(iter(failed), None)
+
+
+def old_revision(gang: Gang) -> Reasons:
+    """Report that a StatefulSet does not replace pods of an old revision, as they are not ready."""
+    for status in gang.facts.workload_statuses:
+        if status.ref.kind != STATEFUL_SET.kind or not status.revision:
+            continue
+        pods = [
+            pod
+            for pod in gang.pods
+            if status.ref in pod.made_for and pod.is_alive and not pod.is_ready
+            if pod.revision and pod.revision != status.revision
+            if pod.created is not None and gang.facts.now - pod.created > MOST_STARTING
+        ]
+        if not pods:
+            continue
+        names = sorted(pod.name for pod in pods)
+        one = len(names) == 1
+        text = (
+            f"{status.ref} has a newer template (revision {status.revision}) than {listed(names)},"
+            f" and replaces {'a pod' if one else 'pods'} only in order and once"
+            f" {'it is' if one else 'they are'} ready (podManagementPolicy: OrderedReady)"
+        )
+        yield about(
+            Evidence(status.ref, "status.updateRevision", status.revision),
+            "OldRevision",
+            text,
+            f"Delete {listed(names)} if the new template is correct, so that {status.ref} creates"
+            f" {'it' if one else 'them'} again from the new template",
+            "you",
+            objects=refs(pods),
+            commands=(_deletion(pods),),
+        )
+
+
+def _deletion(pods: Sequence[Pod]) -> str:
+    names = shlex.join(sorted(pod.name for pod in pods)[:10])
+    return f"kubectl delete pod -n {shlex.quote(pods[0].namespace)} {names}"
