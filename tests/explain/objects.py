@@ -37,6 +37,7 @@ Object = dict[str, Any]
 VERSIONS = {
     "JobSet": "jobset.x-k8s.io/v1alpha2",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "StatefulSet": "apps/v1",
 }
 SOME_TIME = "2026-11-21T12:00:00Z"
 
@@ -846,6 +847,13 @@ def pod(fact: Pod) -> Object:
         **time_of(fact.created),
     }
     metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
+    if fact.controller and fact.controller.kind == "StatefulSet":
+        owner: Object = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": fact.controller.name,
+        }
+        metadata["ownerReferences"] = [owner | {"uid": fact.owner, "controller": True}]
     if fact.deleting is not None:
         metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
     return made(

@@ -357,6 +357,48 @@ def test_the_pod_that_holds_gpus_by_a_claim_is_named(told: Told) -> None:
     assert first.remedy.startswith("Wait until Job first (1 pod, there for 30 minutes) ends")
 
 
+BY_MODEL = "device.attributes['gpu.nvidia.com'].productName == 'A100'"
+NO_DEVICE = "0/4 nodes are available: 4 cannot allocate all claims."
+REPAIR = "Ask the platform team to repair the devices with a taint, or add a toleration"
+CORRECT = "Correct the selector in ResourceClaim c if no device has these attributes"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "tainted", "is_full", "remedy"),
+    [
+        pytest.param((BY_MODEL,), (), False, CORRECT, id="a selector"),
+        pytest.param((), (("gpu-0", "xid=79:NoSchedule"),), False, REPAIR, id="a taint"),
+        pytest.param((), (), False, "Check the ResourceClaim of the pod", id="neither"),
+        pytest.param((BY_MODEL,), (), True, "Wait until Job first", id="the device is in use"),
+    ],
+)
+def test_what_helps_if_no_device_can_be_allocated(
+    selectors: tuple[str, ...],
+    tainted: tuple[tuple[str, str], ...],
+    is_full: bool,
+    remedy: str,
+    told: Told,
+) -> None:
+    part = ResourceSlice("gpu.nvidia.com", "gpu-00", 1, "gpu-00", ("gpu-0",), tainted=tainted)
+    claim = ResourceClaim(NAMESPACE, "c", classes=("gpu.nvidia.com",), selectors=selectors)
+    device = (Device("gpu.nvidia.com", "gpu-00", "gpu-0"),) if is_full else ()
+    held = ResourceClaim(NAMESPACE, "g", devices=device, allocated=True)
+    user = made("Job", "first", 0, **on("gpu-00"), shape=shape(0), claims=(PodClaim("gpu", "g"),))
+    asks = {"claims": (PodClaim("gpu", "c"),), "unscheduled": NO_DEVICE, "said_at": NOW - 60}
+    pod = made("Job", "j", 0, shape=shape(0), **asks)
+    more = {
+        "slices": (part,),
+        "claims": (claim, held),
+        "device_classes": (DeviceClass("gpu.nvidia.com", "gpu.nvidia.com"),),
+        "nodes": FOUR[:1],
+    }
+    first, *others = told(pod.ref, pod, user, **more).reasons
+    assert first.remedy.startswith(remedy)
+    [refuses] = [reason for reason in (first, *others) if reason.id == "SchedulerRefuses"]
+    selects = f"ResourceClaim c selects only devices with {BY_MODEL}"
+    assert (selects in refuses.text) is bool(selectors)
+
+
 # A device plugin that does not run.
 
 

@@ -71,7 +71,9 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
         objects = refs(pod for _, pod in each)
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
-        text += _tainted_devices(gang, newest.text)
+        tainted = _tainted_devices(gang, newest.text)
+        selected, selecting = _selected_devices(gang, [pod for _, pod in each], newest.text)
+        text += f"{selected}{tainted}"
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
         remedy, who = _advice_on(
             _with_taints(gang, text),
@@ -83,6 +85,8 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         if _AFFINITY[0] in remedy:
             label = _label_of_domains(gang, [pod for _, pod in each])
             remedy = remedy.replace(_AFFINITY[0], label or _AFFINITY[0])
+        if _DEVICES in remedy and (tainted or selecting):
+            remedy = remedy.replace(_DEVICES, _device_advice(tainted, selecting))
         if _ANTI_AFFINITY in remedy:
             rollout = _rolling_update(gang, [pod for _, pod in each])
             remedy = remedy.replace(_ANTI_AFFINITY, rollout or _ANTI_AFFINITY)
@@ -133,6 +137,45 @@ def _tainted_devices(gang: Gang, said: str) -> str:
     return f". Devices with a taint: {listed(found)}" if found else ""
 
 
+def _selected_devices(gang: Gang, pods: Iterable[Pod], said: str) -> tuple[str, str]:
+    """Return words for the selectors of claims, and the object that has them, or ("", "").
+
+    It is the first unallocated claim of `pods`, or its template, if the message `said` is that
+    claims lack devices.
+    """
+    if "cannot allocate all" not in said:
+        return "", ""
+    for claim in dict.fromkeys(claim for pod in pods for claim in pod.claims):
+        stored = gang.index.claims.get((gang.namespace, claim.claim))
+        template = gang.index.claim_templates.get((gang.namespace, claim.template))
+        if stored and stored.allocated:
+            continue
+        of = stored or template
+        if of and of.selectors:
+            kind, name = ("ResourceClaim", claim.claim)
+            if claim.template:
+                kind, name = ("ResourceClaimTemplate", claim.template)
+            where_true = " and ".join(of.selectors)
+            return f". {kind} {name} selects only devices with {where_true}", f"{kind} {name}"
+    return "", ""
+
+
+def _device_advice(tainted: str, selecting: str) -> str:
+    """Return the remedy for claims without devices, if some are tainted or `selecting` is set."""
+    advice = []
+    if selecting:
+        advice.append(
+            f"{SELECTOR} {selecting} if no device has these attributes: kubectl get"
+            " resourceslices -o yaml."
+        )
+    if tainted:
+        advice.append(
+            "Ask the platform team to repair the devices with a taint, or add a toleration to the"
+            " request of the claim if the pods may use such devices."
+        )
+    return " Or: ".join(advice)
+
+
 def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
     """Return the remedy if no node has the label of the domains that groups of pods need.
 
@@ -180,6 +223,7 @@ LESS = "Request less"
 FEWER = "Use fewer pods"
 """The starts of the remedies for messages about resources. They do not say who uses them."""
 CLAIM = "Check the ResourceClaim of the pod"
+SELECTOR = "Correct the selector in"
 """The start of the remedy for messages about claims. It does not say what is wrong with them."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for unknown messages of schedulers."""
@@ -201,6 +245,7 @@ _AFFINITY: tuple[str, Who] = (
     " nodes that cannot take this pod.",
     "you",
 )
+_DEVICES = f"{CLAIM}, and whether a node offers such a device: kubectl get resourceslices."
 _ANTI_AFFINITY = (
     "Use fewer replicas, scale down the workload that the anti-affinity excludes, change the"
     " anti-affinity, or ask the platform team for nodes in another domain."
@@ -295,7 +340,7 @@ _ADVICE: Advice = (
     ),
     (
         ("resourceclaim", "ResourceClaim", "cannot allocate all"),
-        f"{CLAIM}, and whether a node offers such a device: kubectl get resourceslices.",
+        _DEVICES,
         "you",
     ),
 )

@@ -561,7 +561,7 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
         return True
     if "olume" in reason.text and any(other.id in _OF_VOLUMES for other in reasons):
         return True
-    if reason.remedy.startswith(scheduler_messages.CLAIM):
+    if reason.remedy.startswith((scheduler_messages.CLAIM, scheduler_messages.SELECTOR)):
         return any(other.id in _OF_CLAIMS or other.id in _OF_ROOM for other in reasons)
     lacks = reason.remedy.startswith((scheduler_messages.LESS, scheduler_messages.FEWER))
     return lacks and any(other.id in _OF_ROOM for other in reasons)

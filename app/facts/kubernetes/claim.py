@@ -66,6 +66,8 @@ class ResourceClaim(Namespaced):
     """When deletion of the claim was requested, in seconds since 1970, or None if it was not."""
     queue: str = ""
     """The KAI queue that a label of the claim names, or ""."""
+    selectors: tuple[str, ...] = ()
+    """The CEL expressions with which the requests select devices, each on one line and short."""
     domain: str = ""
     """The uid of the ComputeDomain that the configuration for NVIDIA's driver names, or ""."""
 
@@ -86,6 +88,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
         place=read_place(map_at(metadata, "labels")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         queue=text_at(map_at(metadata, "labels"), KAI_QUEUE),
+        selectors=_selectors(spec),
         domain=_domain(spec),
     )
 
@@ -129,6 +132,25 @@ def _classes(spec: JsonMap) -> Iterator[str]:
             yield from [name] * min(int_of(request.get("count"), 1), MOST_DEVICES)
 
 
+_MOST_SELECTORS = 4
+_MOST_EXPRESSION = 200
+
+
+def _selectors(spec: JsonMap) -> tuple[str, ...]:
+    """Return `ResourceClaim.selectors`. Tenants choose their number and length."""
+    texts = (
+        " ".join(text_at(map_at(selector, "cel"), "expression").split())
+        for request in _requests(spec)
+        for selector in maps_at(request, "selectors")
+    )
+    short = (
+        text if len(text) <= _MOST_EXPRESSION else f"{text[:_MOST_EXPRESSION]} ..."
+        for text in texts
+        if text
+    )
+    return tuple(dict.fromkeys(short))[:_MOST_SELECTORS]
+
+
 def _devices(allocation: JsonMap) -> tuple[Device, ...]:
     """Return the allocated devices, without `adminAccess`, which reserves no device."""
     return tuple(
@@ -164,12 +186,14 @@ class ClaimTemplate(Namespaced):
 
     classes: tuple[str, ...] = ()
     """The DeviceClass of each device that a claim from this template requests."""
+    selectors: tuple[str, ...] = ()
+    """The CEL expressions with which its claims select devices, as in `ResourceClaim`."""
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     """Read a ResourceClaimTemplate."""
-    classes = tuple(_classes(map_at(obj, "spec", "spec")))
-    return ClaimTemplate(*read_key(obj), classes)
+    spec = map_at(obj, "spec", "spec")
+    return ClaimTemplate(*read_key(obj), tuple(_classes(spec)), _selectors(spec))
 
 
 class DeviceClass(ClusterScoped):

@@ -67,7 +67,8 @@ WEB = Ref("StatefulSet", NAMESPACE, "web")
 def revised(revision: str, made: tuple[Pod, ...]) -> tuple[Pod, ...]:
     """The first pod is of a StatefulSet."""
     first, *others = made
-    return (replace(first, revision=revision, made_for=(WEB,)), *others)
+    of_set = {"made_for": (WEB,), "controller": WEB, "owner": "uid-web"}
+    return (replace(first, revision=revision, **of_set), *others)
 
 
 def of_clique(*made: Pod) -> tuple[Pod, ...]:
