@@ -1,4 +1,4 @@
-"""Nodes that have GPUs according to their labels, and offer none.
+"""Nodes that offer fewer GPUs than they have according to their labels.
 
 Tests `app/explain/reasons/lost_gpus.py`.
 """
@@ -17,7 +17,7 @@ from tests.explain.table.recorded import Asking
 
 DRIVER = "paused-for-driver-upgrade"
 MIG = "paused-for-mig-change"
-CHECK = "Ask the platform team to check the device plugin (GPU Operator) on n1"
+CHECK = "Ask the platform team to check the GPUs and the device plugin (GPU Operator) on n1"
 
 
 def small(gpus: int = 0, **labels: str) -> list[Any]:
@@ -47,15 +47,17 @@ def small(gpus: int = 0, **labels: str) -> list[Any]:
         ),
         pytest.param({GPU_COUNT: "4"}, "", id="its GPUs would be too few"),
         pytest.param({GPU_COUNT: "many"}, "", id="no number"),
-        pytest.param({"gpus": 1, GPU_COUNT: "8"}, "", id="it offers one"),
+        pytest.param({"gpus": 7, GPU_COUNT: "8"}, CHECK, id="one is not healthy"),
+        pytest.param({"gpus": 4, GPU_COUNT: "4"}, "", id="it offers all of them"),
+        pytest.param({GPU_COUNT: "9" * 5000}, "", id="too many digits"),
         pytest.param({}, "", id="a node without GPUs"),
     ],
 )
-def test_a_node_that_has_lost_its_gpus_is_named(changes: dict[str, Any], remedy: str) -> None:
+def test_a_node_that_has_lost_gpus_is_named(changes: dict[str, Any], remedy: str) -> None:
     first = told(small(**changes), "PodGroup", "g").reasons[0]
     assert first.id == "NeverFits"
-    has = "n1 has GPUs according to the label nvidia.com/gpu.count, but offers none"
-    assert (has in first.text) is bool(remedy)
+    number = f"n1 ({changes.get('gpus', 0)} of {changes.get(GPU_COUNT)}) offers fewer GPUs than its"
+    assert (number in first.text) is bool(remedy)
     assert first.remedy.startswith(remedy)
     assert (first.who == "platform") is bool(remedy)
 
@@ -75,3 +77,17 @@ def test_paused_device_plugins_are_named_where_no_node_offers_gpus(
     assert first.id == "NeverFits"
     assert f"{PLUGIN_DEPLOYED}={value}" in first.text
     assert first.remedy.endswith("it ends the pause")
+
+
+@pytest.mark.parametrize("other", ["nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "gpu.x/gpu"])
+def test_a_node_that_offers_its_gpus_in_another_way_has_not_lost_them(
+    other: str, answered: Asking
+) -> None:
+    labels = {GPU_COUNT: "16"}
+    allocatable = {"cpu": 64_000, "pods": 110_000, "nvidia.com/gpu": 8000, other: 7000}
+    known = tuple(
+        replace(n, labels={**n.labels, **labels}, allocatable=allocatable) for n in nodes()
+    )
+    first = answered(facts(nodes=known, pods=pods(shape=shape(16)))).reasons[0]
+    assert first.id == "NeverFits"
+    assert "fewer GPUs" not in first.text

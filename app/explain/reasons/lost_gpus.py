@@ -1,5 +1,6 @@
-"""Find nodes that have GPUs according to their labels, but offer none to pods."""
+"""Find nodes that offer fewer GPUs to pods than they have according to their labels."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from app.explain.placing.demand import Demand
@@ -20,19 +21,35 @@ Sources: `k8s-driver-manager` and `reconfigure-mig.sh` of `mig-parted`.
 
 
 def lost_gpus(nodes: Iterable[Node], demand: Demand) -> list[Node]:
-    """Return the open nodes that offer no GPU, although a pod's GPUs fit their label."""
+    """Return the open nodes that would have enough GPUs for a pod if they offered all of them."""
     asked = [amount for shape, _ in demand.shapes for name, amount in shape.requests if name == GPU]
     least = min(asked, default=0)
-    return [node for node in nodes if least and _has_lost(node, least)]
+    return [
+        node
+        for node in nodes
+        if least and node.takes_pods and offered_gpus(node) < least <= 1000 * _counted_gpus(node)
+    ]
 
 
-def _has_lost(node: Node, least: int) -> bool:
+def _counted_gpus(node: Node) -> int:
+    """Return the number of GPUs in the label of a node, or 0."""
     count = node.labels.get(GPU_COUNT, "")
-    if not count.isdecimal() or 1000 * int(count) < least or not node.takes_pods:
-        return False
-    # Time slicing may rename the resource to nvidia.com/gpu.shared.
-    offered = (name for name, has in node.allocatable.items() if has)
-    return not any(counts_as_gpu(name) or name.startswith(GPU) for name in offered)
+    return int(count) if count.isdecimal() and len(count) < _MOST_DIGITS else 0
+
+
+_MOST_DIGITS = 5
+"""Texts of labels with as many digits are no numbers of GPUs. Python rejects very long numbers."""
+
+
+def offered_gpus(node: Node) -> float:
+    """Return the GPUs that a node offers, in thousandths.
+
+    Return infinity if it offers GPUs in another way too, such as MIG devices or time slices.
+    """
+    offered = (name for name, has in node.allocatable.items() if has and name != GPU)
+    if any(counts_as_gpu(name) or name.startswith(GPU) for name in offered):
+        return math.inf
+    return node.allocatable.get(GPU, 0)
 
 
 def paused_words(nodes: Sequence[Node]) -> tuple[str, str]:
@@ -52,13 +69,22 @@ def paused_words(nodes: Sequence[Node]) -> tuple[str, str]:
 
 
 def lost_words(nodes: Sequence[Node]) -> tuple[str, str]:
-    """Return (text, remedy) about nodes that offer no GPU, or ("", "") without nodes."""
+    """Return (text, remedy) about nodes that offer too few GPUs, or ("", "") without nodes."""
     if not nodes:
         return "", ""
     names = listed([node.name for node in nodes], 3)
-    has, offers = ("has", "offers") if len(nodes) == 1 else ("have", "offer")
-    text = f"{names} {has} GPUs according to the label {GPU_COUNT}, but {offers} none"
+    each = [
+        f"{node.name} ({offered_gpus(node) / 1000:g} of {_counted_gpus(node)})" for node in nodes
+    ]
+    offer = (
+        "offers fewer GPUs than its label"
+        if len(nodes) == 1
+        else "offer fewer GPUs than their label"
+    )
+    text = f"{listed(each, 3)} {offer} {GPU_COUNT} says"
     paused, remedy = paused_words(nodes)
     if paused:
         return f"{text}. {paused}", remedy
-    return text, f"Ask the platform team to check the device plugin (GPU Operator) on {names}"
+    return text, (
+        f"Ask the platform team to check the GPUs and the device plugin (GPU Operator) on {names}"
+    )

@@ -611,7 +611,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
     lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
     if lost:
         text += f". {lost}"
-        remedy = together(repair, remedy)
+        remedy, who = together(repair, remedy), "platform"
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
