@@ -40,6 +40,7 @@ from app.explain.output.names import meant
 from app.explain.output.rights import lacks_right, refusal, unread_because
 from app.explain.output.text import text, unseen_words
 from app.explain.output.waiting_text import exit_code, list_document, list_text
+from app.explain.reasons.evictions import eviction_of
 from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
 from app.explain.state.makers import is_made_by, named_workloads, without_pods
@@ -292,7 +293,7 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
     write_record(facts, arguments, ref)
     answer = explain(index, ref)
-    if not answer and not others:
+    if not answer and not others and not eviction_of(index, ref):
         of = "" if OF_KIND[ref.kind] in BY_RESOURCE else "pod of a "
         raise UnusableInput(f"there is no {of}{ref.kind} in these files")
     if not answer:
@@ -439,6 +440,12 @@ def not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
         ]
     else:
         why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
+        said = eviction_of(index, ref)
+        if said:
+            why.append(
+                f"{said}. KAI deletes the pods that it evicts, and only a controller, such as that"
+                " of a Job, creates them again"
+            )
     for line in why:
         complain(line)
     return UNUSABLE

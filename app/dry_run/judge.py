@@ -45,7 +45,7 @@ from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
-from app.rules.queue_warnings import unset_warnings
+from app.rules.queue_warnings import unit_warnings, unset_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
@@ -240,8 +240,9 @@ async def judge_workload(
         return Judgement(document, verdict=verdict, note="" if verdict else NOT_REQUESTED)
 
     if resource is QUEUE:
-        unset = unset_warnings(read_queue(document))
-        return Judgement(document, verdict=patched([], warnings=unset) if unset else None)
+        queue = read_queue(document)
+        found = [*unset_warnings(queue), *unit_warnings(queue)]
+        return Judgement(document, verdict=patched([], warnings=found) if found else None)
 
     maker = maker_of(document)
     if maker is None:

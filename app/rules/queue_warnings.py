@@ -1,4 +1,4 @@
-"""Warn about KAI queues that are missing, or that do not set a limit.
+"""Warn about KAI queues that are missing, or whose limits are not set or too small.
 
 A missing queue is not a reason to reject an object, because the queue may be created later.
 """
@@ -6,7 +6,7 @@ A missing queue is not a reason to reject an object, because the queue may be cr
 from collections.abc import Collection, Mapping, Sequence
 
 from app.facts.grove.template import Template
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import BOUND_UNITS, Queue
 from app.facts.kubernetes.gpus import GPU
 from app.facts.labels import KAI_SCHEDULER
 from app.objects.fields import FieldPath, listed
@@ -61,6 +61,20 @@ def unset_warnings(queue: Queue) -> list[str]:
         f" {_enumerated([f'spec.resources.{name}.limit' for name in unset], 'and')} to -1 for"
         " unlimited"
     ]
+
+
+def unit_warnings(queue: Queue) -> list[str]:
+    """Return warnings about limits of a Queue that were probably meant in CPUs or gigabytes."""
+    found = []
+    for name, unit in BOUND_UNITS.items():
+        limit = queue.shares[name].limit or 0
+        if unit.is_mistaken(limit):
+            number = limit // unit.thousandths
+            found.append(
+                f"spec.resources.{name}.limit: KAI reads {number} as {number} {unit.name}. For"
+                f" {number} {unit.assumed}, set {1000 * number}"
+            )
+    return found
 
 
 def _enumerated(names: Sequence[str], word: str) -> str:

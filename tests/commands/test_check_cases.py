@@ -313,6 +313,19 @@ CASES: list[Any] = [
         ["the limit of cpu and memory is not set, which KAI reads as 0"],
         ["limit of gpu"],
     ),
+    (
+        "a queue with limits in CPUs and gigabytes",
+        [
+            "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\n"
+            "spec: {resources: {gpu: {limit: 8}, cpu: {limit: 64}, memory: {limit: 512}}}\n"
+        ],
+        0,
+        [
+            "spec.resources.cpu.limit: KAI reads 64 as 64 millicores. For 64 CPUs, set 64000",
+            "spec.resources.memory.limit: KAI reads 512 as 512 megabytes. For 512 GB, set 512000",
+        ],
+        ["gpu"],
+    ),
     # what Grove would refuse
     (
         "a minimum above the replicas",

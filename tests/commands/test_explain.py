@@ -15,6 +15,7 @@ from app.commands.explain import reference, summary
 from app.explain.output.text import text
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
 from app.kube.api import Rejected
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
@@ -150,6 +151,37 @@ def test_what_is_not_there_is_2(
 ) -> None:
     assert main(["explain", asked, "--offline", written(tmp_path, facts())]) == 2
     assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "source", "said"),
+    [
+        (
+            "Pod team-x/notebook was preempted by workload team-y/pg-b. team-x uses <GPU: 8>.",
+            "kai-scheduler",
+            "KAI evicted it: Pod team-x/notebook was preempted by workload team-y/pg-b",
+        ),
+        (
+            "Workload doesn't meet the minimum required number of pods (2), evicting remaining pod:"
+            " team-x/notebook",
+            "kai-scheduler",
+            "KAI evicted it: Workload doesn't meet the minimum required number of pods (2)",
+        ),
+        ("Pod team-x/notebook-2 was preempted by workload a/b.", "kai-scheduler", ""),
+        ("Pod team-x/notebook was preempted by workload a/b.", "somebody", ""),
+    ],
+    ids=["for another workload", "with its gang", "another pod", "somebody says so"],
+)
+def test_an_evicted_pod_is_gone(
+    message: str, source: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing creates a bare pod again, and its PodGroup is gone with it."""
+    event = Event("uid-gone", "Evict", message, fleet.NOW - 600, source, namespace="team-x")
+    path = written(tmp_path, facts(events=(event,)))
+    assert main(["explain", "pod/notebook", "-n", "team-x", "--offline", path]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("Pod notebook not found in namespace team-x\n" + said)
+    assert ("KAI evicted it" in printed) is bool(said)
 
 
 def test_kinds_have_kubectls_names() -> None:

@@ -830,6 +830,7 @@ def pod(fact: Pod) -> Object:
     if fact.scales_for:
         marks["shared-gpu-pod-namespace"], marks["shared-gpu-pod-name"] = fact.scales_for
     marks |= {"kai.scheduler/background": "true"} if fact.background else {}
+    marks |= {"kai.scheduler/queue": fact.queue} if fact.queue else {}
     marks |= {"kueue.x-k8s.io/managed": "true"} if fact.queued else {}
     for group in fact.gpu_groups:
         marks["runai-gpu-group" if group == fact.gpu_groups[0] else f"runai-gpu-group/{group}"] = (

@@ -175,8 +175,8 @@ def test_kai_does_not_preempt_a_gang_that_started_recently(
 @pytest.mark.parametrize(
     ("quota", "words"),
     [
-        (8_000, "uses 128 GPUs, more than its quota of 8 GPUs, but only for non-preemptible pods"),
-        (0, "uses 128 GPUs, more than its quota of 0 GPUs, but only for non-preemptible pods"),
+        (8_000, "uses 128 GPUs for non-preemptible pods, above its quota of 8 GPUs"),
+        (0, "uses 128 GPUs for non-preemptible pods, above its quota of 0 GPUs"),
         (128_000, "uses 128 GPUs, within its quota of 128 GPUs"),
     ],
 )
@@ -197,3 +197,28 @@ def test_kai_reclaims_no_pods_that_are_not_preemptible(
     [reason] = [reason for reason in reasons if reason.id == "WithinQuota"]
     assert reason.text.startswith(f"KAI reclaims nothing for this gang: queue team-b {words}")
     assert ("scale down" in reason.remedy) is (quota < 128_000)
+
+
+@pytest.mark.parametrize(
+    ("quota", "schedulers", "text"),
+    [
+        (32_000, ("default-scheduler",), "16 pods of default-scheduler hold GPUs"),
+        (32_000, ("default-scheduler", "volcano"), "16 pods of default-scheduler and volcano hold"),
+        (32_000, ("kai-scheduler",), ""),
+        (8_000, ("default-scheduler",), ""),
+    ],
+    ids=["of one scheduler", "of two schedulers", "KAI placed them", "above the quota"],
+)
+def test_kai_reclaims_no_pods_of_other_schedulers(
+    quota: int, schedulers: tuple[str, ...], text: str, answered: Asking
+) -> None:
+    held = tuple(
+        replace(pod, scheduler=schedulers[number % len(schedulers)], group="")
+        for number, pod in enumerate(FULL)
+    )
+    queues = Queue("root"), Queue("team-llm", "root", quota), Queue("team-b", "root", 8_000)
+    changes = {"pod_groups": (pod_group(),), "queues": queues, "pods": (*pods(), *held)}
+    reasons = answered(facts(**changes)).reasons
+    found = [reason.text for reason in reasons if reason.id == "WithinQuota"]
+    assert len(found) == bool(text)
+    assert not text or text in found[0]

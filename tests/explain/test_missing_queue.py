@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from app.base.spelling import MOST_COMPARED
 from app.explain.reasons import missing_queue
 from app.explain.state.index import Index
+from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
-from tests.explain.fleet import facts, pod_group
+from tests.explain.fleet import facts, pod_group, pods
 from tests.explain.table.recorded import Asking
+from tests.explain.table.row import queues as of_team
 
 TWO = (Queue("root"), Queue("team-llm", "root"), Queue("research", "root"))
 ONE = TWO[:2]
@@ -111,6 +113,47 @@ def test_the_queue_of_workloads_without_a_label_of_the_queue(
     (reason,) = [each for each in reasons if each.id == "QueueMissing"]
     assert reason.text.startswith(text)
     assert reason.remedy.endswith(ends)
+
+
+OTHER = "If queue {} is meant, which the label of the pods names, set spec.queue of PodGroup llm-0"
+FIXED = pod_group(preemptibility="non-preemptible")
+
+
+@pytest.mark.parametrize(
+    ("labels", "group", "bounds", "named"),
+    [
+        pytest.param(("team-b",), pod_group(), {"limit": 8_000}, "team-b", id="a limit"),
+        pytest.param(("team-b",), FIXED, {"quota": 8_000}, "team-b", id="a quota"),
+        pytest.param(("team-llm",), pod_group(), {"limit": 8_000}, "", id="the same queue"),
+        pytest.param(("",), pod_group(), {"limit": 8_000}, "", id="no label"),
+        pytest.param(("team-x",), pod_group(), {"limit": 8_000}, "", id="it does not exist"),
+        pytest.param(("team-b", "team-llm"), pod_group(), {"limit": 8_000}, "", id="two labels"),
+    ],
+)
+def test_the_podgroup_keeps_the_queue_that_the_label_named_before(
+    labels: tuple[str, ...],
+    group: KaiPodGroup,
+    bounds: dict[str, int],
+    named: str,
+    answered: Asking,
+) -> None:
+    """KAI's pod-grouper does not change the queue of a PodGroup that exists."""
+    asking = tuple(
+        replace(pod, queue=labels[number % len(labels)]) for number, pod in enumerate(pods())
+    )
+    state = facts(pods=asking, pod_groups=(group,), queues=of_team(**bounds))
+    [reason] = [each for each in answered(state).reasons if each.id.startswith("Queue")]
+    assert (OTHER.format(named) in reason.remedy) is bool(named)
+    patches = [command for command in reason.commands if '"queue":"team-b"' in command]
+    assert len(patches) == bool(named)
+
+
+def test_the_queue_of_the_label_replaces_one_that_is_missing(answered: Asking) -> None:
+    asking = tuple(replace(pod, queue="research") for pod in pods())
+    state = facts(pods=asking, queues=TWO, pod_groups=(pod_group(queue="team-lm"),))
+    (reason,) = [each for each in answered(state).reasons if each.id == "QueueMissing"]
+    assert reason.text.endswith('did you mean "research"?')
+    assert '"queue":"research"' in reason.commands[0]
 
 
 @pytest.mark.parametrize("others", [(), ONE, TWO], ids=["no other", "one other", "two others"])

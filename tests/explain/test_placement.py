@@ -38,7 +38,7 @@ from tests.explain.table.placement import ELASTIC, FIVE_WORKERS, MIG, ONE_PART, 
 from tests.explain.table.queues import OF_POOL
 from tests.explain.table.recorded import Asking
 from tests.explain.table.rejected_constraints import OF_ZONE, racks
-from tests.explain.table.row import Changes, changed, labelled
+from tests.explain.table.row import Changes, changed, labelled, part_of
 from tests.explain.test_nodes import FIRST, HELD, WITHOUT
 from tests.explain.test_obstacle import SATISFIED, larger, running
 
@@ -310,3 +310,100 @@ def test_resources_that_no_node_has_together(offers: list[tuple[str, ...]], says
     found = answer(facts(nodes=offering_some(*offers), pods=asking))
     text = f"No node has everything that a pod requests: {says}"
     assert text in [reason.text for reason in found.reasons]
+
+
+MIXED = {"nvidia.com/mig.strategy": "mixed", "node-role.kubernetes.io/mig-enabled": "true"}
+SINGLE = {"nvidia.com/mig.strategy": "single", "node-role.kubernetes.io/mig-enabled": "true"}
+
+
+def of_kind(labels: dict[str, str], numbers: range, **amounts: int) -> tuple[Node, ...]:
+    """The nodes, some of them with these labels and with other amounts of devices."""
+    changed_ones = [
+        replace(n, labels={**n.labels, **labels}, allocatable={**n.allocatable, **amounts})
+        for n in nodes()
+    ]
+    return tuple(
+        changed_ones[number] if number in numbers else n for number, n in enumerate(nodes())
+    )
+
+
+PARTS = (pods()[0], *(pod(WORKERS, n, shape=part_of(0.5)) for n in range(3)))
+NO_KIND = "KAI uses no node with GPUs for pods with this request"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "begin"),
+    [
+        pytest.param(
+            {"nodes": of_kind(MIXED, range(16), **{GPU: 4000, MIG: 28_000})},
+            f"{NO_KIND}: gpu-00, gpu-01, gpu-02 and 13 more are only for MIG devices (MIG strategy mixed)",
+            "Request MIG devices (nvidia.com/mig-1g.10gb), or",
+            id="whole GPUs beside MIG devices",
+        ),
+        pytest.param(
+            {"nodes": of_kind(SINGLE, range(16), **{GPU: 56_000}), "pods": PARTS},
+            f"{NO_KIND}: gpu-00, gpu-01, gpu-02 and 13 more are only for whole GPUs (MIG strategy single)",
+            "Request nvidia.com/gpu: each MIG device is one nvidia.com/gpu there, or",
+            id="parts of MIG devices",
+        ),
+        pytest.param(
+            {
+                "nodes": of_kind({}, range(16), **{GPU: 0, "gpu.nvidia.com/gpu": 8000}),
+                "pods": PARTS,
+            },
+            f"{NO_KIND}: DRA allocates the GPUs of gpu-00, gpu-01, gpu-02 and 13 more, so that pods can't share them",
+            "Request GPUs with a ResourceClaim instead of gpu-fraction or gpu-memory, or",
+            id="parts of GPUs that DRA allocates",
+        ),
+        pytest.param(
+            {"nodes": of_kind(MIXED, range(16), **{GPU: 0, MIG: 56_000})},
+            "No node offers nvidia.com/gpu, which a pod requests; 16 nodes offer nvidia.com/mig-1g.10gb",
+            "Request",
+            id="no whole GPU is left",
+        ),
+    ],
+)
+def test_kai_uses_no_node_for_this_kind_of_gpus(
+    changes: Changes, text: str, begin: str, answered: Asking
+) -> None:
+    reasons = answered(facts(**changes)).reasons
+    [reason] = [each for each in reasons if each.id == "NeverFits"]
+    assert (reason.text, reason.who) == (text, "you")
+    assert reason.remedy.startswith(begin) or begin == "Request"
+
+
+def test_nodes_for_mig_do_not_matter_beside_others(answered: Asking) -> None:
+    changes = {"nodes": of_kind(MIXED, range(15), **{GPU: 4000, MIG: 28_000})}
+    assert NO_KIND not in answered(facts(**changes)).reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("counts", "has", "asked", "text"),
+    [
+        (("8",), 7000, 8, ". gpu-00 (7 of 8) offers fewer GPUs than its label"),
+        (("8", "16"), 6000, 8, ". gpu-00 (6 of 8) and gpu-01 (6 of 16) offer fewer GPUs than"),
+        (("8",), 7000, 16, ""),
+        (("no",), 7000, 8, ""),
+    ],
+    ids=["one node", "two nodes", "no node has so many", "the label is no number"],
+)
+def test_no_node_offers_as_many_gpus_as_nodes_have(
+    counts: tuple[str, ...], has: int, asked: int, text: str, answered: Asking
+) -> None:
+    """The device plugin withdraws GPUs that it finds unhealthy."""
+    labels = {number: {"nvidia.com/gpu.count": count} for number, count in enumerate(counts)}
+    lacking = tuple(
+        replace(
+            n,
+            labels={**n.labels, **labels.get(number, {})},
+            allocatable={**n.allocatable, GPU: has},
+        )
+        for number, n in enumerate(nodes())
+    )
+    workers = (pod(WORKERS, number, shape=shape(asked)) for number in range(3))
+    reasons = answered(facts(nodes=lacking, pods=(pods()[0], *workers))).reasons
+    [reason] = [each for each in reasons if each.id == "NeverFits"]
+    whole = f"No node has {asked} GPUs, which a pod requests; the largest has {has // 1000} GPUs"
+    assert reason.text.startswith(f"{whole}{text}")
+    assert ("fewer GPUs" in reason.text) is bool(text)
+    assert reason.who == ("platform" if text else "you")

@@ -153,6 +153,16 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_is_not_to_be_made_by_hand(asked
             "Ask the platform team to repair the nodes with the taint node.kubernetes.io/not-ready",
             id="nodes that are not ready",
         ),
+        pytest.param(
+            "1 gpu task: <ml/t> can't run on non gpu nodes, node: <n0>",
+            "Ask the platform team to label the nodes with node-role.kubernetes.io/gpu-worker",
+            id="KAI's nodes for GPUs",
+        ),
+        pytest.param(
+            "1 cpu task: <ml/t> can't run on non cpu nodes, node: <n0>",
+            "Ask the platform team to label nodes with node-role.kubernetes.io/cpu-worker",
+            id="KAI's nodes without GPUs",
+        ),
         *(
             pytest.param(words, "", id=words)
             for words in (

@@ -6,7 +6,12 @@ import pytest
 
 from app.facts.grove.template import read_template
 from app.facts.kai.queue import read_queue
-from app.rules.queue_warnings import unset_warnings, warnings_of_group, warnings_of_set
+from app.rules.queue_warnings import (
+    unit_warnings,
+    unset_warnings,
+    warnings_of_group,
+    warnings_of_set,
+)
 from tests.said import Said
 
 QUEUE = "kai.scheduler/queue"
@@ -113,3 +118,27 @@ def test_a_queue_may_exist_beside_the_documents() -> None:
     assert warnings_of_group(obj, ["other"], is_whole=False) == [
         'spec.queue: queue "team" is not among the documents. Queues in the documents: other'
     ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        (
+            {"cpu": {"limit": 16}, "memory": {"limit": -1}},
+            ["cpu.limit: KAI reads 16 as 16 millicores. For 16 CPUs, set 16000"],
+        ),
+        (
+            {"cpu": {"limit": 999}, "memory": {"limit": 512}},
+            [
+                "cpu.limit: KAI reads 999 as 999 millicores. For 999 CPUs, set 999000",
+                "memory.limit: KAI reads 512 as 512 megabytes. For 512 GB, set 512000",
+            ],
+        ),
+        ({"cpu": {"limit": 1000}, "memory": {"limit": 1000}}, []),
+        ({"cpu": {"limit": 0}, "memory": {"limit": -1}, "gpu": {"limit": 1}}, []),
+        ({"cpu": {"quota": 500, "limit": -1}}, []),
+    ],
+)
+def test_limits_in_the_wrong_unit(resources: Any, words: list[str]) -> None:
+    queue = read_queue({"metadata": {"name": "q"}, "spec": {"resources": resources}})
+    assert unit_warnings(queue) == [f"spec.resources.{text}" for text in words]

@@ -140,6 +140,13 @@ def asks_gpus(shape: Shape) -> bool:
     return bool(shape.part) or any(counts_as_gpu(name) for name, _ in shape.requests)
 
 
+BY_CLAIM = "whose GPUs DRA allocates, so that pods can't share them"
+FOR_WHOLE = "only for whole GPUs (MIG strategy single)"
+FOR_MIG = "only for MIG devices (MIG strategy mixed)"
+KINDS_OF_GPUS = (BY_CLAIM, FOR_WHOLE, FOR_MIG)
+"""The causes of `refused_by` that are about the kind of the node's GPUs."""
+
+
 def refused_by(shape: Shape, node: Node) -> str:
     """Return why pods of this shape cannot use the GPUs of a node, otherwise "".
 
@@ -149,15 +156,15 @@ def refused_by(shape: Shape, node: Node) -> str:
     if not asks_gpus(shape):
         return ""
     if shape.part and any(name.startswith(PREFIX) for name in node.allocatable):
-        return "whose GPUs DRA allocates, so that pods can't share them"
+        return BY_CLAIM
     if shape.part and shape.part.memory and MEMORY_LABEL not in node.labels:
         return f"without the label {MEMORY_LABEL}"
     strategy = node.labels.get(MIG_STRATEGY) if _has_mig(node) else None
     is_for_mig = any("/mig-" in name for name, _ in shape.requests)
     if strategy == "single" and (shape.part or is_for_mig):
-        return "only for whole GPUs (MIG strategy single)"
+        return FOR_WHOLE
     if strategy == "mixed" and not is_for_mig:
-        return "only for MIG devices (MIG strategy mixed)"
+        return FOR_MIG
     return ""
 
 

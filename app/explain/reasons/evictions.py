@@ -9,7 +9,7 @@ which the pod-grouper copies from an annotation of the workload or its pods.
 from itertools import chain
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.messages import US, is_of_kai
+from app.explain.reasons.messages import US, is_of_kai, one_line
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -20,7 +20,10 @@ from app.explain.reasons.reason import (
     counted,
     with_age,
 )
+from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import STALE_SINCE, KaiPodGroup
+from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 
 LOST = "lost its place: "
@@ -120,3 +123,19 @@ def _workload_of(gang: Gang) -> Workload | None:
     """Return the Workload that a gang's pods name, which our leader's events are about, or None."""
     keys = dict.fromkeys(map(gang.index.workload_of, gang.pods))
     return next(filter(None, map(gang.index.workloads.get, keys)), None)
+
+
+def eviction_of(index: Index, pod: Ref) -> str:
+    """Return KAI's newest message that it evicted a pod that no longer exists, or ""."""
+    begin = f"Pod {pod.namespace}/{pod.name} was preempted "
+    end = f", evicting remaining pod: {pod.namespace}/{pod.name}"
+    found = (
+        event
+        for event in index.facts.events
+        if is_of_kai(event) and (event.message.startswith(begin) or event.message.endswith(end))
+    )
+    last = max(found, key=lambda event: event.time or 0.0, default=None)
+    if last is None or pod.kind != Pod.kind:
+        return ""
+    said = one_line(last.message.partition(". ")[0])
+    return with_age(f"KAI evicted it: {said}", last.time, index.facts.now)

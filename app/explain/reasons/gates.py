@@ -14,6 +14,7 @@ from app.explain.reasons.messages import (
     DEFAULT_SCHEDULER,
     did_you_mean,
     is_of_kai,
+    not_running,
     one_line,
     schedulers,
 )
@@ -424,14 +425,20 @@ def not_grouped(gang: Gang) -> Reasons:
         times = [pod.created for pod in pods if pod.created is not None]
         age = now - min(times) if times and now else 0.0
         if words:
-            remedy = "Fix the problem that KAI's message describes"
             who: Who = "you"
+            remedy = "Fix the problem that KAI's message describes"
             if "admission webhook" in words and "denied the request" in words:
                 who = "platform"
                 remedy = (
                     "Ask the platform team why the webhook in the message denies a PodGroup that"
                     " KAI's pod-grouper creates. If the webhook is KAI's own, update KAI"
                 )
+            elif " is forbidden: " in words and " cannot " in words:
+                remedy = (
+                    "Ask the platform team to give the account of KAI's pod-grouper the permission"
+                    " that the message names"
+                )
+                who = "platform"
             yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, who, objects=objects)
         elif age < _GROUPED_WITHIN:
             remedy = (
@@ -444,7 +451,7 @@ def not_grouped(gang: Gang) -> Reasons:
                 "Ask the platform team to read the log of KAI's pod-grouper. Find its pod: kubectl"
                 " get pods -A | grep grouper"
             )
-            text = f"For {ago(age)}, {text}"
+            text = f"For {ago(age)}, {text}{not_running(gang.index, 'pod-grouper-')}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)
 
 

@@ -331,6 +331,27 @@ def broken_plugin(index: Index, part: str, nodes: Container[str] = ()) -> Pod | 
     return min(broken, key=lambda pod: pod.key, default=None)
 
 
+_OF_KAI = "kai-scheduler"
+"""The namespace in which KAI's chart installs its components."""
+
+
+def not_running(index: Index, *names: str) -> str:
+    """Return a text about the pods of a component of KAI if none of them runs, or "".
+
+    `names` are the beginnings of the names of its pods. Only pods in KAI's own namespace count.
+    """
+
+    def look() -> str:
+        pods = (pod for pod in index.facts.pods if pod.namespace == _OF_KAI)
+        own = [pod for pod in pods if pod.name.startswith(names)]
+        if any(pod.phase == "Running" and not pod.waiting for pod in own):
+            return ""
+        told = ((pod.ref, state_words(index, pod)) for pod in own)
+        return "".join(f". {pod} does not run{f': {said}' if said else ''}" for pod, said in told)
+
+    return index.remembered(("not running", names), look)
+
+
 def is_about_a_domain(words: Words) -> bool:
     """Return whether a message says that a ComputeDomain is not ready yet."""
     text = words.text.lower().replace(" ", "")

@@ -90,7 +90,9 @@ def queue_missing(gang: Gang) -> Reasons:
         if usable:
             are = "the only usable queue is" if len(usable) == 1 else "usable queues are"
             others = f"{are} {listed(usable)}"
-        meant = _meant(index, group.queue, usable)
+        labelled = {pod.queue for pod in gang.waiting}
+        of_pods = labelled.pop() if len(labelled) == 1 else ""
+        meant = of_pods if of_pods in usable else _meant(index, group.queue, usable)
         likely = f'; did you mean "{meant}"?' if meant else ""
         text = f"{text}; {others}{likely}"
         helps = _other_queue(gang, group, meant, usable)

@@ -16,6 +16,7 @@ from app.explain.reasons.messages import (
     advice_for,
     is_of_kai,
     maker_words,
+    not_running,
     one_line,
     state_words,
 )
@@ -35,7 +36,6 @@ from app.explain.reasons.reason import (
 from app.explain.reasons.rejected_constraints import joined_by, name_topology
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.state.domains import Path
-from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
@@ -372,24 +372,11 @@ def _never_bound(gang: Gang) -> Reasons:
         f"KAI chose a node for {pod.name}{others} {since} ago, and KAI's binder has neither bound"
         f" {'them' if others else 'the pod'} nor reported an error"
     )
-    for binder in _binders(gang.index):
-        if binder.waiting or binder.finished or not binder.node:
-            said = state_words(gang.index, binder)
-            text = f"{text}. {binder.ref} does not run{f': {said}' if said else ''}"
+    text += not_running(gang.index, "binder-")
     remedy = "Ask the platform team whether KAI's binder runs, and to read its log"
     commands = ("kubectl get pods -A | grep binder",)
     evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
     yield about(evidence, "BindingFailed", text, remedy, "platform", commands=commands)
-
-
-def _binders(index: Index) -> Iterable[Pod]:
-    """Return the pods of KAI's binder, in the namespace in which KAI's chart installs it."""
-
-    def look() -> list[Pod]:
-        pods = (pod for pod in index.facts.pods if pod.namespace == "kai-scheduler")
-        return [pod for pod in pods if pod.name.startswith("binder-")]
-
-    return index.remembered("binders", look, ["pods"])
 
 
 SCALING_UP = "cluster is scaling up"

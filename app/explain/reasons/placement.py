@@ -10,9 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, by_shape
-from app.explain.placing.fitness import is_selected
+from app.explain.placing.fitness import (
+    BY_CLAIM,
+    FOR_MIG,
+    FOR_WHOLE,
+    KINDS_OF_GPUS,
+    is_selected,
+    refused_by,
+)
 from app.explain.placing.packer import Rules
 from app.explain.placing.placements import (
     AS_IT_IS,
@@ -75,6 +83,7 @@ from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import PREFIX, counts_as_gpu, gpu_resource_of, gpus_of, is_device
 from app.explain.state.domains import shared_depth
 from app.explain.state.index import Index
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import NODE_POOL
@@ -276,6 +285,8 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         that = of_pool(obstacle.gang)
         that += f" that matches {selector_words(shape)}" if shape.selects else ""
+        if refused := _of_another_kind(shape, nodes, that):
+            return refused
         if shape.part and (too_large := part_too_large(shape.part, nodes, that)):
             return too_large
         most = {}
@@ -292,8 +303,46 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             largest_has = "the largest has" if len(most) == 1 else "the largest amounts are"
             amounts = listed(amount(name, size, down=True) for name, size in most.items())
             text = f"No node{that} has {has}, which a pod requests; {largest_has} {amounts}"
-            return text, _smaller_pods(obstacle, most), "you"
+            smaller = _smaller_pods(obstacle, most)
+            lost, repair = lost_words(lost_gpus(nodes, demand) if GPU in most else ())
+            if lost:
+                return f"{text}. {lost}", together(repair, smaller), "platform"
+            return text, smaller, "you"
     return None
+
+
+def _of_another_kind(shape: Shape, nodes: Sequence[Node], that: str) -> tuple[str, str, Who] | None:
+    """Return (text, remedy, who can act) if KAI uses no node with GPUs for such a request of GPUs.
+
+    Return None otherwise, or if no node has GPUs.
+    """
+    having = [node for node in nodes if gpus_of(node.allocatable)]
+    refusing = by_key((refused_by(shape, node), node) for node in having)
+    causes = [cause for cause in refusing if cause in KINDS_OF_GPUS]
+    if not causes or len(causes) < len(refusing):
+        return None
+    if FOR_MIG in causes and not any(node.allocatable.get(GPU) for node in having):
+        return None  # `_not_offered` says how the GPUs are divided.
+    why = []
+    for cause in causes:
+        names = listed((node.name for node in refusing[cause]), 3)
+        are = "are" if refusing[cause][1:] else "is"
+        by_claim = f"DRA allocates the GPUs of {names}, so that pods can't share them"
+        why.append(by_claim if cause == BY_CLAIM else f"{names} {are} {cause}")
+    text = f"KAI uses no node{that} with GPUs for pods with this request: {listed(why)}"
+    if FOR_MIG in causes:
+        offered = sorted(
+            {name for node in refusing[FOR_MIG] for name, has in node.allocatable.items() if has}
+        )
+        devices = listed((name for name in offered if "/mig-" in name), 3)
+        request = f"Request MIG devices ({devices})" if devices else "Request MIG devices"
+        return text, f"{request}, or ask the platform team for nodes without MIG", "you"
+    if FOR_WHOLE in causes:
+        request = f"Request {GPU}: each MIG device is one {GPU} there"
+        return text, f"{request}, or ask the platform team for other nodes", "you"
+    request = "Request GPUs with a ResourceClaim instead of gpu-fraction or gpu-memory"
+    others = "ask the platform team for nodes whose GPUs a device plugin offers"
+    return text, f"{request}, or {others}", "you"
 
 
 def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
@@ -446,7 +495,6 @@ _OF_GPUS = "nvidia.com/gpu."
 _PLUGIN = "device-plugin"
 """Part of the names of device plugins' pods."""
 
-_GPU = "nvidia.com/gpu"
 _SHARED = "nvidia.com/gpu.shared"
 """The resource of GPUs that time slicing divides, if the device plugin renames it."""
 _PART = re.compile(r"nvidia\.com/mig-[1-9]g\.[0-9]+gb(\..+)?")
@@ -458,13 +506,13 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
 
     `name` is the requested resource, and `text` the beginning of the returned text.
     """
-    if name != _GPU and not _PART.fullmatch(name):
+    if name != GPU and not _PART.fullmatch(name):
         return None
     having = [
         {
             key
             for key, has in node.allocatable.items()
-            if has and (key in (_GPU, _SHARED) or "/mig-" in key)
+            if has and (key in (GPU, _SHARED) or "/mig-" in key)
         }
         for node in nodes
     ]
@@ -472,11 +520,11 @@ def _divided_otherwise(text: str, name: str, nodes: Sequence[Node]) -> tuple[str
     if not offered:
         return None
     number = counted([each for each in having if each], "node offers", "nodes offer")
-    wanted = "whole GPUs" if name == _GPU else "such MIG devices"
+    wanted = "whole GPUs" if name == GPU else "such MIG devices"
     label = "nvidia.com/mig.config"
     other = f"{'one of these' if offered[1:] else offered[0]} if it is large enough"
-    if _GPU in offered:
-        other = f"a whole GPU ({_GPU})"
+    if GPU in offered:
+        other = f"a whole GPU ({GPU})"
     elif offered == [_SHARED]:
         other = f"{_SHARED} if a time slice of a GPU is enough"
         label = "nvidia.com/device-plugin.config"
@@ -544,7 +592,7 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
 
     by_claim = sorted({part.driver for part in index.slices if part.gpus})
     unread = index.facts.unread
-    if name == _GPU and by_claim and "device_classes" not in unread:
+    if name == GPU and by_claim and "device_classes" not in unread:
         text += f"; the GPUs of driver {by_claim[0]} are only for ResourceClaims"
         remedy = (
             "Request GPUs with a ResourceClaim instead, or ask the platform team to set"

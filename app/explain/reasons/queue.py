@@ -9,6 +9,8 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.core import asks_for_quota, surplus_of
@@ -59,14 +61,34 @@ from app.explain.state.queues import (
 )
 from app.facts.identity import Key
 from app.facts.kai.podgroup import KaiPodGroup, Said
-from app.facts.kai.queue import MEGABYTE, Queue
+from app.facts.kai.queue import BOUND_UNITS, Queue
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.labels import KAI_PREEMPTIBILITY
+from app.facts.labels import KAI_PREEMPTIBILITY, KAI_SCHEDULER
 
 TRAIN = "train"
 """KAI's own PriorityClass for workloads that it may preempt."""
 
 # Limits and quotas, and the pods that KAI may evict.
+
+
+def _or_other_queue(gang: Gang, group: KaiPodGroup, reason: Reason) -> Reason:
+    """Add the queue in the pods' labels to a reason, if the PodGroup names another queue.
+
+    KAI takes the queue from the workload when it creates the PodGroup, and never changes it later.
+    """
+    labelled = {pod.queue for pod in gang.waiting}
+    name = labelled.pop() if len(labelled) == 1 else ""
+    if name in ("", group.queue) or unusable_because(gang.index, name, group.pool):
+        return reason
+    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
+    other = (
+        f"If queue {name} is meant, which the label of the pods names, set spec.queue of PodGroup"
+        f" {group.name} too: KAI does not update a PodGroup that exists"
+    )
+    command = f"kubectl patch {as_argument(group)} --type merge -p {patch}"
+    remedy = f"{reason.remedy}. {other}"
+    return replace(reason, remedy=remedy, commands=(*reason.commands, command))
 
 
 class Excess(Value):
@@ -298,7 +320,8 @@ def queue_limit(gang: Gang) -> Reasons:
             if _in_wrong_unit(over):
                 yield _in_units(over, "limit", "QueueLimit")
             elif not over.is_unset:
-                yield _at_limit(gang, over, "QueueLimit", _below_limit(gang, over), "you")
+                reason = _at_limit(gang, over, "QueueLimit", _below_limit(gang, over), "you")
+                yield _or_other_queue(gang, group, reason)
     elif said and not exceeded and not _is_next(gang):
         remedy = "Wait until other workloads in the queue end, or ask for a higher limit"
         yield _as_said(group, said, "QueueLimit", remedy)
@@ -404,35 +427,18 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
         )
 
 
-class _Unit(Value):
-    """The unit of a bound in KAI's queues, and the larger one that people often assume."""
-
-    name: str
-    """The name of the unit."""
-    assumed: str
-    """The name of the larger unit, which is 1000 of the smaller ones."""
-    thousandths: int
-    """The size of the unit, in thousandths of a CPU or byte."""
-
-
-_UNITS_OF_BOUNDS = {
-    "cpu": _Unit("millicores", "CPUs", 1),
-    "memory": _Unit("megabytes", "GB", MEGABYTE),
-}
-
-
 def _in_wrong_unit(over: Excess) -> bool:
     """Return whether the bound was probably meant in CPUs or gigabytes.
 
     It is then below 1 CPU or 1 GB for the whole queue, and less than the gang alone requests.
     """
-    unit = _UNITS_OF_BOUNDS.get(over.resource)
-    return bool(unit and 0 < over.bound < 1000 * unit.thousandths and over.asked > over.bound)
+    unit = BOUND_UNITS.get(over.resource)
+    return bool(unit and unit.is_mistaken(over.bound) and over.asked > over.bound)
 
 
 def _in_units(over: Excess, bound: str, reason: str) -> Reason:
     """Return the reason for a bound that is probably in the wrong unit."""
-    unit = _UNITS_OF_BOUNDS[over.resource]
+    unit = BOUND_UNITS[over.resource]
     number = over.bound // unit.thousandths
     queue = over.queue
     text = (
@@ -449,7 +455,7 @@ def _in_units(over: Excess, bound: str, reason: str) -> Reason:
     meant = {
         name: value // unit.thousandths * 1000
         for name, value in given.items()
-        if value and value < 1000 * unit.thousandths
+        if value and unit.is_mistaken(value)
     }
     patch = json.dumps({"spec": {"resources": {over.resource: meant}}}, separators=(",", ":"))
     named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
@@ -610,7 +616,8 @@ def queue_quota(gang: Gang) -> Reasons:
         yield _in_units(over, "quota", "QueueQuota")
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}{_as_slices(gang, over)}"
-        yield about(evidence, "QueueQuota", text, remedy, "you")
+        reason = about(evidence, "QueueQuota", text, remedy, "you")
+        yield _or_other_queue(gang, group, reason)
     elif said and not exceeded and not _is_next(gang) and not _asks_to_be_preemptible(gang, group):
         numbers = _numbers_said(gang, group, said)
         if numbers:
@@ -693,13 +700,16 @@ def within_quota(gang: Gang) -> Reasons:
         each for each in accounts.values() if each is not own and not _children(each, accounts)
     ]
     holding = [each for each in leaves if each.allocated[0] > 0]
+    if not holding:
+        yield from _held_by_other_schedulers(gang)
+        return
     above = [each for each in holding if each.allocated[0] > each.quota[0]]
-    if not holding or any(each.evictable[0] for each in above):
+    if any(each.evictable[0] for each in above):
         return
     held = listed(
         f"queue {each.queue.name} uses {_gpus(each.allocated[0])}"
         + (
-            f", more than its {_quota_words(each.quota[0])}, but only for non-preemptible pods"
+            f" for non-preemptible pods, above its {_quota_words(each.quota[0])}"
             if each in above
             else f", within its {_quota_words(each.quota[0])}"
         )
@@ -725,6 +735,35 @@ def within_quota(gang: Gang) -> Reasons:
     evidence = Evidence(
         holding[0].queue.ref, "spec.resources.gpu.quota", _quota_value(holding[0].quota[0])
     )
+    yield about(evidence, "WithinQuota", text, remedy, "platform", severity="warning")
+
+
+def _held_by_other_schedulers(gang: Gang) -> Reasons:
+    """Yield a reason if pods hold the room that KAI did not place and therefore does not evict."""
+    index = gang.index
+
+    def look() -> list[Pod]:
+        pods = (pod for pod in index.facts.pods if pod.node and pod.is_alive and not pod.reserves)
+        others = (pod for pod in pods if pod.scheduler != KAI_SCHEDULER and not pod.group)
+        return [pod for pod in others if _uses(index, pod, GPU)]
+
+    holding = index.remembered("held by other schedulers", look)
+    gone = frozenset(pod.key for pod in holding)
+    if not holding or not gang.placements.under(Assumption(gone=gone)).fits:
+        return
+    names = listed(sorted({pod.scheduler for pod in holding}), 3)
+    hold = "holds" if len(holding) == 1 else "hold"
+    text = (
+        "KAI reclaims nothing for this gang, although it is within the quota of its queue:"
+        f" {counted(holding, 'pod')} of {names} {hold} GPUs, and KAI evicts only pods that it has"
+        " placed"
+    )
+    remedy = (
+        f"Ask the owners of these pods to scale down, or to use schedulerName: {KAI_SCHEDULER} and"
+        " a queue"
+    )
+    first = min(holding, key=lambda pod: pod.key)
+    evidence = Evidence(first.ref, "spec.schedulerName", first.scheduler)
     yield about(evidence, "WithinQuota", text, remedy, "platform", severity="warning")
 
 

@@ -26,6 +26,7 @@ from app.explain.reasons.messages import (
     advice_for,
     did_you_mean,
     latest_of_kai,
+    not_running,
     one_line,
     refusal_of_kai,
     scheduler_words,
@@ -331,6 +332,18 @@ _ADVICE: Advice = (
         "Create the ResourceClaimTemplate that the pod names, if it does not exist: kubectl get"
         " resourceclaimtemplates -n {namespace}.",
         "you",
+    ),
+    (
+        ("can't run on non gpu nodes",),
+        "Ask the platform team to label the nodes with node-role.kubernetes.io/gpu-worker: KAI runs"
+        " with restrict-node-scheduling, and places pods that request GPUs only there.",
+        "platform",
+    ),
+    (
+        ("can't run on non cpu nodes",),
+        "Ask the platform team to label nodes with node-role.kubernetes.io/cpu-worker: KAI runs"
+        " with restrict-node-scheduling, and places pods without GPUs only there.",
+        "platform",
     ),
     (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
     (
@@ -699,6 +712,7 @@ def kai_silent(gang: Gang) -> Reasons:
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         text += f"; it fits{f' in {places}' if places else ''}"
+    text += not_running(gang.index, "kai-scheduler-", "scheduler-")
     remedy = (
         f"Ask the platform team whether KAI's scheduler runs{pool}, and to read its log:"
         " kubectl get pods -A | grep kai-scheduler"

@@ -21,6 +21,29 @@ MEGABYTE = 1_000_000 * 1000
 """A megabyte in thousandths of a byte. The bounds of a queue give memory in megabytes."""
 
 
+class BoundUnit(Value):
+    """The unit of a bound in KAI's queues, and the larger one that people often assume."""
+
+    name: str
+    assumed: str
+    thousandths: int
+    """The size of the unit, in thousandths of a CPU or byte."""
+
+    def is_mistaken(self, bound: int) -> bool:
+        """Return whether a bound, in thousandths, was probably meant in the larger unit.
+
+        It is then below 1 CPU or 1 GB for a whole queue.
+        """
+        return 0 < bound < 1000 * self.thousandths
+
+
+BOUND_UNITS = {
+    "cpu": BoundUnit("millicores", "CPUs", 1),
+    "memory": BoundUnit("megabytes", "GB", MEGABYTE),
+}
+"""The units of quotas and limits, except those of GPUs."""
+
+
 class Share(Value):
     """The bounds and the usage of one resource in a queue, in thousandths."""
 

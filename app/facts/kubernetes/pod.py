@@ -43,6 +43,7 @@ from app.facts.labels import (
     GROVE_CLIQUE_NAME,
     IGNORE_WORKLOADS,
     KAI_BACKGROUND,
+    KAI_QUEUE,
     KAI_RESERVATION,
     MNNVL_ENABLED,
     POD_GROUP_NAME,
@@ -386,6 +387,8 @@ class Pod(Namespaced):
     """The node label in the exclusive-topology annotation of a LeaderWorkerSet or JobSet, or ""."""
     disrupted: str = ""
     """The message of the condition DisruptionTarget of a failed or deleted pod, or ""."""
+    queue: str = ""
+    """The queue in the pod's label, or "". KAI takes the queue from the PodGroup instead."""
 
     unready: str = ""
     """The first container that runs and is not ready, or ""."""
@@ -509,6 +512,7 @@ def read_pod(obj: JsonMap) -> Pod:
         is_ready=is_ready.get("status") == "True",
         revision=interned(labels.get("controller-revision-hash")),
         ended=_failed_container(status) if phase == "Failed" else ("", ""),
+        queue=interned(labels.get(KAI_QUEUE)),
     )
 
 

@@ -285,6 +285,24 @@ GATES = (
     ),
     Row(
         "NotGrouped",
+        "KAI's grouper may not read the owner",
+        {
+            "pods": pods(group=""),
+            "events": tuple(
+                event(
+                    p.uid,
+                    "PodGrouperWarning",
+                    'workflows.argoproj.io "w" is forbidden: User "g" cannot get resource "workflows"',
+                )
+                for p in pods()
+            ),
+        },
+        'KAI\'s pod-grouper has not created a PodGroup for these 4 pods: workflows.argoproj.io "w" is forbidden: User "g" cannot get resource "workflows"',
+        "platform",
+        {"pods": pods(group="", gates=GATE)},
+    ),
+    Row(
+        "NotGrouped",
         "KAI's grouper says nothing",
         {"pods": (replace(pods()[0], group=""), *pods()[1:])},
         "For 14 minutes, KAI's pod-grouper has not created a PodGroup for this pod",
