@@ -95,6 +95,7 @@ LEFT = {
     "GangIncomplete": "only Grove's pods",
     "NodeGone": "Kubernetes deletes these pods too",
     "DomainDeleted": "once the pods are no longer needed",
+    "OldRevision": "only pods of StatefulSets",
 }
 """The reasons whose remedies delete pods, and why that is right for a Job too."""
 DELETES = re.compile(r"delete (all|these|this|it\b|the pods)|\bdelete pod\b", re.IGNORECASE)
