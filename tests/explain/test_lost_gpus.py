@@ -91,3 +91,21 @@ def test_a_node_that_offers_its_gpus_in_another_way_has_not_lost_them(
     first = answered(facts(nodes=known, pods=pods(shape=shape(16)))).reasons[0]
     assert first.id == "NeverFits"
     assert "fewer GPUs" not in first.text
+
+
+@pytest.mark.parametrize(
+    ("offered", "count", "is_named"), [(7, "8", True), (3, "8", True), (7, "7", False)]
+)
+def test_the_only_node_may_have_lost_a_gpu(offered: int, count: str, is_named: bool) -> None:
+    state = [
+        node("n1", offered, labels={GPU_COUNT: count}),
+        *queues(),
+        pod_group("g", 1),
+        pod("g-0", "g", 8),
+    ]
+    first = told(state, "PodGroup", "g").reasons[0]
+    assert first.text.startswith(
+        f"No node has 8 GPUs, which a pod requests; the largest has {offered}"
+    )
+    assert (f"n1 ({offered} of {count}) offers fewer GPUs" in first.text) is is_named
+    assert first.remedy.startswith(CHECK) is is_named

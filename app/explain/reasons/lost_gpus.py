@@ -22,13 +22,24 @@ Sources: `k8s-driver-manager` and `reconfigure-mig.sh` of `mig-parted`.
 
 def lost_gpus(nodes: Iterable[Node], demand: Demand) -> list[Node]:
     """Return the open nodes that would have enough GPUs for a pod if they offered all of them."""
-    asked = [amount for shape, _ in demand.shapes for name, amount in shape.requests if name == GPU]
-    least = min(asked, default=0)
+    least = _least(demand)
     return [
         node
         for node in nodes
         if least and node.takes_pods and offered_gpus(node) < least <= 1000 * _counted_gpus(node)
     ]
+
+
+def have_gpus(nodes: Iterable[Node], demand: Demand) -> bool:
+    """Return whether a node offers enough GPUs for a pod."""
+    least = _least(demand)
+    return any(offered_gpus(node) >= least for node in nodes)
+
+
+def _least(demand: Demand) -> int:
+    """Return the smallest request for GPUs of a pod, in thousandths, or 0."""
+    asked = (amount for shape, _ in demand.shapes for name, amount in shape.requests if name == GPU)
+    return min(asked, default=0)
 
 
 def _counted_gpus(node: Node) -> int:
