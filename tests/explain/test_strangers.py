@@ -21,6 +21,7 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Shape, Stalled
 from app.facts.kubernetes.selectors import Requirement, Taint
+from app.facts.kubernetes.workload import WorkloadGroup
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
 from tests.explain.fleet import (
@@ -397,6 +398,32 @@ def test_what_helps_if_no_device_can_be_allocated(
     [refuses] = [reason for reason in (first, *others) if reason.id == "SchedulerRefuses"]
     selects = f"ResourceClaim c selects only devices with {BY_MODEL}"
     assert (selects in refuses.text) is bool(selectors)
+
+
+@pytest.mark.parametrize(
+    ("words", "minimum", "is_told"),
+    [
+        pytest.param(LACKS, 2, False, id="two pods have a node already"),
+        pytest.param(LACKS, 3, True, id="too few nodes for three pods"),
+        pytest.param(LACKS, 12, True, id="too few nodes for twelve pods"),
+        pytest.param(LACKS, 1, False, id="each pod by itself"),
+        pytest.param(LACKS, None, False, id="the basic policy"),
+        pytest.param(
+            "0/4 nodes are available: 4 Too many pods.", 3, False, id="no resource is missing"
+        ),
+    ],
+)
+def test_a_gang_of_kubernetes_needs_room_for_its_pods_at_once(
+    words: str, minimum: int | None, is_told: bool, told: Told
+) -> None:
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=minimum)
+    asks = {"workload_group": "ring", "unscheduled": words, "said_at": NOW - 60}
+    placed = [made("Job", "j", at, **{"workload_group": "ring", **on("gpu-00")}) for at in (98, 99)]
+    pods = [*placed, *(made("Job", "j", at, **asks) for at in range(12))]
+    answer = told(Ref("Job", NAMESPACE, "j"), *pods, nodes=FOUR[:2], workload_groups=(group,))
+    [refuses] = [reason for reason in answer.reasons if reason.id == "SchedulerRefuses"]
+    says = f"PodGroup ring gets nodes only for at least {minimum} of its pods at once (minCount)"
+    assert (says in refuses.text) is is_told
 
 
 # A device plugin that does not run.

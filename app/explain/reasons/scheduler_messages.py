@@ -6,6 +6,7 @@ with their age, if it is known.
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from app.base.groups import by_key
@@ -73,6 +74,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         objects = refs(pod for _, pod in each)
         text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
         tainted = _tainted_devices(gang, newest.text)
+        text += _only_together(gang, newest.text, [pod for _, pod in each])
         selected, selecting = _selected_devices(gang, [pod for _, pod in each], newest.text)
         text += f"{selected}{tainted}"
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
@@ -108,6 +110,35 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             objects=objects,
             commands=commands,
         )
+
+
+def _only_together(gang: Gang, said: str, pods: Iterable[Pod]) -> str:
+    """Return a sentence about a PodGroup of Kubernetes whose `pods` get nodes only together, or "".
+
+    Nodes may be free for each pod by itself. Return "" if the message `said` is about no resource,
+    or if enough pods of the group have a node: the others get theirs one by one.
+    """
+    if not _INSUFFICIENT.search(said):
+        return ""
+
+    def look() -> Counter[tuple[str, str]]:
+        return Counter(
+            (pod.namespace, pod.workload_group)
+            for pod in gang.facts.pods
+            if pod.workload_group and pod.node and pod.is_alive
+        )
+
+    for pod in pods:
+        key = (pod.namespace, pod.workload_group)
+        group = gang.index.workload_groups.get(key)
+        if group is None or not group.minimum or group.minimum < 2:
+            continue
+        if gang.index.remembered("placed pods of groups", look, ["pods"])[key] < group.minimum:
+            return (
+                f". PodGroup {group.name} gets nodes only for at least {group.minimum} of its pods"
+                " at once (minCount), so there must be room for all of these"
+            )
+    return ""
 
 
 def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
