@@ -66,6 +66,7 @@ NOT_ON_REAL = dict.fromkeys(
 BY_THE_SERVER = {
     "AfterOthers": "which gang is older is said by times of creation",
     "OldRevision": "how old pods are is said by times of creation",
+    "PodsNotReady": "the table's times are not those of the API server",
     "NotStarted": "the table's times are not those of the API server",
     **dict.fromkeys(
         (
