@@ -77,6 +77,7 @@ SAMPLES: dict[str, str] = {
     "explain/reasons/kueue_words.py 10": 'Flavor "a" does not contain',
     "explain/reasons/kueue_words.py 11": 'Flavor "a" does not support',
     "explain/reasons/kueue_words.py 12": "gated by: a.b/c,d",
+    "explain/reasons/scaling.py _LIMITED": 'limits for nodepool "a.b"',
     "facts/kubernetes/kueue.py _ON_CLUSTER": 'The workload got reservation on "a"',
     "base/wrapping.py _HEAD": "  warning  a node",
     "base/safe_text.py _IN_JSON": "a\x00\u202eb\n",

@@ -128,7 +128,7 @@ OTHERWISE_SHOWN = {
 }
 PARTS = {
     "{domain: …, key: …}",
-    "; domains of … can contain several NVLink domains",
+    ". They stay within one domain of …, which can have several NVLink domains",
     " (all labelled nodes are in one …)",
     "enable dynamic resource allocation",
     "install NVIDIA's DRA driver",

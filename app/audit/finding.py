@@ -313,7 +313,8 @@ BY_WARNING = (
     ),
     (
         "is ignored by KAI, because no topology is named for it",
-        "Set topologyConstraint.topology of the PodGroup to the name of a KAI Topology.",
+        "Name a KAI Topology in the topologyConstraint that the message names, or in the workload"
+        " from which a controller copies the constraint.",
     ),
     ("unknown annotation", "Correct the name of the annotation."),
     (

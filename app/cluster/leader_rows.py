@@ -262,7 +262,7 @@ UNIT_PODS = Row(
     form=PodForm,
     most_decoded=MOST_OF_POD,
 )
-"""The Pods outside of PodCliques that have our claim.
+"""The Pods with our claim that belong to no PodClique.
 
 The watch selects them by a label that our webhook sets.
 """

@@ -127,9 +127,10 @@ def _of_job_set(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
 
 
 def labels_of_jobs(spec: JsonMap, name: str) -> dict[str, str]:
-    """Return the labels of a JobSet's Pod with the numbers of Jobs in the set and in its template.
+    """Return the labels that JobSet gives a Pod with the numbers of Jobs.
 
-    `spec` is the spec of the JobSet, and `name` the replicatedJob of the Pod.
+    They say how many Jobs the JobSet has, and how many the replicatedJob `name` of the Pod has.
+    `spec` is the spec of the JobSet.
     """
     replicas = {
         text_at(job, "name"): int_of(job.get("replicas"), 1)

@@ -1,4 +1,4 @@
-"""Bundle what a reconciler writes with: the client, the event recorder and the write counter."""
+"""Bundle the client, the event recorder and the write counter of a reconciler."""
 
 from collections.abc import Iterable
 from functools import cached_property

@@ -519,7 +519,7 @@ async def test_a_level_that_a_tenant_made_up_chooses_no_remedy_and_is_truncated(
     assert await audit(MemoryClient([group]), Configuration(), None, "json") == 3
     found = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (found["remedy"], len(found["problems"])) == (
-        "Set topologyConstraint.topology of the PodGroup to the name of a KAI Topology.",
+        "Name a KAI Topology in the topologyConstraint that the message names, or in the workload from which a controller copies the constraint.",
         1,
     )
     assert len(found["problems"][0]) <= MOST_PROBLEM + 1

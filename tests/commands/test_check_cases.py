@@ -436,7 +436,7 @@ CASES: list[Any] = [
         "a level with several NVLink domains",
         [CLIQUES_OF_2, lws(2, annotations=f"{REQUIRED}: example.com/block")],
         0,
-        ["warning: MNNVL", "domains of example.com/block can contain several NVLink domains"],
+        ["warning: MNNVL", "domain of example.com/block, which can have several NVLink domains"],
         [],
     ),
     (

@@ -38,7 +38,7 @@ CASES = [
         14,
         "w2",
         "AfterOthers",
-        "Wait until w0 has started and room is free again",
+        "Wait until pods of queue dep-a have ended, or ask for a higher limit or quota of this queue",
         id="others take its place and keep it",
     ),
     pytest.param(

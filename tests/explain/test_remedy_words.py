@@ -209,7 +209,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "NoDomainFits",
         "another gang of the set holds all",
         {"pods": (*pods(), *own(*RACKS))},
-        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. If the pods need each other, have them scheduled as one gang, so that none starts alone",
     ),
     (
         "NoDomainFits",
@@ -227,13 +227,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "NoDomainFits",
         "another gang of the set holds all, beside pods without GPUs",
         {"pods": (*pods(), *own(*RACKS), occupant("gpu-00", gpus=0))},
-        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. If the pods need each other, have them scheduled as one gang, so that none starts alone",
     ),
     (
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang, because its minimum would then fit: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Restart the gang, because its minimum would then fit: delete all of its pods together. Or use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. If the pods need each other, have them scheduled as one gang, so that none starts alone",
     ),
     (
         "BoundToDomain",
@@ -824,7 +824,7 @@ def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
         if reason.id == "NoDomainFits"
     ]
     assert remedies == [
-        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask the platform team for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. If the pods need each other, have them scheduled as one gang, so that none starts alone",
         "Ask the owner of PodCliqueSet llm (4 pods) to scale down: the pods in zone-a/rack-a1 do not end by themselves",
     ]
 

@@ -517,8 +517,8 @@ LARGER = "Or ask the platform team for larger nodes"
             [node("n0", 4, unschedulable=True), node("n1", 1)],
             [pod("w-0", "w", 8)],
             "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
-            "Request at most 4 GPUs per pod, and ask the platform team to open the closed nodes"
-            f" (cordoned, tainted or not ready). {LARGER}",
+            "Request at most 4 GPUs per pod, and ask the platform team to uncordon, untaint or"
+            f" repair the nodes that take no pods. {LARGER}",
             id="the largest node is closed",
         ),
         pytest.param(
@@ -772,7 +772,7 @@ def test_a_command_stays_the_end_of_a_remedy(name: str, remedy: str) -> None:
         ({}, ""),
         (
             {"unschedulable": True},
-            ", and ask the platform team to open the closed nodes (cordoned, tainted or not ready)",
+            ", and ask the platform team to uncordon, untaint or repair the nodes that take no pods",
         ),
     ],
 )

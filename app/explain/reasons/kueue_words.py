@@ -286,8 +286,9 @@ _OF_REASONS = (
     _Row("(WaitingForPreemptedWorkloads)", _STOPS_OTHERS, "wait", True),
     _Row(
         "(NoMatchingFlavor)",
-        "Compare nodeSelector, node affinity, tolerations and topology annotations of the pod"
-        " templates with the flavors of {behind}: `kubectl get resourceflavors -o yaml`.",
+        "Correct the nodeSelector, node affinity, tolerations or topology annotations of the pod"
+        " templates so that they match a flavor of {behind}: `kubectl get resourceflavors -o yaml`"
+        " shows the flavors.",
         "you",
     ),
     _Row(

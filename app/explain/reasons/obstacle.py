@@ -277,6 +277,11 @@ def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
     return next(alone, next(iter(plain), ""))
 
 
+def opening(where: str = "") -> str:
+    """Return the remedy for closed nodes. `where` is the domain of these nodes, such as ` in a`."""
+    return f"ask the platform team to uncordon, untaint or repair the nodes{where} that take no pods"
+
+
 def selector_words(shape: Shape) -> str:
     """Return a text such as `pool=h100 and zone in (a, b)`, or "" without selectors."""
     own = listed(map(_requirement_words, shape.selector), 8)

@@ -51,6 +51,7 @@ from app.explain.reasons.obstacle import (
     labelled_for,
     obstacle_of,
     of_pool,
+    opening,
     selection_words,
     selector_words,
     used_for,
@@ -204,11 +205,8 @@ def _also_needed(obstacle: Obstacle) -> tuple[str, Assumption]:
         then = Assumption(rules=unshared)
     opened = replace(then, opened=True)
     if not small.under(then).fits and small.under(opened).fits:
-        return f"{steps}, and {_OPEN}", opened
+        return f"{steps}, and {opening()}", opened
     return steps, then
-
-
-_OPEN = "ask the platform team to open the closed nodes (cordoned, tainted or not ready)"
 
 
 def _without_size(demand: Demand) -> Demand:
@@ -365,7 +363,7 @@ def _smaller_pods(obstacle: Obstacle, most: Mapping[str, int]) -> str:
     if not lowered.under(ever).fits:
         return f"Request at most {amounts} per pod{also}, and use fewer or smaller pods. {larger}"
     if not lowered.under(replace(ever, opened=then.opened)).fits:
-        also = f"{also}, and {_OPEN}"
+        also = f"{also}, and {opening()}"
         then = replace(then, opened=True)
     later = "" if lowered.under(then).fits else " (for which room still has to become free)"
     return f"Request at most {amounts} per pod{later}{also}. {larger}"
@@ -1087,7 +1085,7 @@ def _without_room(obstacle: Obstacle) -> str:
     gang = obstacle.gang
     if obstacle.placements.under(OPENED).fits:
         best = obstacle.placements.now.best
-        return f"{upper_first(_OPEN)}{f' in {best.domain}' if best else ''}"
+        return upper_first(opening(f" in {best.domain}" if best else ""))
     if gang.whole.is_satisfied:
         if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below it.
             return "Use fewer pods, or ask the platform team for more nodes"

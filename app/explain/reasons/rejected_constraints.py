@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTIED, EMPTY, OPENED
-from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
+from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of, opening
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import (
     Evidence,
@@ -123,10 +123,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     preferring = _preferring(demand, narrowest.key)
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
-        remedy = (
-            f"{each}, and ask the platform team to open the closed nodes (cordoned, tainted or not"
-            " ready)"
-        )
+        remedy = f"{each}, and {opening()}"
     return obstacle.lacking, remedy or "Remove all constraints"
 
 

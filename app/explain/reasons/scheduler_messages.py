@@ -253,10 +253,11 @@ def _rolling_update(gang: Gang, pods: Iterable[Pod]) -> str:
 
 LESS = "Request less"
 FEWER = "Use fewer pods"
-"""The starts of the remedies for messages about resources. They do not say who uses them."""
+"""The prefixes of the remedies for insufficient resources, by which `table` recognizes them."""
 CLAIM = "Check the ResourceClaim of the pod"
+"""The prefix of the remedy for messages about claims, by which `table` recognizes it."""
 SELECTOR = "Correct the selector in"
-"""The start of the remedy for messages about claims. It does not say what is wrong with them."""
+"""The prefix of the remedies for messages about selectors."""
 UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for unknown messages of schedulers."""
 _TERMINATING = "terminating pod on the nominated node"
@@ -430,10 +431,10 @@ def _advice_on(
 ) -> tuple[str, Who]:
     """Return the remedy for a scheduler's message, or "" if none is known, and who can act.
 
-    A message has a cause for each group of nodes. With `has_room`, some nodes have room for the
-    pods, so another cause excludes these nodes. With `is_matched`, some nodes match the pods'
-    selectors, so another cause excludes these. `smallest` are the devices of which the pods can't
-    request less.
+    A message has a cause for each group of nodes. If nodes have room for the pods (`has_room`), the
+    remedy for insufficient resources is left out, unless it is the only one. If nodes match the
+    selectors of the pods (`is_matched`), the remedy for selectors is left out in the same way.
+    `smallest` are the devices of which the pods can't request less.
     """
     if _TERMINATING in words:
         return (

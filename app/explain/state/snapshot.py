@@ -222,7 +222,7 @@ class Belongings:
     )
     """Kueue's Workloads by the workload that they were created for."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
-    """Kueue's Workloads by the key of the object that their names say they were created for."""
+    """Kueue's Workloads by the key of the object that they were created for, by their own names."""
     events = GroupedBy[Key, Event](
         "events",
         lambda event: _key(event.namespace or event.about.namespace, event.uid),

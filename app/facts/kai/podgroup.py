@@ -111,7 +111,10 @@ class KaiPodGroup(Namespaced):
     grace: float | None = None
     """The stalenessGracePeriod of the PodGroup in seconds, or None if it sets none."""
     started: float | None = None
-    """When KAI last started the minimum, in seconds since 1970, or None if that is not known."""
+    """The time at which the minimum number of pods last started, in seconds since 1970, or None.
+
+    KAI writes it into an annotation.
+    """
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:

@@ -160,7 +160,9 @@ def unit_warnings(
         and not any(_is_inside(level, nodes) for level in levels)
     ):
         keys = ", ".join(level.key for level in levels)
-        broader = f"; domains of {keys} can contain several NVLink domains" if levels else ""
+        broader = ""
+        if levels:
+            broader = f". They stay within one domain of {keys}, which can have several NVLink domains"
         yield (
             f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
             f" {_how_to_bind(named, plan.scope, bounds)}"

@@ -338,10 +338,10 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
         _prefer,
     ),
     (
-        r"(?i)uncordon [a-z0-9]|repair [a-z0-9]|add the tolerations? .+ to the pod template",
+        r"(?i)uncordon [a-z0-9]|repair (?!the nodes)[a-z0-9]|add the tolerations? .+ to the pod template",
         _open_nodes,
     ),
-    (r"open the closed nodes", _open_all),
+    (r"uncordon, untaint or repair the nodes", _open_all),
     (r"^Request less (?P<what>\w+) per pod", _ask_less),
     (r"^Restart the gang .*once another domain has room", _gone_and_restarted),
     (r"[Rr]estart the gang", _restart),

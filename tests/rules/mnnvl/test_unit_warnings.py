@@ -27,7 +27,8 @@ STORED = {obj["metadata"]["uid"]: obj for obj in pods.owners()}
 
 LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them. Annotate the LeaderWorkerSet with leaderworkerset.sigs.k8s.io/exclusive-topology: nvidia.com/gpu.clique or kai.scheduler/topology-required-placement: nvidia.com/gpu.clique'
 SEVERAL = LOOSE.replace(
-    "them. Annotate", "them; domains of k/rack can contain several NVLink domains. Annotate"
+    "them. Annotate",
+    "them. They stay within one domain of k/rack, which can have several NVLink domains. Annotate",
 )
 ON_ONE_NODE = 'unit "lws-a-2": its pods must run on one node ("kubernetes.io/hostname"), but only one pod per node can hold an NVLink channel: the other pods will stay pending'
 HALF = 'unit "lws-a-2": each pod requests 4 of a node\'s 8 GPUs, but only one pod per node can hold an NVLink channel, so these pods cannot use the other 4 GPUs'
