@@ -30,12 +30,6 @@ def lost_gpus(nodes: Iterable[Node], demand: Demand) -> list[Node]:
     ]
 
 
-def have_gpus(nodes: Iterable[Node], demand: Demand) -> bool:
-    """Return whether a node offers enough GPUs for a pod."""
-    least = _least(demand)
-    return any(offered_gpus(node) >= least for node in nodes)
-
-
 def _least(demand: Demand) -> int:
     """Return the smallest request for GPUs of a pod, in thousandths, or 0."""
     asked = (amount for shape, _ in demand.shapes for name, amount in shape.requests if name == GPU)

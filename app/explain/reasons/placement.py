@@ -41,7 +41,7 @@ from app.explain.reasons.kueue import (
     flavor_words,
     waits_for_checks,
 )
-from app.explain.reasons.lost_gpus import have_gpus, lost_gpus, lost_words, paused_words
+from app.explain.reasons.lost_gpus import lost_gpus, lost_words, paused_words
 from app.explain.reasons.messages import broken_plugin, did_you_mean, state_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
@@ -147,11 +147,8 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     if not obstacle.nodes:
         return "The cluster has no nodes", "Ask the platform team to add nodes", "platform"
     oversize = _oversize(obstacle, short)
-    lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
     if oversize is not None:
-        if not lost or _is_offered_nowhere(obstacle, short) or have_gpus(obstacle.nodes, short):
-            return oversize
-        return f"{oversize[0]}. {lost}", together(repair, oversize[1]), "platform"
+        return oversize
 
     scattered = _on_different_nodes(obstacle, short)
     if scattered is not None:
@@ -182,6 +179,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
         return text, _unpreferred(obstacle) or f"{label}, or prefer no level", "you"
 
     room = _room_of(obstacle, short, best, level, selection)
+    lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
     if lost:
         return f"{room}. {lost}", together(repair, wider or remedy), "platform"
 
