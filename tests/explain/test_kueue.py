@@ -128,7 +128,11 @@ CASES = [
         "Wait until Kueue",
         "wait",
     ),
-    ("of another release (NoMatchingFlavor)", "so that they match a flavor of ClusterQueue team-a", "you"),
+    (
+        "of another release (NoMatchingFlavor)",
+        "so that they match a flavor of ClusterQueue team-a",
+        "you",
+    ),
     ("of another release (WaitingForQuota)", "Wait until workloads", "wait"),
     ("of another release (WaitingForPreemptedWorkloads)", "Wait until Kueue has stopped", "wait"),
     ("of another release (TopologyPlacementFailed)", "Wait until Kueue's Topology", "you"),

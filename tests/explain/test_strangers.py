@@ -951,7 +951,10 @@ def test_pods_of_the_own_workload_hold_the_room_until_they_end(
 ) -> None:
     pods = (made(kind, "a", 0, **on("gpu-00")), made(kind, "a", 1))
     first = told(Ref(kind, NAMESPACE, "a"), *pods, nodes=FOUR[:1]).reasons[0]
-    assert first.remedy == f"{remedy}. If the pods need each other, have them scheduled as one gang, so that none starts alone"
+    assert (
+        first.remedy
+        == f"{remedy}. If the pods need each other, have them scheduled as one gang, so that none starts alone"
+    )
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,10 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
         remedy = f"{less}: {names} of the same workload {holds} the room{lasts}"
     if is_deployment:
         return remedy
-    return f"{remedy}. If the pods need each other, have them scheduled as one gang, so that none starts alone"
+    return (
+        f"{remedy}. If the pods need each other, have them scheduled as one gang, so that none"
+        " starts alone"
+    )
 
 
 _ENDS_WITHIN = 120.0

@@ -279,7 +279,9 @@ def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
 
 def opening(where: str = "") -> str:
     """Return the remedy for closed nodes. `where` is the domain of these nodes, such as ` in a`."""
-    return f"ask the platform team to uncordon, untaint or repair the nodes{where} that take no pods"
+    return (
+        f"ask the platform team to uncordon, untaint or repair the nodes{where} that take no pods"
+    )
 
 
 def selector_words(shape: Shape) -> str:

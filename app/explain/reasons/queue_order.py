@@ -38,8 +38,8 @@ def after_others(gang: Gang) -> Reasons:
     remedy = f"Wait until {names} {have} started and room is free again"
     if turn.full:
         remedy = (
-            f"Wait until pods of queue {turn.full} have ended, or ask for a higher limit or quota of"
-            " this queue"
+            f"Wait until pods of queue {turn.full} have ended, or ask for a higher limit or quota"
+            " of this queue"
         )
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 

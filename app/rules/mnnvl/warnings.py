@@ -162,7 +162,9 @@ def unit_warnings(
         keys = ", ".join(level.key for level in levels)
         broader = ""
         if levels:
-            broader = f". They stay within one domain of {keys}, which can have several NVLink domains"
+            broader = (
+                f". They stay within one domain of {keys}, which can have several NVLink domains"
+            )
         yield (
             f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
             f" {_how_to_bind(named, plan.scope, bounds)}"
