@@ -234,6 +234,9 @@ GANGS = {"base": LEGACY_BASE, "scaled": LEGACY_SCALED, "anchor": ANCHOR, "tail":
         pytest.param("pcs-0-pool-cd", {}, [], id="of a clique that has the name of the group"),
         pytest.param("pcs-1-cd", {"grove.io/pcs-replica-index": "1"}, [], id="of another replica"),
         pytest.param("pcs-0-cd", {"grove.io/pcs-name": "other"}, [], id="of another set"),
+        pytest.param(
+            "pcs-0-router-cd", {"grove.io/pcs-name": "other"}, [], id="of another set's clique"
+        ),
         pytest.param("pcs-0-cd", {"grove.io/pcs-replica-index": ""}, [], id="of no replica"),
         pytest.param(
             "pcs-0-cd",
