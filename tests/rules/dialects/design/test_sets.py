@@ -92,6 +92,18 @@ def judged(
         ),
         pytest.param(pcs("host", "rack"), [(GROUP, "allowed: host")], id="group against the set"),
         pytest.param(
+            pcs(
+                None,
+                "host",
+                cliques=[
+                    {"name": "a"},
+                    {"name": "alone", "topologyConstraint": {"packDomain": "rack"}},
+                ],
+            ),
+            [],
+            id="a clique outside of the narrower group",
+        ),
+        pytest.param(
             pcs("host", "rack", "zone"),
             [(GROUP, '"host" of the PodCliqueSet'), (CLIQUE, '"host" of the PodCliqueSet')],
             id="both, each against the strictest above it",
