@@ -27,6 +27,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, CoroutineType, FrameType
 from typing import Any, NamedTuple
@@ -158,7 +159,7 @@ def _is_like_attribute(function: Function) -> bool:
     found: Any = importlib.import_module(f"app.{dotted}")
     for part in function.name.split("."):
         found = inspect.getattr_static(found, part, None)
-    return isinstance(found, property) or function.name.endswith("__")
+    return isinstance(found, property | cached_property) or function.name.endswith("__")
 
 
 def layers(tree: Path) -> dict[str, int]:
