@@ -12,7 +12,7 @@ from app.base.spelling import MOST_ALIKE, MOST_COMPARED, alike
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.placing.placements import Assumption
-from app.explain.reasons.queue import as_argument
+from app.explain.reasons.queue import as_argument, patch_to_queue, queue_of_pods
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -90,8 +90,7 @@ def queue_missing(gang: Gang) -> Reasons:
         if usable:
             are = "the only usable queue is" if len(usable) == 1 else "usable queues are"
             others = f"{are} {listed(usable)}"
-        labelled = {pod.queue for pod in gang.waiting}
-        of_pods = labelled.pop() if len(labelled) == 1 else ""
+        of_pods = queue_of_pods(gang)
         meant = of_pods if of_pods in usable else _meant(index, group.queue, usable)
         likely = f'; did you mean "{meant}"?' if meant else ""
         text = f"{text}; {others}{likely}"
@@ -156,9 +155,9 @@ def _other_queue(gang: Gang, group: KaiPodGroup, meant: str, usable: Sequence[st
     if meant or len(usable) == 1:
         name = meant or usable[0]
         words = _another(gang, name, "" if meant or queue or label else group.queue)
-        return _Help(words + label, "you", (_patched(group, name),))
+        return _Help(words + label, "you", (patch_to_queue(group, name),))
     words = _another(gang, "a usable queue (QUEUE)", "" if queue or label else group.queue) + label
-    return _Help(words, "you", (_patched(group, "QUEUE"),))
+    return _Help(words, "you", (patch_to_queue(group, "QUEUE"),))
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
@@ -177,11 +176,6 @@ def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
         " unchanged"
     )
     return _labelled(index, group, queue) or _Help(words, "platform")
-
-
-def _patched(group: KaiPodGroup, name: str) -> str:
-    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
-    return f"kubectl patch {as_argument(group)} --type merge -p {patch}"
 
 
 def _is_below_itself(index: Index, queue: Queue) -> bool:
@@ -213,7 +207,7 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
     if usable:
         name = usable[0] if len(usable) == 1 else "QUEUE"
         others = usable[0] if len(usable) == 1 else f"a usable queue (QUEUE: {listed(usable)})"
-        return _Help(_another(gang, others), "you", (_patched(group, name),))
+        return _Help(_another(gang, others), "you", (patch_to_queue(group, name),))
 
     labelled = _labelled(index, group, queue)
     if labelled:
@@ -283,7 +277,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
         return " (ask the platform team for one: there is none)", ()
     name = usable[0] if len(usable) == 1 else "QUEUE"
     others = "" if len(usable) == 1 else f" (QUEUE is one of {listed(usable)})"
-    return others, (move, _patched(group, name))
+    return others, (move, patch_to_queue(group, name))
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:

@@ -77,18 +77,30 @@ def _or_other_queue(gang: Gang, group: KaiPodGroup, reason: Reason) -> Reason:
 
     KAI takes the queue from the workload when it creates the PodGroup, and never changes it later.
     """
-    labelled = {pod.queue for pod in gang.waiting}
-    name = labelled.pop() if len(labelled) == 1 else ""
+    name = queue_of_pods(gang)
     if name in ("", group.queue) or unusable_because(gang.index, name, group.pool):
         return reason
-    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
     other = (
         f"If queue {name} is meant, which the label of the pods names, set spec.queue of PodGroup"
         f" {group.name} too: KAI does not update a PodGroup that exists"
     )
-    command = f"kubectl patch {as_argument(group)} --type merge -p {patch}"
-    remedy = f"{reason.remedy}. {other}"
-    return replace(reason, remedy=remedy, commands=(*reason.commands, command))
+    return replace(
+        reason,
+        remedy=f"{reason.remedy}. {other}",
+        commands=(*reason.commands, patch_to_queue(group, name)),
+    )
+
+
+def queue_of_pods(gang: Gang) -> str:
+    """Return the queue that the labels of all pending pods name, or "" if there is not just one."""
+    named = {pod.queue for pod in gang.waiting}
+    return named.pop() if len(named) == 1 else ""
+
+
+def patch_to_queue(group: KaiPodGroup, name: str) -> str:
+    """Return the command that moves a PodGroup to the queue `name`."""
+    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
+    return f"kubectl patch {as_argument(group)} --type merge -p {patch}"
 
 
 class Excess(Value):
@@ -415,16 +427,21 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
             for same, resources in by_key(zip(to_set, names, strict=True)).items()
         )
         bounds = {name: dict.fromkeys(each, -1) for name, each in zip(names, to_set, strict=True)}
-        patch = shlex.quote(json.dumps({"spec": {"resources": bounds}}, separators=(",", ":")))
-        named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
         yield about(
             Evidence(queue.ref, f"spec.resources.{names[0]}.{bound}", "absent"),
             reason,
             text,
             f"Ask the platform team to set {fields} in queue {queue.name} to -1 (unlimited)",
             "platform",
-            commands=(f"kubectl patch {named} --type merge -p {patch}",),
+            commands=(_patch_of_bounds(queue, bounds),),
         )
+
+
+def _patch_of_bounds(queue: Queue, bounds: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the command that sets limits and quotas of a queue, by resource."""
+    patch = shlex.quote(json.dumps({"spec": {"resources": bounds}}, separators=(",", ":")))
+    named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
+    return f"kubectl patch {named} --type merge -p {patch}"
 
 
 def _in_wrong_unit(over: Excess) -> bool:
@@ -457,10 +474,8 @@ def _in_units(over: Excess, bound: str, reason: str) -> Reason:
         for name, value in given.items()
         if value and unit.is_mistaken(value)
     }
-    patch = json.dumps({"spec": {"resources": {over.resource: meant}}}, separators=(",", ":"))
-    named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
     evidence = Evidence(queue.ref, f"spec.resources.{over.resource}.{bound}", str(number))
-    command = f"kubectl patch {named} --type merge -p {shlex.quote(patch)}"
+    command = _patch_of_bounds(queue, {over.resource: meant})
     return about(evidence, reason, text, remedy, "platform", commands=(command,))
 
 
