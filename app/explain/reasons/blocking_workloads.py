@@ -18,7 +18,7 @@ from app.explain.state.amounts import PREFIX
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kinds import LEADER_WORKER_SET
-from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.claim import Consumer, ResourceClaim
 from app.facts.kubernetes.pod import Pod
 
 _OF_KUBEFLOW = {"MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"}
@@ -150,11 +150,18 @@ def _stem(name: str) -> str:
 
 def is_abandoned(index: Index, claim: ResourceClaim) -> bool:
     """Return whether all pods for which a claim is reserved are gone."""
-    for user in claim.consumers:
-        pod = index.pods.get((claim.namespace, user.name))
-        if pod and (pod.uid == user.uid or not pod.uid or not user.uid):
-            return False
-    return bool(claim.consumers)
+    users = [pod_of_consumer(index, claim, user) for user in claim.consumers]
+    return bool(users) and not any(users)
+
+
+def pod_of_consumer(index: Index, claim: ResourceClaim, user: Consumer) -> Pod | None:
+    """Return the pod that `claim` is reserved for, or None if it is gone.
+
+    A pod with its name and another uid is a later one.
+    """
+    pod = index.pods.get((claim.namespace, user.name))
+    is_later = pod is not None and user.uid and pod.uid and pod.uid != user.uid
+    return None if is_later else pod
 
 
 _OF_MANAGER = "ask the platform team to read the log of kube-controller-manager"

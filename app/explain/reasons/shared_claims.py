@@ -9,7 +9,12 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
-from app.explain.reasons.blocking_workloads import WAIT_FOR_RELEASE, is_late, together
+from app.explain.reasons.blocking_workloads import (
+    WAIT_FOR_RELEASE,
+    is_late,
+    pod_of_consumer,
+    together,
+)
 from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.obstacle import closed_because
@@ -208,10 +213,9 @@ def claim_held(gang: Gang) -> Reasons:
     """Report that a shared claim is still reserved for a pod that is gone or terminating."""
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
-            pod = gang.index.pods.get((claim.namespace, consumer.name))
+            pod = pod_of_consumer(gang.index, claim, consumer)
             commands: tuple[str, ...] = ()
-            is_replaced = bool(pod and consumer.uid and pod.uid and pod.uid != consumer.uid)
-            if not pod or is_replaced:
+            if not pod:
                 state = "which does not exist any more"
                 remedy = WAIT_FOR_RELEASE
             elif pod.deleting is not None:
@@ -227,6 +231,7 @@ def claim_held(gang: Gang) -> Reasons:
                 commands = (see,)
             else:
                 continue
+            is_replaced = not pod and (claim.namespace, consumer.name) in gang.index.pods
             holder = f"{'a previous pod' if is_replaced else 'pod'} {consumer.name}"
             text = f"ResourceClaim {claim.name} is reserved for {holder}, {state}"
             evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
