@@ -316,6 +316,12 @@ def state_words(index: Index, pod: Pod) -> str:
     return listed(stalled_words(container, now) for container in pod.stalled)
 
 
+def not_running_words(index: Index, pod: Pod, name: str) -> str:
+    """Return a text that says that a component's pod, called `name`, does not run, and why."""
+    said = state_words(index, pod)
+    return f"{name} does not run{f': {said}' if said else ''}"
+
+
 def broken_plugin(index: Index, part: str, nodes: Container[str] = ()) -> Pod | None:
     """Return a pod of a DaemonSet that does not run, the first by name, or None.
 
@@ -346,8 +352,7 @@ def not_running(index: Index, *names: str) -> str:
         own = [pod for pod in pods if pod.name.startswith(names)]
         if any(pod.phase == "Running" and not pod.waiting for pod in own):
             return ""
-        told = ((pod.ref, state_words(index, pod)) for pod in own)
-        return "".join(f". {pod} does not run{f': {said}' if said else ''}" for pod, said in told)
+        return "".join(f". {not_running_words(index, pod, str(pod.ref))}" for pod in own)
 
     return index.remembered(("not running", names), look)
 

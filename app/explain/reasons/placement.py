@@ -42,7 +42,7 @@ from app.explain.reasons.kueue import (
     waits_for_checks,
 )
 from app.explain.reasons.lost_gpus import lost_gpus, lost_words, paused_words
-from app.explain.reasons.messages import broken_plugin, did_you_mean, state_words
+from app.explain.reasons.messages import broken_plugin, did_you_mean, not_running_words
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Barrier,
@@ -568,9 +568,8 @@ def _not_offered(index: Index, name: str, that: str, nodes: Sequence[Node]) -> t
             return f"{text}. {paused}", resumed, "platform"
     plugin = broken_plugin(index, _PLUGIN)
     if plugin:
-        said = state_words(index, plugin)
-        text += f". The device plugin {plugin.namespace}/{plugin.name} does not run"
-        text += f": {said}" if said else ""
+        which = f"The device plugin {plugin.namespace}/{plugin.name}"
+        text += f". {not_running_words(index, plugin, which)}"
         remedy = (
             "Ask the platform team to find out why the device plugin does not run: kubectl"
             f" describe pod -n {plugin.namespace} {plugin.name}"

@@ -21,9 +21,9 @@ from app.explain.reasons.messages import (
     broken_plugin,
     is_about_a_domain,
     kubelet_words,
+    not_running_words,
     one_line,
     stalled_words,
-    state_words,
     words_of,
 )
 from app.explain.reasons.reason import (
@@ -70,9 +70,8 @@ def kubelet_refuses(gang: Gang) -> Reasons:
         see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
         plugin = _plugin_at_fault(gang, words, pods)
         if plugin:
-            said = state_words(gang.index, plugin)
-            text += f". The driver's pod {plugin.namespace}/{plugin.name} on {plugin.node} does not"
-            text += f" run: {said}" if said else " run"
+            which = f"The driver's pod {plugin.namespace}/{plugin.name} on {plugin.node}"
+            text += f". {not_running_words(gang.index, plugin, which)}"
             remedy = "Ask the platform team to find out why the driver's pod does not run."
             see = f"kubectl describe pod -n {plugin.namespace} {plugin.name}"
         evidence = Evidence(first.ref, f"event {words.reason}", words.text)
