@@ -121,7 +121,7 @@ def reservation_refused(gang: Gang) -> Reasons:
         )
         unused = unused_reservations(gang.index, node.name)
         if unused:
-            said, remedy, command = deleting_unused(unused)
+            said, remedy, command = unused
             text, commands = f"{text}. {said}", (command,)
         evidence = Evidence(last.ref, "status.reason", last.failure)
         yield about(evidence, "ReservationRefused", text, remedy, "platform", commands=commands)
@@ -131,32 +131,28 @@ _NEW = 600.0
 """The seconds within which KAI binds the pod for which it has created a reservation pod."""
 
 
-def unused_reservations(index: Index, node: str) -> list[Pod]:
-    """Return KAI's reservation pods on a node whose GPUs no pod shares, sorted by name.
+def unused_reservations(index: Index, node: str) -> tuple[str, str, str] | None:
+    """Return a text about KAI's reservation pods on a node whose GPUs no pod shares.
 
-    Pods younger than `_NEW` are omitted. KAI does not count these GPUs as used, so it keeps placing
-    pods there, and the kubelet rejects them:
-    https://github.com/kai-scheduler/KAI-Scheduler/issues/848
+    Return also the remedy and the command that delete them, or None if there are none. Pods younger
+    than `_NEW` are omitted. KAI does not count these GPUs as used, so it keeps placing pods there,
+    and the kubelet rejects them: https://github.com/kai-scheduler/KAI-Scheduler/issues/848
     """
     shared = {
         group
-        for pod in index.facts.pods
-        if pod.node == node and not pod.reserves and not pod.finished
+        for pod in index.pods_on.get(node, ())
+        if not pod.reserves and not pod.finished
         for group in pod.gpu_groups
     }
     before = index.facts.now - _NEW
-    found = (
-        pod
+    names = sorted(
+        pod.name
         for pod in _reservations(index)
         if pod.node == node and pod.gpu_groups and shared.isdisjoint(pod.gpu_groups)
         if pod.is_alive and (pod.created or 0.0) < before
     )
-    return sorted(found, key=lambda pod: pod.name)
-
-
-def deleting_unused(pods: Sequence[Pod]) -> tuple[str, str, str]:
-    """Return a text about unused reservation pods, and the remedy and command to delete them."""
-    names = [pod.name for pod in pods]
+    if not names:
+        return None
     noun = "pod" if len(names) == 1 else "pods"
     reserve = "reserves a GPU" if len(names) == 1 else "reserve GPUs"
     text = (

@@ -12,7 +12,7 @@ from app.explain.reasons.compute_domains import (
     waits_for_domain,
 )
 from app.explain.reasons.gates import grouped, pods_in_words, refs
-from app.explain.reasons.gpu_sharing import deleting_unused, unused_reservations
+from app.explain.reasons.gpu_sharing import unused_reservations
 from app.explain.reasons.messages import (
     CRASHES,
     Advice,
@@ -423,7 +423,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
         if "devices unavailable" in first.failure and GPU in first.failure:
             unused = unused_reservations(gang.index, first.node)
             if unused:
-                said, remedy, command = deleting_unused(unused)
+                said, remedy, command = unused
                 text, who, commands = f"{text}. {said}", "platform", (command,)
         evidence = Evidence(first.ref, "status.reason", first.failure)
         yield about(
