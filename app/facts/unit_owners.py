@@ -128,11 +128,16 @@ def _has_group(spec: JsonMap, labels: JsonMap) -> bool:
 
 def _has_job(spec: JsonMap, labels: JsonMap) -> bool:
     name = text_at(labels, REPLICATED_JOB)
-    replicas = {
+    replicas = replicas_of_jobs(spec).get(name, 0)
+    return not name or is_index(text_at(labels, JOB_INDEX) or "0", replicas)
+
+
+def replicas_of_jobs(spec: JsonMap) -> dict[str, int]:
+    """Return the number of Jobs of each replicatedJob of a JobSet with this `spec`, by name."""
+    return {
         text_at(job, "name"): int_of(job.get("replicas"), 1)
         for job in maps_at(spec, "replicatedJobs")
     }
-    return not name or is_index(text_at(labels, JOB_INDEX) or "0", replicas.get(name, 0))
 
 
 def _has_workers(spec: JsonMap, labels: JsonMap) -> bool:

@@ -23,6 +23,7 @@ from app.facts.unit_owners import (
     SET_SUBGROUP,
     NamedOwner,
     UnitSize,
+    replicas_of_jobs,
 )
 from app.objects.resource import JOB
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, maps_at, text_at
@@ -132,10 +133,7 @@ def labels_of_jobs(spec: JsonMap, name: str) -> dict[str, str]:
     They say how many Jobs the JobSet has, and how many the replicatedJob `name` of the Pod has.
     `spec` is the spec of the JobSet.
     """
-    replicas = {
-        text_at(job, "name"): int_of(job.get("replicas"), 1)
-        for job in maps_at(spec, "replicatedJobs")
-    }
+    replicas = replicas_of_jobs(spec)
     return {
         JOBS_OF_SET: str(sum(replicas.values())),
         JOBS_OF_TEMPLATE: str(replicas.get(name, 1)),
