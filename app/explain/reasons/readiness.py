@@ -7,7 +7,6 @@ is not ready, so it does not replace pods of an old revision
 """
 
 import shlex
-from collections.abc import Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
@@ -16,6 +15,7 @@ from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import Words, words_of
 from app.explain.reasons.pod_starts import MOST_STARTING
 from app.explain.reasons.reason import Evidence, Reasons, about, ago, counted, listed
+from app.explain.reasons.restarts import deletion_of
 from app.facts.kubernetes.pod import Pod
 from app.objects.resource import STATEFUL_SET
 
@@ -25,6 +25,8 @@ _LONG = 600.0
 Loading a large model takes several minutes. A container that a kubelet restarts is reported before.
 """
 _FAILS = " probe failed"
+_MOST_DELETED = 10
+"""The maximum number of pods that a command deletes at once."""
 
 
 def pods_not_ready(gang: Gang) -> Reasons:
@@ -132,10 +134,5 @@ def old_revision(gang: Gang) -> Reasons:
             f" {'it' if one else 'them'} again from the new template",
             "you",
             objects=refs(pods),
-            commands=(_deletion(pods),),
+            commands=deletion_of(gang, sorted(pods, key=attrgetter("name"))[:_MOST_DELETED]),
         )
-
-
-def _deletion(pods: Sequence[Pod]) -> str:
-    names = shlex.join(sorted(pod.name for pod in pods)[:10])
-    return f"kubectl delete pod -n {shlex.quote(pods[0].namespace)} {names}"
