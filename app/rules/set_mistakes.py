@@ -7,7 +7,6 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 from app.base.spelling import Comparisons, nearest
 from app.facts.grove.template import CliqueTemplate, Template
@@ -79,37 +78,40 @@ def mistake_warnings(template: Template) -> list[str]:
             warnings += misspelt_annotations(
                 part.all_annotations, part.labels, part.metadata_path, names
             )
-    return [*warnings, *_name_warnings(template, names), *_scheduler_warnings(template)]
+    return warnings + _name_warnings(template, names) + _scheduler_warnings(template)
 
 
 MOST_OF_NAMES = 45
 """The maximum length of the names of a set, a scaling group and a clique together, in Grove."""
 
 
-def _name_warnings(template: Template, names: Comparisons) -> Iterator[str]:
-    """Yield warnings about names for which Grove rejects the PodCliqueSet."""
-    known = tuple(clique.name for clique in template.cliques)
+def _name_warnings(template: Template, names: Comparisons) -> list[str]:
+    """Return warnings about names for which Grove rejects the PodCliqueSet."""
+    warnings = []
+    known = tuple([clique.name for clique in template.cliques])
     for group in template.groups:
         for member in group.members:
             if member and member not in known:
                 at = group.part.path.child("cliqueNames")
                 meant = names.nearest(member, known)
                 question = f". Did you mean {meant}?" if meant else ""
-                yield f"{at}: Grove rejects this: no clique has the name {member}{question}"
-    clique = max(template.cliques, key=partial(_length_of_names, template), default=None)
-    length = _length_of_names(template, clique) if clique else 0
-    if clique and length > MOST_OF_NAMES:
-        yield (
-            f"{clique.parts[0].path.child('name')}: Grove rejects this: the names of the"
-            f" PodCliqueSet, of this clique and of its scaling group have {length} characters"
+                warnings.append(
+                    f"{at}: Grove rejects this: no clique has the name {member}{question}"
+                )
+
+    longest, longest_clique = 0, None
+    for clique in template.cliques:
+        group_name = clique.group.name if clique.group is not None else ""
+        length = len(template.name) + len(group_name) + len(clique.name)
+        if length > longest:
+            longest, longest_clique = length, clique
+    if longest_clique is not None and longest > MOST_OF_NAMES:
+        warnings.append(
+            f"{longest_clique.parts[0].path.child('name')}: Grove rejects this: the names of the"
+            f" PodCliqueSet, of this clique and of its scaling group have {longest} characters"
             f" together, more than {MOST_OF_NAMES}"
         )
-
-
-def _length_of_names(template: Template, clique: CliqueTemplate) -> int:
-    """Return the length of the names that Grove joins to the name of a pod of a clique."""
-    group = clique.group.name if clique.group else ""
-    return len(template.name) + len(group) + len(clique.name)
+    return warnings
 
 
 def misspelt_annotations(
