@@ -457,8 +457,9 @@ def read_pod(obj: JsonMap) -> Pod:
     reference = {} if opts_out else map_of(spec.get("workloadRef"))
     group = {} if opts_out else map_of(spec.get("schedulingGroup"))
     queued = is_of_kueue(labels, gates, finalizers)
-    is_ready = condition_of(obj, "Ready")
-    unready = _unready(status) if phase == "Running" and is_ready.get("status") == "False" else ""
+    ready = condition_of(obj, "Ready")
+    is_ready = ready.get("status") == "True"
+    unready = _unready(status) if phase == "Running" and ready.get("status") == "False" else ""
     asks_by_itself = annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels
 
     return Pod(
@@ -504,12 +505,12 @@ def read_pod(obj: JsonMap) -> Pod:
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
         scales_for=_scales_for(namespace, labels),
         grace=max(0, int_of(metadata.get("deletionGracePeriodSeconds"))),
-        leads=_leads(obj, labels, annotations),
+        leads=_leads(labels, annotations, is_ready),
         exclusive=text_at(annotations, EXCLUSIVE_GROUPS) or text_at(annotations, EXCLUSIVE_JOBS),
         disrupted=_disrupted(obj) if phase == "Failed" or deleting is not None else "",
         unready=unready,
-        unready_since=seconds_since_1970(is_ready.get("lastTransitionTime")) if unready else None,
-        is_ready=is_ready.get("status") == "True",
+        unready_since=seconds_since_1970(ready.get("lastTransitionTime")) if unready else None,
+        is_ready=is_ready,
         revision=interned(labels.get("controller-revision-hash")),
         ended=_failed_container(status) if phase == "Failed" else ("", ""),
         queue=interned(labels.get(KAI_QUEUE)),
@@ -540,12 +541,12 @@ def _disrupted(obj: JsonMap) -> str:
     return text_at(condition, "message") if condition.get("status") == "True" else ""
 
 
-def _leads(obj: JsonMap, labels: JsonMap, annotations: JsonMap) -> Leader | None:
+def _leads(labels: JsonMap, annotations: JsonMap, is_ready: bool) -> Leader | None:
     """Return the group of a LeaderWorkerSet that a pod leads, or None."""
     if labels.get(SET_WORKER) != "0":
         return None
     size = max(0, integer_in(text_at(annotations, SET_SIZE)) or 0)
-    return Leader(size, condition_of(obj, "Ready").get("status") == "True")
+    return Leader(size, is_ready)
 
 
 _SCALING = "kai-scale-adjust"
