@@ -139,10 +139,7 @@ def unused_reservations(index: Index, node: str) -> tuple[str, str, str] | None:
     and the kubelet rejects them: https://github.com/kai-scheduler/KAI-Scheduler/issues/848
     """
     shared = {
-        group
-        for pod in index.pods_on.get(node, ())
-        if not pod.reserves and not pod.finished
-        for group in pod.gpu_groups
+        group for pod in index.pods_on.get(node, ()) if not pod.reserves for group in pod.gpu_groups
     }
     before = index.facts.now - _NEW
     names = sorted(

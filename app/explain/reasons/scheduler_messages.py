@@ -7,7 +7,7 @@ with their age, if it is known.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
@@ -71,11 +71,12 @@ def scheduler_refuses(gang: Gang) -> Reasons:
     keys = ((words.source, words.text.replace(pod.name, "")) for words, pod in told)
     for each in by_key(zip(keys, told, strict=True)).values():
         newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
-        objects = refs(pod for _, pod in each)
-        text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
+        refused = [pod for _, pod in each]
+        objects = refs(refused)
+        text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, refused)}"
+        text += _only_together(gang, newest.text, refused)
+        selected, selecting = _selected_devices(gang, refused, newest.text)
         tainted = _tainted_devices(gang, newest.text)
-        text += _only_together(gang, newest.text, [pod for _, pod in each])
-        selected, selecting = _selected_devices(gang, [pod for _, pod in each], newest.text)
         text += f"{selected}{tainted}"
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
         remedy, who = _advice_on(
@@ -83,15 +84,15 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             gang.namespace,
             has_room=_has_room(gang),
             is_matched=_is_matched(gang),
-            smallest=_smallest(pod for _, pod in each),
+            smallest=_smallest(refused),
         )
         if _AFFINITY[0] in remedy:
-            label = _label_of_domains(gang, [pod for _, pod in each])
+            label = _label_of_domains(gang, refused)
             remedy = remedy.replace(_AFFINITY[0], label or _AFFINITY[0])
         if _DEVICES in remedy and (tainted or selecting):
             remedy = remedy.replace(_DEVICES, _device_advice(tainted, selecting))
         if _ANTI_AFFINITY in remedy:
-            rollout = _rolling_update(gang, [pod for _, pod in each])
+            rollout = _rolling_update(gang, refused)
             remedy = remedy.replace(_ANTI_AFFINITY, rollout or _ANTI_AFFINITY)
         cordons: tuple[str, ...] = ()
         helps = selector_of_kueue(gang) if _SELECT[0] in remedy else None
@@ -227,13 +228,12 @@ def _label_of_domains(gang: Gang, pods: Iterable[Pod]) -> str:
     return ""
 
 
-def _rolling_update(gang: Gang, pods: Iterable[Pod]) -> str:
+def _rolling_update(gang: Gang, pods: Sequence[Pod]) -> str:
     """Return the remedy if pods of a Deployment's previous revision may exclude the new `pods`.
 
     Return "" otherwise. An anti-affinity between the replicas of a Deployment usually covers all
     revisions.
     """
-    pods = list(pods)
     deployments = {ref for pod in pods for ref in pod.made_for if ref.kind == DEPLOYMENT.kind}
     if len(deployments) != 1:
         return ""
