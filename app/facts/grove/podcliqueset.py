@@ -178,7 +178,7 @@ class Clique(Value, Constrained):
     @property
     def has_gpus(self) -> bool:
         """Whether the pods request GPUs or MIG devices."""
-        return any(is_gpu(name) for name, _ in self.requests)
+        return any(map(is_gpu, dict(self.requests)))
 
 
 class ScalingGroup(Value, Constrained):

@@ -272,13 +272,15 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
         if clique.has_gpus and not clique.mnnvl.refuses and clique.mnnvl.scope in (None, plan.scope)
     }
     # each scaling group, with the pods in one replica of it
-    groups = [(group, sum(pods_of.get(name, 0) for name in group.cliques)) for group in pcs.groups]
+    groups = [
+        (group, sum([pods_of.get(name, 0) for name in group.cliques])) for group in pcs.groups
+    ]
     own_group = plan.member.place.group
     if plan.scope == "scalingGroupReplica":
         return next((pods for group, pods in groups if group.name == own_group), 0)
 
     in_groups = {name for group in pcs.groups for name in group.cliques}
-    total = sum(pods for name, pods in pods_of.items() if name not in in_groups)
+    total = sum([pods for name, pods in pods_of.items() if name not in in_groups])
     for group, pods in groups:
         annotations = group.mnnvl.over(pcs.mnnvl)
         inherits = annotations.enables and (annotations.scope or "replica") == "replica"
@@ -293,7 +295,8 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
     `classes` are the names of all DeviceClasses. If there are none, the result is "", because a
     driver may not be installed yet.
     """
-    return next((name for name in awaited if classes and name not in classes), "")
+    missing = [name for name in awaited if name not in classes] if classes else []
+    return missing[0] if missing else ""
 
 
 def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
