@@ -6,6 +6,7 @@ Tests `app/explain/state/ray.py`.
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.facts.identity import Ref
@@ -84,3 +85,26 @@ def test_a_failed_ray_job_is_told_although_the_pods_of_its_cluster_run() -> None
     assert [(reason.id, reason.text) for reason in answer.reasons] == [
         ("WorkloadFailed", "RayJob w has failed: exit code 1")
     ]
+
+
+def test_a_pod_of_a_ray_cluster_stays_the_same_object_until_it_changes() -> None:
+    """An index that follows a cluster finds changes by identity."""
+    labels = {"ray.io/cluster": "c-x"}
+    head = pod("head", labels, controller="RayCluster/c-x", node="n0")
+    worker = pod("worker", labels, controller="RayCluster/c-x")
+    index = index_of(ray("RayJob", "w", {"rayClusterName": "c-x"}), head, worker, pod("other", {}))
+    before = index.facts.pods
+    asked = index.remembered("asked", lambda: object(), ["pods"])
+
+    index.follow(replace(index.given, now=index.given.now + 60.0))
+    assert index.facts.pods is before
+    assert index.remembered("asked", lambda: object(), ["pods"]) is asked
+
+    without_other = tuple(each for each in index.given.pods if each.name != "other")
+    index.follow(replace(index.given, pods=without_other))
+    assert index.facts.pods == tuple(each for each in before if each.name != "other")
+    assert all(any(each is old for old in before) for each in index.facts.pods)
+    assert len(index.pods_made_for[Ref("RayJob", "ns", "w")]) == 2
+
+    index.follow(replace(index.given, workload_statuses=()))
+    assert Ref("RayJob", "ns", "w") not in index.pods_made_for

@@ -3,11 +3,14 @@
 Most values are computed when they are first needed, and then kept.
 """
 
+import operator
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.explain.state import amounts
 from app.explain.state.amounts import (
@@ -24,6 +27,7 @@ from app.explain.state.gpu_sharing import Shares, shares_of
 from app.explain.state.lookup import change
 from app.explain.state.ray import with_ray_makers
 from app.explain.state.snapshot import PODS_ON, Belongings, Snapshot
+from app.facts.identity import Key
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
@@ -33,6 +37,35 @@ from app.facts.quantity import Amounts
 from app.facts.rows import CHANNELS, ROOM
 
 T = TypeVar("T")
+
+
+def _adapted(facts: Snapshot) -> Snapshot:
+    """Return the facts, in which other facts have changed some pods.
+
+    Some background pods are normal pods, and pods of RayClusters name their RayJob or RayService.
+    """
+    return with_background(with_ray_makers(facts))
+
+
+def _with_known_pods(
+    adapted: Snapshot, given: Snapshot, before: Snapshot, known: Mapping[Key, Pod]
+) -> Snapshot:
+    """Return `adapted`, with the pods of `before` that are equal to its own adapted pods.
+
+    `known` has the pods of `before` by key. Changes are found by identity, so an adapted pod must
+    stay the same object until it changes.
+    """
+    if adapted.pods is given.pods:
+        return adapted
+    pods = [
+        same if new is not own and (same := known.get(new.key)) == new else new
+        for own, new in zip(given.pods, adapted.pods, strict=True)
+    ]
+    if len(pods) == len(before.pods) and all(map(operator.is_, pods, before.pods)):
+        return replace(adapted, pods=before.pods)
+    return replace(adapted, pods=tuple(pods))
+
+
 MOST_OF_A_KIND = 32
 """The maximum number of values of one kind that are kept if each has a list of all nodes."""
 STUCK_SECONDS = 120
@@ -50,9 +83,9 @@ class Index(Belongings):
     """
 
     def __init__(self, facts: Snapshot) -> None:
-        super().__init__(with_background(with_ray_makers(facts)))
+        super().__init__(_adapted(facts))
         self.given = facts
-        """The snapshot that was passed in. In `facts`, some background pods are normal pods."""
+        """The snapshot that was passed in. `facts` has the result of `_adapted`."""
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
         """The values of `remembered` by key, each with the fields `of` that it depends on."""
@@ -98,7 +131,7 @@ class Index(Belongings):
         """Switch to other facts of the same cluster, which may be older or newer."""
         before = self.facts
         self.given = facts
-        self.facts = facts = with_background(with_ray_makers(facts))
+        self.facts = facts = _with_known_pods(_adapted(facts), facts, before, self.pods)
         changes = {
             name: change(getattr(before, name), getattr(facts, name))
             for name in _KINDS
