@@ -46,6 +46,8 @@ from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
 from app.rules.queue_warnings import unit_warnings, unset_warnings
+from app.rules.set_changes import change_warnings
+from app.rules.set_rejections import rejection_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
@@ -65,6 +67,8 @@ class Asker(Value, dict=True):
     """`CREATE`, `UPDATE` or `DELETE`."""
     old: tuple[Object, ...] = ()
     """The documents that an UPDATE replaces or a DELETE deletes."""
+    reads_stored: bool = False
+    """Whether the documents are stored objects, which the cluster's webhooks have accepted."""
 
     @cached_property
     def _old(self) -> Mapping[tuple[str, str, str], Object]:
@@ -200,9 +204,22 @@ async def judge(
     request = _request(document, resource, subresource, asker)
     judgement = await _judge(routes, document, request)
     if resource is POD_CLIQUE_SET and judgement.verdict is not None:
-        warnings = unknown_field_warnings(request.object)
+        warnings = _document_warnings(request, is_stored=asker.reads_stored)
         judgement = replace(judgement, verdict=judgement.verdict.with_warnings(warnings))
     return replace(judgement, note=on_templates.note)
+
+
+def _document_warnings(request: Request, *, is_stored: bool) -> list[str]:
+    """Return warnings about a PodCliqueSet that only documents need.
+
+    The API server drops unknown fields, and Grove has accepted sets that are stored.
+    """
+    warnings = unknown_field_warnings(request.object)
+    if is_stored:
+        return warnings
+    if request.old is not None:
+        warnings += change_warnings(request.object, request.old)
+    return warnings + rejection_warnings(request.object, request.old)
 
 
 def _not_text(document: Object) -> str:

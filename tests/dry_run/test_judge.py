@@ -210,6 +210,33 @@ async def test_a_deletion_is_judged_by_the_stored_object() -> None:
         assert (request.object, request.old, request.operation) == (judged, None, "DELETE")
 
 
+async def test_only_documents_are_told_what_grove_rejects() -> None:
+    """Grove has accepted what is stored, perhaps in a release with other rules."""
+    routes = default_routes(cluster())
+
+    def document(role: str) -> dict[str, Any]:
+        clique = {"name": "a", "spec": {"roleName": role, "replicas": 1, "podSpec": {}}}
+        return {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "s"},
+            "spec": {"replicas": 1, "template": {"cliques": [clique, clique]}},
+        }
+
+    async def warned(asker: Asker) -> list[str]:
+        verdict = (await judge(routes, document("r"), asker)).verdict
+        assert verdict is not None
+        return [text.partition(":")[0] for text in verdict.warnings]
+
+    twice = ["spec.template.cliques[0].name", "spec.template.cliques[0].spec.roleName"]
+    assert await warned(Asker("me")) == twice
+    assert await warned(Asker("me", "UPDATE", (document("q"),))) == [
+        "spec.template.cliques[1].spec.roleName",
+        "spec.template.cliques[0].spec.roleName",
+    ]
+    assert await warned(Asker("audit", reads_stored=True)) == []
+
+
 OBJECT = {
     "apiVersion": "g/v1",
     "kind": "Thing",

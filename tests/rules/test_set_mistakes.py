@@ -30,6 +30,7 @@ def group(**fields: Any) -> dict[str, Any]:
     [
         pytest.param(pcs(clique(replicas=2, minAvailable=2)), [], id="all of them"),
         pytest.param(pcs(clique(replicas=2)), [], id="no minimum"),
+        pytest.param(pcs(clique(replicas=0, minAvailable=1)), [], id="no pods, Grove sets one"),
         pytest.param(
             pcs(clique(replicas=2, minAvailable=3)),
             ["spec.template.cliques[0].spec.minAvailable"],

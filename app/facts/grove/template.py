@@ -326,7 +326,7 @@ def _read_clique(
     spec = map_of(content.get("spec"))
     pod_spec = map_of(spec.get("podSpec"))
     gpus = gpus_of_pod(pod_spec)
-    pods = int_of(spec.get("replicas"), 1)
+    pods = int_of(spec.get("replicas"), 1) or 1  # Grove sets 0 to 1 before our webhook is called
 
     group = next(iter(groups.values())) if groups else None
     parts = (own, whole) if group is None else (own, group.part, whole)
