@@ -40,11 +40,12 @@ from app.dry_run.templates import (
     note_on_created,
 )
 from app.facts.kai.queue import read_queue
-from app.facts.kinds import ALL, POD_CLIQUE_SET, QUEUE
+from app.facts.kinds import ALL, POD_CLIQUE_SET, POD_GROUP, QUEUE
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
+from app.rules.podgroup_minimums import minimum_warnings
 from app.rules.queue_warnings import unit_warnings, unset_warnings
 from app.rules.set_changes import change_warnings
 from app.rules.set_rejections import rejection_warnings
@@ -203,20 +204,24 @@ async def judge(
 
     request = _request(document, resource, subresource, asker)
     judgement = await _judge(routes, document, request)
-    if resource is POD_CLIQUE_SET and judgement.verdict is not None:
-        warnings = _document_warnings(request, is_stored=asker.reads_stored)
+    if judgement.verdict is not None:
+        warnings = _document_warnings(resource, request, is_stored=asker.reads_stored)
         judgement = replace(judgement, verdict=judgement.verdict.with_warnings(warnings))
     return replace(judgement, note=on_templates.note)
 
 
-def _document_warnings(request: Request, *, is_stored: bool) -> list[str]:
-    """Return warnings about a PodCliqueSet that only documents need.
+def _document_warnings(resource: Resource, request: Request, *, is_stored: bool) -> list[str]:
+    """Return warnings about a PodCliqueSet or PodGroup that only documents need.
 
-    The API server drops unknown fields, and Grove has accepted sets that are stored.
+    API servers drop unknown fields, and the webhooks of Grove and KAI have accepted what is stored.
     """
-    warnings = unknown_field_warnings(request.object)
     if is_stored:
-        return warnings
+        return []
+    if resource is POD_GROUP:
+        return minimum_warnings(request.object, is_new=request.old is None)
+    if resource is not POD_CLIQUE_SET:
+        return []
+    warnings = unknown_field_warnings(request.object)
     if request.old is not None:
         warnings += change_warnings(request.object, request.old)
     return warnings + rejection_warnings(request.object, request.old)

@@ -237,6 +237,20 @@ async def test_only_documents_are_told_what_grove_rejects() -> None:
     assert await warned(Asker("audit", reads_stored=True)) == []
 
 
+async def test_documents_of_podgroups_are_told_what_kai_rejects() -> None:
+    document = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "a"},
+        "spec": {"minMember": 1, "minSubGroup": 1},
+    }
+    verdict = (await judge(default_routes(cluster()), document, Asker("me"))).verdict
+    assert verdict is not None
+    assert verdict.warnings == (
+        "spec.minSubGroup: KAI rejects this: minMember is set too. Remove one of them",
+    )
+
+
 OBJECT = {
     "apiVersion": "g/v1",
     "kind": "Thing",
