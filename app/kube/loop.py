@@ -76,7 +76,8 @@ class Loop:
     `workers` is the number of keys that are reconciled concurrently, and each key has one worker at
     a time. The keys of one namespace get at most half of the workers (rounded up), because a step
     may take long. `begin` is called at the start of every run, and `observe` after every step.
-    `random` returns numbers in [0, 1).
+    `random` returns numbers in [0, 1). Loops with the same `turns` begin at most one step in each
+    turn of the event loop.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class Loop:
         begin: Callable[[], None] = lambda: None,
         observe: Observe = lambda name, result, seconds: None,
         random: Callable[[], float] = system_random.random,
+        turns: asyncio.Lock | None = None,
     ) -> None:
         self.reconciler = reconciler
         self._workers = workers
         self._begin = begin
         self._observe = observe
         self._random = random
+        self._turns = asyncio.Lock() if turns is None else turns
         self._queue: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         """The pending keys by namespace. The first namespace has the next turn."""
         self._added = asyncio.Event()
@@ -178,9 +181,16 @@ class Loop:
 
     async def _work(self) -> Never:
         while True:
-            while (key := self._next()) is None:
+            while self._next_namespace() is None:
                 self._added.clear()
                 await self._added.wait()
+            # Let verdicts run. There may be thousands of steps that never wait for a call, and a
+            # step may take 30 ms: 16 of them in one turn would take half a second.
+            async with self._turns:
+                await asyncio.sleep(0)
+            key = self._next()
+            if key is None:
+                continue
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
@@ -190,23 +200,26 @@ class Loop:
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            # Let verdicts run: there may be thousands of steps that never wait for a call.
-            await asyncio.sleep(0)
+
+    def _next_namespace(self) -> str | None:
+        """Return the next namespace with a pending key that may use another worker, or None."""
+        busy = Counter(namespace for namespace, _ in self._working)
+        return next((name for name in self._queue if busy[name] * 2 < self._workers), None)
 
     def _next(self) -> Key | None:
         """Remove and return the oldest key of the next namespace that may use another worker.
 
         Move this namespace to the end of the queue. Return None if there is no such namespace.
         """
-        busy = Counter(namespace for namespace, _ in self._working)
-        for namespace, keys in self._queue.items():
-            if busy[namespace] * 2 < self._workers:
-                key, _ = keys.popitem(last=False)
-                self._queue.move_to_end(namespace)
-                if not keys:
-                    del self._queue[namespace]
-                return key
-        return None
+        namespace = self._next_namespace()
+        if namespace is None:
+            return None
+        keys = self._queue[namespace]
+        key, _ = keys.popitem(last=False)
+        self._queue.move_to_end(namespace)
+        if not keys:
+            del self._queue[namespace]
+        return key
 
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time

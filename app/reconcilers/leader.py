@@ -145,8 +145,15 @@ class Leader(Part):
             claims, self._own[CLIQUES], self._facts, mnnvl_claims.PodsWithoutClaim(claims)
         )
         self.loops: list[Loop] = []
+        turns = asyncio.Lock()
         for work in self._table():
-            loop = Loop(work.reconciler, workers=work.workers, begin=work.begin, observe=observe)
+            loop = Loop(
+                work.reconciler,
+                workers=work.workers,
+                begin=work.begin,
+                observe=observe,
+                turns=turns,
+            )
             work.changes(loop)
             self.loops.append(loop)
         client.discovery.subscribe(self._served_changed)

@@ -257,6 +257,10 @@ async def levels_by_others(world: World) -> None:
     await world.client.patch(ref, {"spec": {"levels": levels}})
 
 
+async def kai_topology_deleted(world: World) -> None:
+    await world.client.delete(ObjectRef(KAI_TOPOLOGY, NAME))
+
+
 async def gang_deleted(world: World) -> None:
     await world.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
 
@@ -279,8 +283,11 @@ async def another_queue(world: World) -> None:
     [
         pytest.param(
             levels_by_others,
-            LOOPS - RESTLESS - {"queue-names"},
+            {*TOPOLOGIES, "level-coverage", "podcliqueset-status", "podgang"},
             id="the managed topology",
+        ),
+        pytest.param(
+            kai_topology_deleted, {*TOPOLOGIES, "workload"}, id="the topology of the scheduler"
         ),
         pytest.param(gang_deleted, {"podgang", "mnnvl-resources"}, id="a deleted PodGang"),
         pytest.param(
