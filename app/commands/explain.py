@@ -78,7 +78,7 @@ KINDS: Mapping[str, str] = {
 }
 """Kinds by the names that users may write: singular, plural, and kubectl's short name."""
 
-_MADE: Mapping[str, str] = {"trainjob": "jobset", "dynamographdeployment": "podcliqueset"}
+_MADE: Mapping[str, str] = {"dynamographdeployment": "podcliqueset"}
 """The kind of the workload with the same name that the controller of another kind creates."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"

@@ -32,6 +32,7 @@ SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 SET_SUBGROUP = "leaderworkerset.sigs.k8s.io/subgroup-index"
 SET_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 SET_SIZE = "leaderworkerset.sigs.k8s.io/size"
+JOB_SET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 JOBS_OF_SET = "jobset.sigs.k8s.io/global-replicas"
@@ -180,7 +181,7 @@ _LABELLED = (
     OwnerKind(
         "JobSet",
         (JOB_SET,),
-        "jobset.sigs.k8s.io/jobset-name",
+        JOB_SET_NAME,
         (
             UnitScope("set", "jobset"),
             UnitScope("replicatedJob", "jobsetrj", (REPLICATED_JOB,)),

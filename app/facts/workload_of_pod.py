@@ -9,6 +9,7 @@ from app.facts.kinds import (
     RAY_CLUSTER,
     RAY_JOB,
     RAY_SERVICE,
+    TRAIN_JOB,
     TRAINING_JOBS,
 )
 from app.facts.unit_owners import LABELLED, TRAINING_JOB
@@ -41,6 +42,7 @@ Training jobs are missing, because their common label does not tell the kind.
 WORKLOAD_KINDS = (
     DISAGGREGATED_SET,
     LEADER_WORKER_SET,
+    TRAIN_JOB,
     JOB_SET,
     RAY_CLUSTER,
     RAY_JOB,

@@ -11,7 +11,7 @@ from app.facts.identity import Ref
 from app.facts.labels import KUEUE, SET_SELECTORS
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
-from app.objects.resource import EVENT, NODE, POD, Resource
+from app.objects.resource import EVENT, JOB, NODE, POD, Resource
 from app.stores.list_reader import Reading
 
 TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
@@ -48,6 +48,12 @@ ASKED = {
 }
 """The resources of objects that users can ask about, by kind."""
 
+_NAMESAKES = {kinds.RAY_JOB.kind: JOB, kinds.TRAIN_JOB.kind: kinds.JOB_SET}
+"""The resource that the controller of a workload creates with the same name, by kind.
+
+It is the Job that submits a Ray job, and the JobSet of a TrainJob. Their status is read too.
+"""
+
 
 async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> None:
     """Read the objects of `resources` in all namespaces."""
@@ -72,6 +78,8 @@ async def read_namespace(
     await read(resource for resource in reading.rows if resource not in later)
     if asked and asked.kind in {resource.kind for resource in WORKLOAD_KINDS}:
         await reading.list_one(ASKED[asked.kind], asked.namespace, asked.name)
+        if asked.kind in _NAMESAKES:
+            await reading.list_one(_NAMESAKES[asked.kind], asked.namespace, asked.name)
     needed = list(_needed(reading, namespace, asked))
     await read(needed)
     if reading.of("kueue_workloads"):

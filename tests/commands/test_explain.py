@@ -129,10 +129,6 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "'daemonset/web' can't be explained: name one of its Pods, or omit the name to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
         ),
         (
-            "trainjobs.trainer.kubeflow.org/bert",
-            "'trainjobs.trainer.kubeflow.org/bert' can't be explained: its controller creates jobset/bert, which can be explained. If that does not exist, the status of trainjob/bert may say why. KIND is one of ",
-        ),
-        (
             "DynamoGraphDeployment/chat",
             "'DynamoGraphDeployment/chat' can't be explained: its controller creates podcliqueset/chat, which can be explained. If that does not exist, the status of dynamographdeployment/chat may say why. KIND is one of ",
         ),

@@ -184,8 +184,8 @@ def test_an_owner_whose_name_no_object_has_takes_no_time() -> None:
 
 def test_what_an_event_names_that_cannot_exist_was_made_for_nothing() -> None:
     assert [*can_be_made_by(Ref("Job", NAMESPACE, "-" * 2_000 + "-0-0"))] == []
-    made_for = [ref.name for ref in can_be_made_by(Ref("Job", NAMESPACE, "a-b-0-0"))]
-    assert made_for == ["a", "a-b", "a-b-0-0"]
+    made_for = [str(ref) for ref in can_be_made_by(Ref("Job", NAMESPACE, "a-b-0-0"))]
+    assert made_for == ["TrainJob a", "TrainJob a-b", "JobSet a", "JobSet a-b", "RayJob a-b-0-0"]
 
 
 NAMES = ("a", "a-b", "a-b-0", "a-b-0-1", "ab-0-1", "a-b-launcher", "b")

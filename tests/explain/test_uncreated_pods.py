@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.pending import rows, waiting_without_pods
@@ -17,6 +18,7 @@ from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from tests.explain.fleet import NAMESPACE, NOW
+from tests.explain.table.recorded import whole
 from tests.explain.test_read import Cluster
 from tests.said import Said
 
@@ -317,3 +319,46 @@ def test_a_condition_of_a_workload_that_has_ended_explains_nothing() -> None:
     answer = explain(Index(Snapshot(workload_statuses=(status,), now=NOW)), CONDITION)
     assert answer
     assert "PodsNotCreated" not in {known.id for known in answer.reasons}
+
+
+def managed(by: str, *held: KueueWorkload, pods: tuple[Pod, ...] = (), ended: str = "") -> Answer:
+    status = WorkloadStatus(CONDITION, ended=ended, managed_by=by)
+    facts = Snapshot(pods=pods, kueue_workloads=held, workload_statuses=(status,), now=NOW)
+    answer = explain(Index(facts), CONDITION)
+    assert answer
+    return answer
+
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+@pytest.mark.parametrize(
+    ("by", "end", "helps"),
+    [
+        (MULTIKUEUE, ". Kueue's MultiKueue runs it in another cluster", "Look for its pods in the"),
+        ("example.com/own", "", "Ask the platform team whether example.com/own runs, or create"),
+    ],
+)
+def test_another_controller_creates_no_pods_here(by: str, end: str, helps: str, said: Said) -> None:
+    answer = managed(by)
+    said(whole(answer))
+    assert answer.state == "waits"
+    [reason] = answer.reasons
+    assert reason.id == "PodsNotCreated"
+    assert reason.text == (
+        f"Deployment api has no pods: its field managedBy names the controller {by}, so the usual"
+        f" controller of a Deployment ignores it{end}"
+    )
+    assert reason.remedy.startswith(helps)
+
+
+def test_another_controller_is_no_reason_if_more_is_known() -> None:
+    held = KueueWorkload(SPACE, "w", "q", controller=CONDITION)
+    for answer in (
+        managed(MULTIKUEUE, held),
+        managed(MULTIKUEUE, replace(held, cluster="far")),
+        managed(MULTIKUEUE, ended="Failed"),
+        managed(MULTIKUEUE, pods=(Pod(SPACE, "api-1", made_for=(CONDITION,)),)),
+        managed(""),
+    ):
+        assert "managedBy" not in "".join(reason.text for reason in answer.reasons)

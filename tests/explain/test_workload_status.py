@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.explain.answers.answer import Answer, explain
 from app.explain.state.index import Index
 from app.explain.state.read import facts_of, read_list
-from app.explain.state.snapshot import Snapshot
+from app.explain.state.snapshot import ON_REQUEST, Snapshot
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.event import Event
@@ -199,6 +199,31 @@ async def test_only_the_status_of_the_object_is_read_that_is_asked_about() -> No
     assert [status.ref for status in read.workload_statuses] == [JOB]
     listed = await read_list(client, NAMESPACE, room=True, now=NOW)
     assert listed.workload_statuses == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "inner"),
+    [("ray.io/v1", "RayJob", "Job"), ("trainer.kubeflow.org/v1alpha1", "TrainJob", "JobSet")],
+)
+async def test_the_status_of_what_it_creates_with_its_name_is_read_too(
+    version: str, kind: str, inner: str
+) -> None:
+    itself = {**job("train"), "apiVersion": version, "kind": kind}
+    made = {**job("train"), "kind": inner}
+    made["apiVersion"] = "batch/v1" if inner == "Job" else "jobset.x-k8s.io/v1alpha2"
+    served = {resource: resource.versions[0] for resource in ON_REQUEST}
+    client = MemoryClient([itself, made, job("other")], served=served)
+    asked = Ref(kind, NAMESPACE, "train")
+    read = await read_list(client, NAMESPACE, room=True, now=NOW, asked=asked)
+    assert [status.ref.kind for status in read.workload_statuses] == [kind, inner]
+
+
+def test_a_job_without_parallelism_has_nothing_to_place() -> None:
+    paused = {**job("train"), "spec": {"parallelism": 0}, "status": {}}
+    told = explain(Index(facts_of([paused], NOW)), JOB)
+    assert told
+    assert told.headline == "train has parallelism 0, so there is nothing to place"
+    assert told.state == "well"
 
 
 async def test_without_the_right_to_list_jobs_it_is_not_known_whether_one_has_failed() -> None:

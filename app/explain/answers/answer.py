@@ -32,7 +32,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload_status import FAILED
 from app.facts.workload_of_pod import WORKLOAD_KINDS
-from app.objects.resource import STATEFUL_SET
+from app.objects.resource import JOB, STATEFUL_SET
 
 _WORKLOADS = {resource.kind for resource in WORKLOAD_KINDS}
 """The kinds of workloads that are found through their pods, such as Job."""
@@ -171,7 +171,7 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
     tree = grow(about, examined.reasons, folded=folded)
     unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
-    to_come = pods_to_come(index, about.gangs) or _replicas_to_come(about)
+    to_come = pods_to_come(index, ref, about.gangs) or _replicas_to_come(about)
     state = _state(about, of.state, examined.reasons, to_come=to_come, unseen=bool(unseen))
 
     return Answer(
@@ -388,7 +388,8 @@ def _headline_without_pods(about: Subject) -> str:
     if _has_ended(about):
         return f"{name} {_how_it_ends(about)}"
     if _is_scaled_to_zero(about):
-        return f"{name} has no replicas, so there is nothing to place"
+        lacks = "parallelism 0" if about.ref.kind == JOB.kind else "no replicas"
+        return f"{name} has {lacks}, so there is nothing to place"
     if "pods" in about.index.facts.unread:
         has = f"a pod uses {name}" if about.ref.kind in USED else f"{name} has pods"
         return f"It is not known whether {has}"

@@ -28,7 +28,7 @@ from app.explain.reasons.reason import (
     repair_of,
     to_describe,
 )
-from app.explain.reasons.startup_order import pods_missing
+from app.explain.reasons.startup_order import later_pods_missing, pods_missing
 from app.explain.reasons.uncreated_pods import advice_on, known_advice
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
@@ -284,7 +284,7 @@ def _short_of_pods(gang: Gang) -> list[Member]:
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
-    if any(pods_missing(gang)):
+    if any(pods_missing(gang)) or any(later_pods_missing(gang)):
         return []  # PodsMissing says when the other pods are created.
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # Grove creates no more pods, because the set is being deleted.

@@ -1,15 +1,21 @@
-"""Report placed leaders of LeaderWorkerSets whose workers do not exist.
+"""Report pods that do not exist yet because their controller creates other pods first.
 
 A LeaderWorkerSet with startupPolicy LeaderReady creates the StatefulSet of a group's workers only
 once the leader pod is ready (`pkg/controllers/pod_controller.go`). Until then, KAI needs only the
 leader, so the group counts as placed.
+
+JobSet creates or resumes the Jobs of a replicatedJob only once the replicatedJobs in its
+`dependsOn` have reached their status, or with startupPolicyOrder InOrder, once the previous one has
+started (`pkg/controllers/jobset_controller.go`). The MPI operator can create the launcher only once
+the workers are ready (`pkg/controller/mpi_job_controller.go`).
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import stalled_words
@@ -17,7 +23,9 @@ from app.explain.reasons.reason import (
     Evidence,
     Reason,
     Reasons,
+    Who,
     about,
+    counted,
     listed,
     lower_first,
     to_describe,
@@ -25,9 +33,14 @@ from app.explain.reasons.reason import (
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
 from app.facts.identity import Ref
+from app.facts.kinds import JOB_SET
 from app.facts.kubernetes.pod import Pod
-from app.facts.kubernetes.workload_status import LEADER_READY
+from app.facts.kubernetes.replicated_jobs import COMPLETE, IN_ORDER, ReplicatedJob, unmet
+from app.facts.kubernetes.workload_status import LEADER_READY, WORKERS_READY, WorkloadStatus
+from app.objects.resource import JOB
 
+_MOST_STEPS = 4
+"""The maximum number of replicatedJobs that a reason names."""
 _SOON = 60.0
 """The seconds within which a controller has created the next pods if nothing is wrong."""
 
@@ -138,9 +151,160 @@ def _commands(pod: Pod) -> tuple[str, ...]:
     return f"kubectl describe pod {named}", f"kubectl logs {named}"
 
 
-def pods_to_come(index: Index, gangs: Iterable[Gang]) -> int:
-    """Return how many workers of placed leaders do not exist and are not expected by the gangs."""
+class _Step(Value):
+    """Pods that a controller creates only once other pods have reached a state."""
+
+    pods: int
+    """The number of pods to be created."""
+    words: str
+    """The rule, such as `creates the 4 pods of node once init is complete`."""
+    setting: str
+    """The setting with the rule, such as `dependsOn`."""
+    awaited: tuple[Pod, ...]
+    """The pods that must reach the state, as far as they exist."""
+    must_end: bool = False
+    """Must these pods complete? Otherwise, they must be ready."""
+
+
+def _steps(index: Index, status: WorkloadStatus) -> Iterator[_Step]:
+    """Yield the pods of a workload that its controller has not created because of its order."""
+    if status.ended or status.suspended:
+        return
+    if status.ref.kind == JOB_SET.kind:
+        jobs = {job.name: job for job in status.jobs}
+        for job in status.jobs:
+            waits_for = unmet(job, jobs)
+            if waits_for and job.pods and not job.has_started:
+                yield _step_of_jobs(index, status, job, waits_for)
+    elif status.startup == WORKERS_READY:
+        pods = index.pods_made_for.get(status.ref, ())
+        workers = tuple(pod for pod in pods if pod.controller == status.ref)
+        ready = sum(pod.is_ready for pod in workers)
+        if workers and len(workers) == len(pods) and ready < len(workers):
+            so_far = f"so far {ready} of {len(workers)}"
+            words = f"creates the launcher only once all workers are ready ({so_far})"
+            setting = f"launcherCreationPolicy: {WORKERS_READY}"
+            yield _Step(1, words, setting, workers)
+
+
+def _step_of_jobs(
+    index: Index,
+    status: WorkloadStatus,
+    job: ReplicatedJob,
+    waits_for: Sequence[tuple[ReplicatedJob, str]],
+) -> _Step:
+    """Return the step of a replicatedJob that waits for others to reach their status."""
+    once = listed(
+        f"{needed.name} is {'complete' if target == COMPLETE else 'ready'}"
+        f" (so far {needed.reached(target)} of {counted(needed.jobs, 'Job')})"
+        for needed, target in waits_for
+    )
+    first, target = waits_for[0]
+    prefix = f"{status.ref.name}-{first.name}-"
+    awaited = tuple(
+        pod
+        for pod in index.pods_made_for.get(status.ref, ())
+        if any(_is_job(ref, prefix) for ref in pod.made_for)
+    )
+    return _Step(
+        job.pods,
+        f"creates the {counted(job.pods, 'pod')} of {job.name} only once {once}",
+        f"startupPolicyOrder: {IN_ORDER}" if status.startup == IN_ORDER else "dependsOn",
+        awaited,
+        target == COMPLETE,
+    )
+
+
+def _is_job(ref: Ref, prefix: str) -> bool:
+    """Return whether `ref` is a Job whose name is `prefix` with a number."""
+    return (
+        ref.kind == JOB.kind and ref.name.startswith(prefix) and ref.name[len(prefix) :].isdecimal()
+    )
+
+
+def _steps_of(gang: Gang) -> dict[Ref, list[_Step]]:
+    """Return the steps of the workloads for which the pods of a gang were created."""
+    made_by = dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for)
+    statuses = filter(None, map(gang.index.workload_statuses.get, made_by))
+    return {status.ref: list(_steps(gang.index, status)) for status in statuses}
+
+
+def later_pods_missing(gang: Gang) -> Reasons:
+    """Report that a JobSet or MPIJob creates some pods only once others are ready or complete."""
+    for made_by, steps in _steps_of(gang).items():
+        # Other gangs of the workload would report the same.
+        if steps and (not steps[0].awaited or set(steps[0].awaited) & set(gang.pods)):
+            yield _later_pods(gang, made_by, steps)
+
+
+def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
+    """Return the reason for the pods of `steps`, the first of which awaits existing pods."""
+    step = steps[0]
+    rules = " and ".join(each.words for each in steps[:_MOST_STEPS])
+    text = f"With {step.setting}, {made_by} {rules}"
+    alive = [pod for pod in step.awaited if pod.is_alive]
+    unplaced = [pod for pod in alive if not pod.node]
+    stalled = next((pod for pod in alive if pod.node and pod.stalled), None)
+    unready = [pod for pod in alive if not pod.is_ready]
+    who: Who = "you"
+    follows = False
+    if stalled:
+        words = lower_first(stalled_words(stalled.stalled[0], gang.facts.now))
+        text += f". In {stalled.name}, {words}"
+    if unplaced and _lacks_required(gang):
+        text += f". This is a deadlock: KAI places {unplaced[0].name} only together with these pods"
+        before = "run the Jobs that must come first as a workload of their own"
+        remedy = f"Create {made_by} again without {step.setting}"
+        remedy += f", and {before}" if step.must_end else ""
+        commands: tuple[str, ...] = ()
+    elif unplaced:
+        remedy = f"Find out why {unplaced[0].name} has no node"
+        commands, follows = _commands(unplaced[0])[:1], True
+    elif step.must_end and alive and not stalled:
+        names = listed(pod.name for pod in alive)
+        remedy = f"Wait until {names} {'has' if len(alive) == 1 else 'have'} completed"
+        commands, who = _commands(alive[0])[1:], "wait"
+    elif stalled or (unready and not step.must_end):
+        pod = stalled or unready[0]
+        remedy = (
+            f"Find out why {pod.name} is not ready: its containers must run and pass their"
+            f" readiness probes. If it becomes ready only with the other pods, create {made_by}"
+            f" again without {step.setting}, because they wait for each other"
+        )
+        commands = _commands(pod)
+    else:
+        remedy = (
+            f"Read the status and the events of {made_by}, which may say why there are no pods. If"
+            " they don't, ask the platform team whether its controller runs"
+        )
+        commands = tuple(filter(None, (to_describe(made_by),)))
+    return about(
+        Evidence(made_by, step.setting, "pods not created"),
+        "PodsMissing",
+        text,
+        remedy,
+        who,
+        objects=(made_by, *refs(step.awaited)),
+        commands=commands,
+        follows=follows,
+    )
+
+
+def _lacks_required(gang: Gang) -> bool:
+    """Return whether KAI waits for pods of the gang that do not exist."""
+    return gang.is_of_kai and any(len(member.pods) < member.minimum for member in gang.members)
+
+
+def pods_to_come(index: Index, ref: Ref, gangs: Iterable[Gang]) -> int:
+    """Return how many pods of gangs are created later and are not expected by the gangs.
+
+    They are the workers of placed leaders, and the pods of a JobSet or MPIJob that wait for others.
+    The latter do not count if the explained object `ref` is one of the existing pods or Jobs.
+    """
     gangs = {gang.ref: gang for gang in gangs}.values()
-    workers = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
+    to_come = sum(workers_to_come(index, pod) for gang in gangs for pod in gang.placed)
+    if ref.kind not in (Pod.kind, JOB.kind):
+        steps = {made_by: each for gang in gangs for made_by, each in _steps_of(gang).items()}
+        to_come += sum(step.pods for each in steps.values() for step in each)
     counted_already = sum(gang.whole.expected - len(gang.pods) for gang in gangs)
-    return max(0, workers - counted_already)
+    return max(0, to_come - counted_already)

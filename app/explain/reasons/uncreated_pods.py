@@ -1,5 +1,6 @@
 """Report pods that controllers cannot create, and find the remedies for their messages."""
 
+import shlex
 from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
@@ -22,6 +23,7 @@ from app.facts.labels import KAI_SCHEDULER, POD_SECURITY
 from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
+_MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 _LEADER = ("leader pod not yet scheduled", "follower pod node selector not set")
 """Texts of JobSet's messages about followers whose leader has no node (`pkg/webhooks`)."""
 
@@ -221,6 +223,42 @@ def _refused_by_condition(gang: Gang) -> Reasons:
             field = "status.conditions[ReplicaFailure]"
             yield _not_created(gang, ref, words, field, status.refused)
             return
+
+
+def managed_elsewhere(gang: Gang) -> Reasons:
+    """Report that the workload names another controller, and has no pods in this cluster."""
+    status = status_of(gang.index, gang.ref)
+    if status is None or not status.managed_by or status.ended or gang.pods:
+        return
+    ref = status.ref
+    if any(held.is_pending or held.cluster for held in gang.index.kueue_of_controller.get(ref, ())):
+        return  # KueueHolds says more.
+    text = (
+        f"{ref} has no pods: its field managedBy names the controller {status.managed_by}, so"
+        f" the usual controller of a {ref.kind} ignores it"
+    )
+    remedy = (
+        f"Ask the platform team whether {status.managed_by} runs, or create {ref} again without"
+        " managedBy"
+    )
+    commands: tuple[str, ...] = ()
+    if status.managed_by == _MULTIKUEUE:
+        text += ". Kueue's MultiKueue runs it in another cluster"
+        remedy = (
+            "Look for its pods in the cluster that the status of Kueue's Workload names. If there"
+            f" is no Workload, create {ref} again with the label kueue.x-k8s.io/queue-name, or"
+            " without managedBy"
+        )
+        see = f"kubectl describe workloads.kueue.x-k8s.io -n {shlex.quote(ref.namespace)}"
+        commands = (see,)
+    yield about(
+        Evidence(ref, "managedBy", status.managed_by),
+        "PodsNotCreated",
+        text,
+        remedy,
+        "you",
+        commands=commands,
+    )
 
 
 def _not_created(gang: Gang, maker: Ref, words: Words, field: str, message: str) -> Reason:

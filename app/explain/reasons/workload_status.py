@@ -2,15 +2,30 @@
 
 import shlex
 
+from msgspec.structs import replace
+
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import one_line
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe, with_age
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    counted,
+    listed,
+    to_describe,
+    with_age,
+)
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
+from app.facts.kinds import JOB_SET, RAY_JOB, TRAIN_JOB
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.replicated_jobs import unmet
 from app.facts.kubernetes.workload_status import FAILED, WorkloadStatus
+from app.facts.unit_owners import JOB_SET_NAME
 from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.objects.resource import JOB
 
 
 def is_made_for_workload(gang: Gang) -> bool:
@@ -92,10 +107,17 @@ def workload_suspended(gang: Gang) -> Reasons:
     Yield nothing if Kueue manages a pod of the gang.
     """
     status = _status(gang)
-    if status is None or not status.suspended or status.ended:
+    if status is None or status.ended:
         return
+    namesake = _namesake(gang.index, status.ref)
+    if not status.suspended and namesake and namesake.suspended and not namesake.ended:
+        status = namesake
     ref = status.ref
     if gang.index.kueue_of_controller.get(ref) or any(pod.queued for pod in gang.pods):
+        return
+    if not status.suspended:
+        yield from _suspended_jobs(gang, status)
+        yield from _suspended_jobs(gang, namesake)
         return
     text = f"{ref} is suspended ({status.suspended}: true), so its controller creates no pods"
     remedy = f"Set {status.suspended} of {ref} to false"
@@ -103,6 +125,8 @@ def workload_suspended(gang: Gang) -> Reasons:
     who: Who = "you"
     of_kueue = ""
     owner = status.controller
+    if owner and owner.kind == RAY_JOB.kind and ref.kind == JOB.kind:
+        text = f"{ref}, which submits the Ray job, is suspended ({status.suspended}: true)"
     if owner:
         see = owner
         text += f". {owner} created it, and may suspend it"
@@ -135,4 +159,45 @@ def workload_suspended(gang: Gang) -> Reasons:
         who,
         objects=objects,
         commands=commands,
+    )
+
+
+def _namesake(index: Index, ref: Ref) -> WorkloadStatus | None:
+    """Return the status of the object with the same name that a RayJob or TrainJob owns, or None.
+
+    It is the Job that submits the Ray job, or the JobSet of the TrainJob.
+    """
+    kind = _NAMESAKES.get(ref.kind)
+    status = index.workload_statuses.get(replace(ref, kind=kind)) if kind else None
+    return status if status and status.controller == ref else None
+
+
+_NAMESAKES = {RAY_JOB.kind: JOB.kind, TRAIN_JOB.kind: JOB_SET.kind}
+
+
+def _suspended_jobs(gang: Gang, status: WorkloadStatus | None) -> Reasons:
+    """Report that Jobs of a JobSet are suspended, although the JobSet is not.
+
+    Jobs that wait for others may be suspended until then. `status` is that of the JobSet.
+    """
+    if status is None or status.suspended:
+        return
+    by_name = {job.name: job for job in status.jobs}
+    suspended = [job for job in status.jobs if job.suspended and not unmet(job, by_name)]
+    if not suspended:
+        return
+    ref = status.ref
+    number = sum(job.suspended for job in suspended)
+    be = "is" if number == 1 else "are"
+    text = f"{counted(number, 'Job')} of {ref} {be} suspended, although {ref} is not"
+    selected = shlex.quote(f"{JOB_SET_NAME}={ref.name}")
+    yield about(
+        Evidence(ref, "status.replicatedJobsStatus", listed(job.name for job in suspended)),
+        "WorkloadSuspended",
+        text,
+        "Find out who suspends the Jobs, for example from their labels and events. If it is Kueue,"
+        " ask the platform team whether its integrations.frameworks have jobset.x-k8s.io/jobset",
+        "you",
+        objects=tuple(dict.fromkeys((ref, gang.ref))),
+        commands=(f"kubectl describe jobs -n {shlex.quote(ref.namespace)} -l {selected}",),
     )

@@ -25,7 +25,7 @@ from app.explain.state.background import with_background
 from app.explain.state.domains import Domains
 from app.explain.state.gpu_sharing import Shares, shares_of
 from app.explain.state.lookup import change
-from app.explain.state.ray import with_ray_makers
+from app.explain.state.outer_workloads import with_outer_workloads
 from app.explain.state.snapshot import PODS_ON, Belongings, Snapshot
 from app.facts.identity import Key
 from app.facts.kubernetes.claim import ResourceSlice
@@ -42,9 +42,9 @@ T = TypeVar("T")
 def _adapted(facts: Snapshot) -> Snapshot:
     """Return the facts, in which other facts have changed some pods.
 
-    Some background pods are normal pods, and pods of RayClusters name their RayJob or RayService.
+    Some background pods are normal pods, and some pods name an outer workload, such as a RayJob.
     """
-    return with_background(with_ray_makers(facts))
+    return with_background(with_outer_workloads(facts))
 
 
 def _with_known_pods(

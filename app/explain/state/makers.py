@@ -22,14 +22,20 @@ Controllers that still can't create pods write the next event earlier. They back
 1,000 seconds (ReplicaSet) or 10 minutes (Job).
 """
 _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
+
+
+def _ends_like_job_of_set(added: str) -> bool:
+    return added.startswith("-") and added.count("-") > 1 and added.rpartition("-")[2].isdecimal()
+
+
 _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
     ("Deployment", "ReplicaSet"): lambda added: added.startswith("-") and added.count("-") == 1,
     ("LeaderWorkerSet", "StatefulSet"): lambda added: not added or added[1:].isdecimal(),
     ("DisaggregatedSet", "LeaderWorkerSet"): lambda added: added.startswith("-"),
     ("DisaggregatedSet", "StatefulSet"): lambda added: added.startswith("-"),
-    ("JobSet", "Job"): lambda added: (
-        added.startswith("-") and added.count("-") > 1 and added.rpartition("-")[2].isdecimal()
-    ),
+    ("TrainJob", "JobSet"): lambda added: not added,
+    ("TrainJob", "Job"): _ends_like_job_of_set,
+    ("JobSet", "Job"): _ends_like_job_of_set,
     ("MPIJob", "Job"): lambda added: added == "-launcher",
     ("RayJob", "RayCluster"): lambda added: added.startswith("-"),
     ("RayJob", "Job"): lambda added: not added,

@@ -4,16 +4,19 @@ from types import MappingProxyType
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
-from app.facts.kinds import LEADER_WORKER_SET, RAY_CLUSTER
+from app.facts.kinds import JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.kueue import is_of_kueue
+from app.facts.kubernetes.replicated_jobs import ReplicatedJob, read_replicated_jobs
 from app.objects.owners import controller_of
-from app.objects.resource import DEPLOYMENT, STATEFUL_SET
+from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 FAILED = "Failed"
 LEADER_READY = "LeaderReady"
 """The startupPolicy with which a LeaderWorkerSet creates workers once their leader is ready."""
+WORKERS_READY = "WaitForWorkersReady"
+"""The launcherCreationPolicy with which an MPIJob gets its launcher once its workers are ready."""
 _REVISION = "deployment.kubernetes.io/revision"
 """The annotation of a Deployment that has created a ReplicaSet."""
 _LEADER_CREATED = "LeaderCreated"
@@ -59,11 +62,18 @@ class WorkloadStatus(Value):
     controller: Ref | None = None
     """The owner that controls the workload, such as the JobSet of a Job, or None."""
     startup: str = ""
-    """The startupPolicy of a LeaderWorkerSet, or "" for other kinds."""
+    """The setting that makes some pods wait for others, or "".
+
+    It is the startupPolicy of a LeaderWorkerSet, the startupPolicyOrder of a JobSet, or the
+    launcherCreationPolicy of an MPIJob.
+    """
     group: int = 0
     """The number of pods in each group of a LeaderWorkerSet, or 0 for other kinds."""
     replicas: int | None = None
-    """The number of replicas that the spec asks for, or None for kinds without replicas."""
+    """The number of replicas that the spec asks for, or None for kinds without replicas.
+
+    For a Job, it is the parallelism.
+    """
     created: int | None = None
     """The number of pods that exist according to the status of a Deployment or StatefulSet.
 
@@ -77,6 +87,10 @@ class WorkloadStatus(Value):
     """The message of a condition that says why pods can't be created, or ""."""
     refused_since: float | None = None
     """The time since which that condition holds, in seconds since 1970, or None if not known."""
+    managed_by: str = ""
+    """The controller in `spec.managedBy` if it is not the kind's own, otherwise ""."""
+    jobs: tuple[ReplicatedJob, ...] = ()
+    """The replicatedJobs of a JobSet, or () for other kinds."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -100,7 +114,13 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     if ref.kind == LEADER_WORKER_SET.kind:
         startup = text_at(spec, "startupPolicy") or _LEADER_CREATED
         group = int_of(map_at(spec, "leaderWorkerTemplate").get("size"), 1)
+    elif ref.kind == JOB_SET.kind:
+        startup = text_at(map_at(spec, "startupPolicy"), "startupPolicyOrder")
+    elif ref.kind == "MPIJob":
+        startup = text_at(spec, "launcherCreationPolicy")
     replicas = int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None
+    if ref.kind == JOB.kind:
+        replicas = int_of(spec.get("parallelism"), 1)
 
     status = map_at(obj, "status")
     conditions = [item for item in maps_at(status, "conditions") if item.get("status") == "True"]
@@ -136,7 +156,26 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         _clusters(ref, status),
         text_at(refusal, "message"),
         seconds_since_1970(refusal.get("lastTransitionTime")),
+        _managed_by(spec),
+        read_replicated_jobs(spec, status) if ref.kind == JOB_SET.kind else (),
     )
+
+
+_OWN_CONTROLLERS = {
+    "jobset.sigs.k8s.io/jobset-controller",
+    "kubeflow.org/mpi-operator",
+    "kubeflow.org/training-operator",
+    "kubernetes.io/job-controller",
+    "ray.io/kuberay-operator",
+    "trainer.kubeflow.org/trainjob-controller",
+}
+"""The values of `managedBy` that name the controller of the kind itself."""
+
+
+def _managed_by(spec: JsonMap) -> str:
+    """Return the controller in `managedBy`, which is in `runPolicy` for jobs of Kubeflow, or ""."""
+    named = text_at(spec, "managedBy") or text_at(map_at(spec, "runPolicy"), "managedBy")
+    return "" if named in _OWN_CONTROLLERS else named
 
 
 def _revision(ref: Ref, spec: JsonMap, status: JsonMap) -> str:

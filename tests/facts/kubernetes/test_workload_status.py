@@ -29,7 +29,7 @@ def condition(type: str, status: str = "True") -> dict[str, str]:
 def test_a_workload_ends_with_a_condition(type: str) -> None:
     conditions = [condition("Suspended", "False"), condition("Running"), condition(type)]
     assert status_of(status={"conditions": conditions}) == WorkloadStatus(
-        JOB, type, "Because", "of this", 60.0
+        JOB, type, "Because", "of this", 60.0, replicas=1
     )
 
 
@@ -38,20 +38,20 @@ def test_a_workload_ends_with_a_condition(type: str) -> None:
 )
 def test_a_job_ends_before_its_last_pods_are_gone(type: str, ended: str) -> None:
     known = status_of(status={"conditions": [condition(type), condition(ended)]})
-    assert known == WorkloadStatus(JOB, ended, "Because", "of this", 60.0)
+    assert known == WorkloadStatus(JOB, ended, "Because", "of this", 60.0, replicas=1)
 
 
 def test_a_condition_says_why_pods_can_not_be_created() -> None:
     known = status_of(status={"conditions": [condition("ReplicaFailure")]})
     assert (known.ended, known.refused, known.refused_since) == ("", "of this", 60.0)
     over = status_of(status={"conditions": [condition("ReplicaFailure", "False")]})
-    assert over == WorkloadStatus(JOB)
+    assert over == WorkloadStatus(JOB, replicas=1)
 
 
 def test_a_workload_that_runs_has_not_ended() -> None:
     conditions = [condition("Failed", "False"), condition("Suspended")]
-    assert status_of(status={"conditions": conditions}) == WorkloadStatus(JOB)
-    assert status_of() == WorkloadStatus(JOB)
+    assert status_of(status={"conditions": conditions}) == WorkloadStatus(JOB, replicas=1)
+    assert status_of() == WorkloadStatus(JOB, replicas=1)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,30 @@ def test_the_ray_clusters_of_a_ray_service_are_kept() -> None:
         Ref("RayCluster", "ns", "train-a"),
         Ref("RayCluster", "ns", "train-b"),
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "startup"),
+    [
+        ("JobSet", {"startupPolicy": {"startupPolicyOrder": "InOrder"}}, "InOrder"),
+        ("JobSet", {}, ""),
+        ("MPIJob", {"launcherCreationPolicy": "WaitForWorkersReady"}, "WaitForWorkersReady"),
+        ("PyTorchJob", {"launcherCreationPolicy": "WaitForWorkersReady"}, ""),
+    ],
+)
+def test_the_order_in_which_pods_are_created(kind: str, spec: Any, startup: str) -> None:
+    assert status_of(kind, spec=spec).startup == startup
+
+
+@pytest.mark.parametrize(
+    ("spec", "managed_by"),
+    [
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "kueue.x-k8s.io/multikueue"),
+        ({"runPolicy": {"managedBy": "example.com/own"}}, "example.com/own"),
+        ({"managedBy": "kubernetes.io/job-controller"}, ""),
+        ({"runPolicy": {"managedBy": "kubeflow.org/training-operator"}}, ""),
+        ({}, ""),
+    ],
+)
+def test_another_controller_that_manages_a_workload(spec: Any, managed_by: str) -> None:
+    assert status_of(spec=spec).managed_by == managed_by

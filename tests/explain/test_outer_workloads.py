@@ -1,6 +1,6 @@
-"""RayJobs and RayServices, whose pods name only their RayCluster.
+"""RayJobs, RayServices and TrainJobs, whose pods name only their RayCluster or JobSet.
 
-Tests `app/explain/state/ray.py`.
+Tests `app/explain/state/outer_workloads.py`.
 """
 
 from typing import Any
