@@ -70,7 +70,7 @@ def _minimum(at: FieldPath, minimum: int, replicas: int, remedy: str) -> FieldEr
 
 
 def mistake_warnings(template: Template) -> list[str]:
-    """Return warnings about misspelt annotations, misplaced labels, names and schedulers."""
+    """Return warnings about misspelt annotations, misplaced labels and schedulers."""
     warnings: list[str] = []
     names = Comparisons()
     for part in template.parts:
@@ -78,40 +78,7 @@ def mistake_warnings(template: Template) -> list[str]:
             warnings += misspelt_annotations(
                 part.all_annotations, part.labels, part.metadata_path, names
             )
-    return warnings + _name_warnings(template, names) + _scheduler_warnings(template)
-
-
-MOST_OF_NAMES = 45
-"""The maximum length of the names of a set, a scaling group and a clique together, in Grove."""
-
-
-def _name_warnings(template: Template, names: Comparisons) -> list[str]:
-    """Return warnings about names for which Grove rejects the PodCliqueSet."""
-    warnings = []
-    known = tuple([clique.name for clique in template.cliques])
-    for group in template.groups:
-        for member in group.members:
-            if member and member not in known:
-                at = group.part.path.child("cliqueNames")
-                meant = names.nearest(member, known)
-                question = f". Did you mean {meant}?" if meant else ""
-                warnings.append(
-                    f"{at}: Grove rejects this: no clique has the name {member}{question}"
-                )
-
-    longest, longest_clique = 0, None
-    for clique in template.cliques:
-        group_name = clique.group.name if clique.group is not None else ""
-        length = len(template.name) + len(group_name) + len(clique.name)
-        if length > longest:
-            longest, longest_clique = length, clique
-    if longest_clique is not None and longest > MOST_OF_NAMES:
-        warnings.append(
-            f"{longest_clique.parts[0].path.child('name')}: Grove rejects this: the names of the"
-            f" PodCliqueSet, of this clique and of its scaling group have {longest} characters"
-            f" together, more than {MOST_OF_NAMES}"
-        )
-    return warnings
+    return warnings + _scheduler_warnings(template)
 
 
 def misspelt_annotations(

@@ -2,8 +2,8 @@
 
 In a cluster, Grove's own webhook rejects such a set, so only documents are examined. Also warn
 about fields that Grove accepts, but that have no effect or leave the set without pods. Topology
-constraints, minAvailable above replicas, names that are too long and several schedulers have rules
-of their own. Defaults are set before Grove validates. Sources:
+constraints, minAvailable above replicas and several schedulers have rules of their own. Defaults
+are set before Grove validates. Sources:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/pcs,
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/scheduler
 """
@@ -29,6 +29,9 @@ _WITHOUT_TOPOLOGY = ("volcano", "lpx-scheduler")
 
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _VARIABLE = re.compile(r"(?!\.\.)(?!\.$)[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+MOST_OF_NAMES = 45
+"""The maximum length of the names of a set, a scaling group and a clique together, in Grove."""
 
 _SHOWN = 5
 _TEMPLATE = FieldPath("spec.template")
@@ -66,6 +69,7 @@ def _mistakes(document: JsonMap, *, is_new: bool) -> list[Mistake]:
     return [
         *_mistakes_of_template(document, template, cliques),
         *_doubles(cliques, groups),
+        *_mistakes_of_members(document, cliques, groups),
         *_mistakes_of_order(template, cliques),
         *(each for part in cliques for each in _mistakes_of_clique(*part, is_new=is_new)),
         *(each for part in groups for each in _mistakes_of_group(*part)),
@@ -122,6 +126,30 @@ def _doubles(cliques: Sequence[Part], groups: Sequence[Part]) -> Iterator[Mistak
                 text = f"clique {name} is listed twice, but can be in one scaling group only"
                 yield path.child("cliqueNames"), text
             seen.add(name)
+
+
+def _mistakes_of_members(
+    document: JsonMap, cliques: Sequence[Part], groups: Sequence[Part]
+) -> Iterator[Mistake]:
+    """Yield unknown cliques of scaling groups, and the clique whose names are too long together."""
+    known = [text_at(clique, "name") for _, clique in cliques]
+    group_of: dict[str, str] = {}
+    for path, group in groups:
+        for name in texts_at(group, "cliqueNames"):
+            group_of.setdefault(name, text_at(group, "name"))
+            if name and name not in known:
+                yield path.child("cliqueNames"), _unknown("clique", name, known)
+
+    set_name = text_at(map_at(document, "metadata"), "name")
+    lengths = [len(set_name) + len(group_of.get(name, "")) + len(name) for name in known]
+    longest = max(lengths, default=0)
+    if longest > MOST_OF_NAMES:
+        path, _ = cliques[lengths.index(longest)]
+        text = (
+            "the names of the PodCliqueSet, of this clique and of its scaling group have"
+            f" {longest} characters together, more than {MOST_OF_NAMES}"
+        )
+        yield path.child("name"), text
 
 
 def _mistakes_of_order(template: JsonMap, cliques: Sequence[Part]) -> Iterator[Mistake]:

@@ -390,6 +390,67 @@ def test_warnings(obj: dict[str, Any], starts: list[str], said: Said) -> None:
     said(found)
 
 
+def named(set_name: str, *cliques: str, **groups: list[str]) -> dict[str, Any]:
+    return pcs(
+        *map(clique, cliques),
+        metadata={"name": set_name},
+        podCliqueScalingGroups=[
+            {"name": name, "cliqueNames": members} for name, members in groups.items()
+        ],
+    )
+
+
+CLIQUE_NAMES = "spec.template.podCliqueScalingGroups[0].cliqueNames: Grove rejects this: "
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        pytest.param(named("s" * 20, "c" * 25), [], id="45 characters"),
+        pytest.param(
+            named("s" * 20, "frontend", "c" * 26),
+            [
+                "spec.template.cliques[1].name: Grove rejects this: the names of the PodCliqueSet,"
+                " of this clique and of its scaling group have 46 characters together, more than 45"
+            ],
+            id="46 characters",
+        ),
+        pytest.param(
+            named("s" * 30, "leader", "worker", pool=["leader", "worker"]), [], id="with a group"
+        ),
+        pytest.param(
+            named("s" * 30, "w" * 12, prefill=["w" * 12]),
+            [
+                "spec.template.cliques[0].name: Grove rejects this: the names of the PodCliqueSet,"
+                " of this clique and of its scaling group have 49 characters together, more than 45"
+            ],
+            id="too long with the group",
+        ),
+        pytest.param(
+            named("a" * 30, "b" * 20, "c" * 30),
+            [
+                "spec.template.cliques[1].name: Grove rejects this: the names of the PodCliqueSet,"
+                " of this clique and of its scaling group have 60 characters together, more than 45"
+            ],
+            id="the longest one, once",
+        ),
+        pytest.param(
+            named("s", "prefill", p=["prefil"]),
+            [CLIQUE_NAMES + "no clique has the name prefil. Did you mean prefill?"],
+            id="a misspelt clique",
+        ),
+        pytest.param(
+            named("s", "a", p=["a", "decode"]),
+            [CLIQUE_NAMES + "no clique has the name decode"],
+            id="a missing clique",
+        ),
+        pytest.param(named("s", "a", p=[""]), [], id="no name"),
+    ],
+)
+def test_names_of_cliques_that_grove_rejects(obj: dict[str, Any], expected: list[str]) -> None:
+    assert rejection_warnings(obj) == expected
+
+
 def test_an_update_reports_only_what_is_not_stored_yet() -> None:
     spread: dict[str, Any] = {"topologySpreadConstraints": [{}]}
     old = pcs(clique(roleName="r"), clique("b", roleName="r", podSpec=spread))
