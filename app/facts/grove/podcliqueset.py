@@ -178,7 +178,7 @@ class Clique(Value, Constrained):
     @property
     def has_gpus(self) -> bool:
         """Whether the pods request GPUs or MIG devices."""
-        return any(map(is_gpu, dict(self.requests)))
+        return bool([name for name, _ in self.requests if is_gpu(name)])
 
 
 class ScalingGroup(Value, Constrained):

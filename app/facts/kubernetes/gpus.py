@@ -74,7 +74,7 @@ def is_gpu(resource: str) -> bool:
 
 def has_gpus(quantities: JsonMap) -> bool:
     """Return whether `quantities`, the limits or the requests of a container, contain a GPU."""
-    return any(gpu_count(quantities[name]) > 0 for name in filter(is_gpu, quantities))
+    return sum([gpu_count(quantities[name]) for name in quantities if is_gpu(name)]) > 0
 
 
 def gpu_count(quantity: Any) -> int:

@@ -271,22 +271,19 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
         for clique in pcs.cliques
         if clique.has_gpus and not clique.mnnvl.refuses and clique.mnnvl.scope in (None, plan.scope)
     }
-    # each scaling group, with the pods in one replica of it
-    groups = [
-        (group, sum([pods_of.get(name, 0) for name in group.cliques])) for group in pcs.groups
-    ]
     own_group = plan.member.place.group
     if plan.scope == "scalingGroupReplica":
-        return next((pods for group, pods in groups if group.name == own_group), 0)
+        group = pcs.group_of(own_group)
+        return 0 if group is None else sum([pods_of.get(name, 0) for name in group.cliques])
 
-    in_groups = {name for group in pcs.groups for name in group.cliques}
-    total = sum([pods for name, pods in pods_of.items() if name not in in_groups])
-    for group, pods in groups:
+    total = 0
+    for group in pcs.groups:
+        pods = sum([pods_of.pop(name, 0) for name in group.cliques])  # in one replica of the group
         annotations = group.mnnvl.over(pcs.mnnvl)
         inherits = annotations.enables and (annotations.scope or "replica") == "replica"
         if group.name == own_group or inherits:
             total += pods * group.replicas
-    return total
+    return total + sum(pods_of.values())  # of the cliques outside of groups
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:

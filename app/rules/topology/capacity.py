@@ -311,5 +311,5 @@ def _apart_in_kueue(
 
 def _shared_domains(levels: Sequence[Level], nodes_with: NodesWith) -> list[str]:
     """Return the levels at which all nodes with all labels are in one domain, broadest first."""
-    keys = tuple(level.key for level in levels)
+    keys = tuple([level.key for level in levels])
     return [level.domain for level in levels[: nodes_with(keys).shared_levels(keys)]]
