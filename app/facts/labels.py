@@ -17,6 +17,9 @@ BASE_PODGANG = "grove.io/base-podgang"
 POD_GANG_ROLE = "grove.io/podgang-role"
 """The label with the role of a PodGang, in releases of Grove that name PodGangs after epochs."""
 
+POD_TEMPLATE_HASH = "grove.io/pod-template-hash"
+"""Grove's label of PodCliques and pods with the hash of their template."""
+
 POD_GANG_EPOCH = "grove.io/epoch"
 
 ANCHOR = "Anchor"

@@ -260,7 +260,9 @@ def pod_clique_set(fact: SetWithStatus, today: bool = False) -> Object:
     ]
     values: Object = {"conditions": conditions, "lastErrors": last_errors(fact.errors)}
     status: Object = {"status": values} if conditions or fact.errors else {}
-    spec = {"replicas": fact.replicas, "template": template}
+    spec: Object = {"replicas": fact.replicas, "template": template}
+    if fact.updates_on_delete:
+        spec["updateStrategy"] = {"type": "OnDelete"}
     metadata: Object = time_of(fact.created)
     enabled = fact.mnnvl.enabled
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": enabled}} if enabled else {}
@@ -351,6 +353,8 @@ def pod_clique(fact: PodClique) -> Object:
     errors = last_errors(fact.errors)
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
     metadata: Object = {"labels": labels(fact.place)}
+    if fact.revision:
+        metadata["labels"]["grove.io/pod-template-hash"] = fact.revision
     own = fact.unclaimed.annotations.enabled if fact.unclaimed is not None else None
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": own}} if own is not None else {}
     return made(
@@ -825,7 +829,9 @@ def pod(fact: Pod) -> Object:
         ready |= {} if since is None else {"lastTransitionTime": stamp(since)}
         status["conditions"] = [*status.get("conditions", []), ready]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
-    marks |= {"controller-revision-hash": fact.revision} if fact.revision else {}
+    of_grove = bool(fact.place.pcs) and not fact.made_for
+    label = "grove.io/pod-template-hash" if of_grove else "controller-revision-hash"
+    marks |= {label: fact.revision} if fact.revision else {}
     marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
     if fact.scales_for:
         marks["shared-gpu-pod-namespace"], marks["shared-gpu-pod-name"] = fact.scales_for

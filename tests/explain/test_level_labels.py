@@ -6,9 +6,13 @@ Tests `app/explain/reasons/topology.py`.
 import pytest
 from msgspec.structs import replace
 
+from app.explain.answers.answer import explain
 from app.facts.constraint import SchedulerConstraint
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import SubGroup
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Node
+from app.facts.labels import NVLINK_DOMAIN
 from app.facts.rows import ROOM
 from app.objects.owners import OwnerRef
 from tests.explain.fleet import (
@@ -18,6 +22,7 @@ from tests.explain.fleet import (
     RACK,
     RACKS,
     ZONE,
+    answer,
     facts,
     fill,
     gang,
@@ -29,6 +34,8 @@ from tests.explain.fleet import (
     pods,
     today,
 )
+from tests.explain.queue_order.test_cycle import Gangs
+from tests.explain.queue_order.test_cycle import node as bare
 from tests.explain.table.recorded import Asking
 from tests.explain.table.row import Changes, without
 
@@ -178,3 +185,48 @@ CASES: dict[str, tuple[Changes, str]] = {
 @pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
 def test_labels_of_levels(changes: Changes, text: str, answered: Asking) -> None:
     assert text in [reason.text for reason in answered(facts(**changes)).reasons]
+
+
+def test_a_missing_label_comes_before_what_follows_from_it() -> None:
+    """With its label, the second of three nodes would complete the only rack."""
+    three = without(RACK, "gpu-01")[:3]
+    first, second, *_ = answer(facts(nodes=three)).reasons
+    assert (first.id, first.severity, first.follows) == ("LevelLabelMissing", "problem", False)
+    assert (second.id, second.follows) == ("NeverFits", True)
+    assert "gpu-01 example.com/rack=rack-a1" in first.commands[0]
+
+    others = answer(facts(nodes=three[:2])).reasons
+    assert [reason.follows for reason in others if reason.id == "NeverFits"] == [False]
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        (("n1",), "label on n1."),
+        (("n0",), "label on n0."),
+        (("n0", "n1", "n2"), "label on all nodes."),
+    ],
+)
+def test_nobody_is_told_to_set_the_label_of_nvlink_domains(
+    missing: tuple[str, ...], named: str
+) -> None:
+    """It is missing because the GPUs have not joined the NVLink fabric."""
+    domain = SchedulerConstraint(NVLINK_DOMAIN)
+    gangs = Gangs()
+    gangs.add(
+        "w", 8, 8, 8, minimum=3, subgroups=(SubGroup("w", minimum=3, told=domain, topology="nvl"),)
+    )
+    gangs.pods = [replace(pod, subgroup="w") for pod in gangs.pods]
+    own = [
+        replace(
+            bare(name), labels={HOST: name, **({} if name in missing else {NVLINK_DOMAIN: "u.1"})}
+        )
+        for name in ("n0", "n1", "n2")
+    ]
+    index = gangs.index(*own, kai_topologies=(KaiTopology("nvl", (NVLINK_DOMAIN, HOST)),))
+    found = explain(index, Ref("PodGroup", "ns", "w"))
+    assert found
+    (reason,) = (each for each in found.reasons if each.id == "LevelLabelMissing")
+    assert named in reason.remedy
+    assert "fabric" in reason.remedy
+    assert not reason.commands

@@ -104,6 +104,52 @@ def test_a_pod_name_that_is_too_long_is_no_field_of_the_template() -> None:
     assert other[0].startswith("Correct the field")
 
 
+@pytest.mark.parametrize(
+    ("said", "begin", "who"),
+    [
+        (
+            'failed calling webhook "podclique.mutate.grove-admission.grove.io": failed to call'
+            " webhook: Post: x509: certificate has expired",
+            "Ask the platform team to run grove-admission doctor",
+            "platform",
+        ),
+        (
+            'failed calling webhook "binder.run.ai": failed to call webhook: connection refused',
+            "Ask the platform team to check the webhook in the message",
+            "platform",
+        ),
+        (
+            'admission webhook "podclique.mutate.grove-admission.grove.io" denied the request: no',
+            "Change the pod template",
+            "you",
+        ),
+        (
+            'Service "a.b-0" is invalid: metadata.name: Invalid value: "a.b-0": a DNS-1035 label'
+            " must consist of lower case alphanumeric characters",
+            "Create the workload with another name",
+            "you",
+        ),
+        (
+            'Pod "a.b-0-w-x" is invalid: spec.hostname: Invalid value: "a.b-0-w-0": a lowercase'
+            " RFC 1123 label must consist of",
+            "Create the workload with another name",
+            "you",
+        ),
+        (
+            'Pod "a-0-w-x" is invalid: spec.containers[0].name: Invalid value: "My_c": a lowercase'
+            " RFC 1123 label must consist of",
+            "Correct the field",
+            "you",
+        ),
+    ],
+)
+def test_what_grove_cannot_create_has_a_remedy(said: str, begin: str, who: str) -> None:
+    advice = known_advice(said, "a")
+    assert advice
+    assert advice[0].startswith(begin)
+    assert advice[1] == who
+
+
 def test_openshift_refuses_pods_in_words_of_its_own() -> None:
     words = 'pods "x" is forbidden: unable to validate against any security context constraint: []'
     advice = known_advice(words, "a")

@@ -16,6 +16,7 @@ from app.explain.placing.placements import ANY_POOL, Own, Placements
 from app.explain.state.amounts import PREFIX, resources_of
 from app.explain.state.domains import Domains
 from app.explain.state.index import Index
+from app.explain.state.label_guesses import guessed_labels
 from app.explain.state.levels import Topology
 from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import UNBOUND, SchedulerConstraint
@@ -406,6 +407,12 @@ class Gang(Value, dict=True):
     def placements(self) -> Placements:
         """The placements of `demand`. Gangs that differ only in names share them."""
         return self.placements_of(self.demand)
+
+    @cached_property
+    def fits_once_labelled(self) -> bool:
+        """Whether there is room once nodes have their missing labels, as far as they are likely."""
+        labels = guessed_labels(self.topology)
+        return bool(labels) and self.placements.with_labels(labels).now.fits
 
     @cached_property
     def short(self) -> Demand | None:

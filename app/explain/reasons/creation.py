@@ -16,6 +16,7 @@ from app.explain.reasons.reason import (
     removal_of,
     with_age,
 )
+from app.explain.reasons.uncreated_pods import known_advice
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError, StatusCondition
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
@@ -82,8 +83,14 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
         return
     text = f"Grove has created nothing for {pcs.name} yet"
     evidence = Evidence(pcs.ref, "PodCliques", "0")
-    remedy = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     now = gang.facts.now
+    newest = max(pcs.errors, key=lambda error: error.time or 0.0, default=None)
+    advice = known_advice(newest.text, pcs.namespace) if newest else None
+    if newest and advice:
+        text = f"{text}. Grove says: {said_when(newest, now)}"
+        yield about(evidence, "NothingMade", text, *advice)
+        return
+    remedy = f"{_READ_LOG}{_said(gang, pcs.errors)}"
     is_new = bool(now) and pcs.created is not None and now - pcs.created < SOON
     if is_new and not pcs.errors:
         remedy = f"{_WAIT_FIRST} {lower_first(remedy)}"

@@ -115,8 +115,9 @@ def never_fits(gang: Gang) -> Reasons:
         return  # The autoscaler or Kueue says why no node with this device is added.
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
-    # LevelLabelMissing says which label no node has, and which labels nodes have instead.
+    # LevelLabelMissing says which labels are missing, and which labels nodes have instead.
     follows = bool(gang.topology.absent_keys) and not obstacle.placements.under(EMPTY).best
+    follows = follows or (bool(gang.topology.outside) and gang.fits_once_labelled)
     yield about(
         evidence,
         "NeverFits",

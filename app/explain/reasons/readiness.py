@@ -1,4 +1,4 @@
-"""Report running pods that are not ready, and StatefulSets that do not replace their old pods.
+"""Report running pods that are not ready, and pods of an old template that are not replaced.
 
 Sources: `pkg/kubelet/prober` of Kubernetes, and `pkg/controller/statefulset/
 stateful_set_control.go`: with the policy OrderedReady, the controller stops at the first pod that
@@ -17,6 +17,7 @@ from app.explain.reasons.pod_starts import MOST_STARTING
 from app.explain.reasons.reason import Evidence, Reasons, about, ago, counted, listed
 from app.explain.reasons.restarts import deletion_of
 from app.facts.kubernetes.pod import Pod
+from app.facts.labels import POD_TEMPLATE_HASH
 from app.objects.resource import STATEFUL_SET
 
 _LONG = 600.0
@@ -134,5 +135,45 @@ def old_revision(gang: Gang) -> Reasons:
             f" {'it' if one else 'them'} again from the new template",
             "you",
             objects=refs(pods),
+            commands=deletion_of(gang, sorted(pods, key=attrgetter("name"))[:_MOST_DELETED]),
+        )
+
+
+def old_template(gang: Gang) -> Reasons:
+    """Report that pods of a PodClique are not ready, and that its template has changed since.
+
+    Grove updates one replica of a set after another or, with the strategy OnDelete, none.
+    """
+    unready = by_key(
+        ((pod.namespace, pod.place.clique), pod)
+        for pod in gang.pods
+        if pod.revision and pod.is_alive and not pod.is_ready
+        if pod.created is not None and gang.facts.now - pod.created > MOST_STARTING
+    )
+    for key, of_clique in unready.items():
+        clique = gang.index.cliques.get(key)
+        if clique is None or not clique.revision:
+            continue
+        pods = [pod for pod in of_clique if pod.revision != clique.revision]
+        if not pods:
+            continue
+        names = sorted(pod.name for pod in pods)
+        it = "it" if len(names) == 1 else "them"
+        when = "updates one replica of the set after another"
+        if gang.pcs and gang.pcs.updates_on_delete:
+            when = f"replaces {it} only after a deletion (updateStrategy OnDelete)"
+        have = counted(pods, "pod has", "pods have")
+        text = f"{have} an old template of {clique.ref}, and Grove {when}"
+        # what keeps these pods from being placed may be corrected in the new template
+        waiting = {pod.name for pod in gang.waiting}
+        of_gang = (gang.ref,) if waiting and waiting <= set(names) else ()
+        yield about(
+            Evidence(clique.ref, f"metadata.labels[{POD_TEMPLATE_HASH}]", clique.revision),
+            "OldRevision",
+            text,
+            f"Delete {listed(names)} if the new template is correct, so that Grove creates"
+            f" {it} again from the new template",
+            "you",
+            objects=(*refs(pods), *of_gang),
             commands=deletion_of(gang, sorted(pods, key=attrgetter("name"))[:_MOST_DELETED]),
         )

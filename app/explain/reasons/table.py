@@ -179,6 +179,7 @@ EFFECTS = {"GateBaseGang"}
 SUPERSEDED: Mapping[str, frozenset[str]] = {
     "WorkloadFailed": frozenset({"GangIncomplete", "PodsNotCreated", "NotGrouped"}),
     "WorkloadSuspended": frozenset({"PodsNotCreated"}),
+    "OldRevision": frozenset({"NeverFits", "NoNodeMatches"}),
     "DomainDeadlock": frozenset({"GateOpens"}),
     "WrongScheduler": frozenset({"SchedulerSilent"}),
     "VolumeElsewhere": frozenset({"NeverFits", "NoDomainFits", "OtherResource"}),
@@ -208,6 +209,7 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.subgroup_missing, ("pods", "pod_groups"), _named, "WorkloadMissing", together=True),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait, together=True),
     Rule(readiness.old_revision, ("pods", "workload_statuses"), _has_status),
+    Rule(readiness.old_template, ("pods", "cliques"), _of_set, "OldRevision"),
     Rule(pod_starts.kubelet_rejects, ("pods",), _nothing_waits, "KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(

@@ -28,7 +28,7 @@ from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, Level
 from app.facts.identity import Ref
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
-from app.facts.labels import NODE_POOL
+from app.facts.labels import NODE_POOL, NVLINK_DOMAIN
 from app.objects.owners import OwnerRef
 from app.rules.topology.coverage import right_order
 from app.rules.topology.levels import labels_hint, suggested_levels, yaml_of_levels
@@ -74,9 +74,7 @@ def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> 
     if not absent and gang.members and _has_place(gang):
         yield _note(gang, outside, of)
     else:
-        keys = [key for key in topology.keys if key not in absent]
-        guesses = guessed_labels(topology)
-        yield from _missing_labels(gang, outside, keys, guesses, ignored_for)
+        yield from _missing_labels(gang, topology, outside, ignored_for)
 
 
 def _has_place(gang: Gang) -> bool:
@@ -84,15 +82,17 @@ def _has_place(gang: Gang) -> bool:
 
 
 def _missing_labels(
-    gang: Gang,
-    outside: list[Node],
-    keys: list[str],
-    guesses: Mapping[str, Labels],
-    ignored_for: str,
+    gang: Gang, topology: Topology, outside: list[Node], ignored_for: str
 ) -> Reasons:
+    keys = [key for key in topology.keys if key not in topology.absent_keys]
+    guesses = guessed_labels(topology)
     would_fit = False
     if guesses and not _has_place(gang):
-        would_fit = gang.placements.with_labels(guesses).now.fits
+        would_fit = (
+            gang.fits_once_labelled
+            if topology == gang.topology
+            else gang.placements.with_labels(guesses).now.fits
+        )
 
     for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
         helps = would_fit and bool(value)
@@ -169,7 +169,9 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     )
     levels = suggested_levels(present)
     meant = _meant(topology, key, present)
-    if meant:
+    if key == NVLINK_DOMAIN:
+        remedy = _unregistered("all nodes")
+    elif meant:
         remedy = f"Set the key of level {level} in {where} to {meant}, a label that nodes have"
     elif levels:
         remedy = f"Set the levels of {where} to labels that nodes have: {yaml_of_levels(levels)}"
@@ -214,12 +216,15 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     refs = tuple(node.ref for node in nodes)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
     remedy = "Label the node" if len(nodes) == 1 else "Label the nodes"
-    if not value:  # The nodes may be in several domains.
+    if NVLINK_DOMAIN in keys:
+        remedy = _unregistered(listed(names))
+    elif not value:  # The nodes may be in several domains.
         remedy = "Label the node: replace VALUE with its domain"
         if len(nodes) > 1:
             names = ["NODE"]
             remedy = "Label each node: replace NODE with its name, and VALUE with its domain"
     command = f"kubectl label node {shlex.join([*names, *labels])}"
+    commands = () if NVLINK_DOMAIN in keys else (command,)
 
     return Reason(
         "LevelLabelMissing",
@@ -228,8 +233,20 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
         remedy,
         "platform",
         evidence,
-        (command,),
+        commands,
         severity,
+    )
+
+
+def _unregistered(nodes: str) -> str:
+    """Return the remedy for `nodes` without the label of NVLink domains.
+
+    If people set this label, KAI places pods there, but the pods have no NVLink between them.
+    """
+    return (
+        "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets this"
+        f" label on {nodes}. Don't set it by hand: it is missing while the GPUs are not registered"
+        " with the NVLink fabric (nvidia-smi -q, section Fabric)"
     )
 
 

@@ -41,6 +41,12 @@ _ADVICE: Advice = (
         "you",
     ),
     (
+        ('.grove-admission.grove.io": ',),
+        "Ask the platform team to run grove-admission doctor: the API server could not call the"
+        " webhook in the message.",
+        "platform",
+    ),
+    (
         ("failed calling webhook", "no endpoints available"),
         "Ask the platform team to check the webhook in the message: the API server could not call"
         " it.",
@@ -129,6 +135,12 @@ _ADVICE: Advice = (
         ("must be no more than 63 ", "must be no more than 52 "),
         "Shorten the value that the message names. If it begins with the name of the workload, give"
         " the workload a shorter name.",
+        "you",
+    ),
+    (
+        ("DNS-1035 label must", "spec.hostname: Invalid value"),
+        "Create the workload with another name. The names of the workload and its parts must begin"
+        " with a letter, and consist of lowercase letters, digits and '-'.",
         "you",
     ),
     (

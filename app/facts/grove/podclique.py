@@ -13,6 +13,7 @@ from app.facts.kubernetes.pod import (
     read_shape,
 )
 from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
+from app.facts.labels import POD_TEMPLATE_HASH
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 
 
@@ -33,6 +34,8 @@ class PodClique(Namespaced):
     """The entries of `resourceClaims` in the pod spec."""
     errors: tuple[LastError, ...] = ()
     """The errors that Grove reports in `status.lastErrors`."""
+    revision: str = ""
+    """The hash of the template from which Grove creates pods now, or ""."""
     unclaimed: Unclaimed | None = None
     """The facts that decide whether the PodClique should have an MNNVL claim.
 
@@ -72,6 +75,7 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
         name,
         uid=text_at(metadata, "uid"),
         place=read_place(map_at(metadata, "labels")),
+        revision=text_at(map_at(metadata, "labels"), POD_TEMPLATE_HASH),
         replicas=int_of(spec.get("replicas"), 1),
         scheduled=int_of(status.get("scheduledReplicas")),
         shape=read_shape(pod_spec),

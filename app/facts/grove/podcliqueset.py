@@ -296,6 +296,8 @@ class SetWithStatus(PodCliqueSet, dict=True):
     deleted_at: float | None = None
     """When its deletion was requested, in seconds since 1970, or None if it was not."""
     finalizers: tuple[str, ...] = ()
+    updates_on_delete: bool = False
+    """Whether Grove replaces pods of an old template only once somebody deletes them."""
     maker: Ref | None = None
     """The controller in its owner references, such as a DynamoGraphDeployment."""
 
@@ -333,6 +335,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
         errors=read_last_errors(status),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
+        updates_on_delete=text_at(map_at(obj, "spec", "updateStrategy"), "type") == "OnDelete",
         maker=Ref(owner.kind, text_at(metadata, "namespace"), owner.name) if owner else None,
     )
 

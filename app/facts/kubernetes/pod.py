@@ -47,6 +47,7 @@ from app.facts.labels import (
     KAI_RESERVATION,
     MNNVL_ENABLED,
     POD_GROUP_NAME,
+    POD_TEMPLATE_HASH,
     SHARING_NAMESPACE,
     SHARING_POD,
     SKIP_PODGROUPER,
@@ -397,7 +398,7 @@ class Pod(Namespaced):
     is_ready: bool = False
     """Whether the condition Ready is True."""
     revision: str = ""
-    """The revision of the template from which a StatefulSet created the pod, or ""."""
+    """The revision of the template from which a StatefulSet or Grove created the pod, or ""."""
     ended: tuple[str, str] = ("", "")
     """The first container of a failed pod that failed, and how, such as `exit code 1`."""
 
@@ -511,7 +512,7 @@ def read_pod(obj: JsonMap) -> Pod:
         unready=unready,
         unready_since=seconds_since_1970(ready.get("lastTransitionTime")) if unready else None,
         is_ready=is_ready,
-        revision=interned(labels.get("controller-revision-hash")),
+        revision=interned(labels.get("controller-revision-hash") or labels.get(POD_TEMPLATE_HASH)),
         ended=_failed_container(status) if phase == "Failed" else ("", ""),
         queue=interned(labels.get(KAI_QUEUE)),
     )

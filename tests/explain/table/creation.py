@@ -26,6 +26,7 @@ MIGRATES = replace(
 STRANDED = tuple(replace(pod, place=replace(pod.place, podgang="llm-0-9")) for pod in pods())
 KAI = frozenset({"pod_groups", "queues", "kai_topologies"})
 ERROR = LastError("ERR_GET_PODGANGMAP", NOW - 1020)
+NOT_VALID = LastError('Service "llm-0" is invalid: metadata.name: a DNS-1035 label must', NOW - 30)
 
 PLACED = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
 
@@ -118,6 +119,14 @@ MADE = (
         "Grove has created nothing for llm yet",
         "platform",
         {**NOTHING, "sets": (pcs(replicas=0),)},
+    ),
+    Row(
+        "NothingMade",
+        "Grove says that the name is not valid for an object that it creates",
+        {**NOTHING, "sets": (pcs(errors=(ERROR, NOT_VALID)),)},
+        f"Grove has created nothing for llm yet. Grove says: {NOT_VALID.text} (30 seconds ago)",
+        "you",
+        {**NOTHING, "sets": (pcs(errors=(ERROR, NOT_VALID), replicas=0),)},
     ),
     Row(
         "NothingMade",

@@ -15,8 +15,10 @@ from tests.explain.fleet import (
     NOW,
     ROUTER,
     WORKERS,
+    cliques,
     nodes,
     occupant,
+    pcs,
     placed,
     pod_group,
     pods,
@@ -69,6 +71,12 @@ def revised(revision: str, made: tuple[Pod, ...]) -> tuple[Pod, ...]:
     first, *others = made
     of_set = {"made_for": (WEB,), "controller": WEB, "owner": "uid-web"}
     return (replace(first, revision=revision, **of_set), *others)
+
+
+def of_template(revision: str, made: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """The workers are of this revision."""
+    router, *workers = made
+    return (router, *(replace(each, revision=revision) for each in workers))
 
 
 def of_clique(*made: Pod) -> tuple[Pod, ...]:
@@ -232,6 +240,24 @@ STARTING = (
         {
             "pods": revised("web-2", starting(NO_IMAGE)),
             "workload_statuses": (WorkloadStatus(WEB, revision="web-2"),),
+        },
+        also=("KubeletRefuses",),
+    ),
+    Row(
+        "OldRevision",
+        "the template of a PodClique was corrected, and Grove waits for somebody to delete its pods",
+        {
+            "pods": of_template("old", starting(NO_IMAGE)),
+            "cliques": cliques(revision="new"),
+            "sets": (pcs(updates_on_delete=True),),
+        },
+        f"3 pods have an old template of {CLIQUE}, and Grove replaces them only after a deletion"
+        " (updateStrategy OnDelete)",
+        "you",
+        {
+            "pods": of_template("new", starting(NO_IMAGE)),
+            "cliques": cliques(revision="new"),
+            "sets": (pcs(updates_on_delete=True),),
         },
         also=("KubeletRefuses",),
     ),
