@@ -176,6 +176,21 @@ WAITS = replace(PLACED, state="waits", headline="llm is pending")
             id="KAI's earlier words",
         ),
         pytest.param(
+            replace(
+                WAITS, said=("no room",), line=(in_line("llm-0", 1, "next"),), skipped=("Dark",)
+            ),
+            [
+                "llm is pending",
+                "  Position 1 of 9 in queue team; KAI should place it next",
+                "  Nothing that we could check is blocking it. The other checks are listed below.",
+                "  KAI says:",
+                "     no room",
+                ROW,
+                "not checked: Dark",
+            ],
+            id="KAI's words, and not everything was checked",
+        ),
+        pytest.param(
             replace(WAITS, said=tuple("abcde")),
             [
                 "llm is pending",

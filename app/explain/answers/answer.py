@@ -127,6 +127,12 @@ class Answer(Value, rename=AS_JSON):
         return f"Nothing we check is blocking it, and {self.silence}.{notes}"
 
     @property
+    def said_earlier(self) -> bool:
+        """Are KAI's messages about an older state? Only if everything is checked and it has room."""
+        is_next = any(own.next == "next" for own in self.line)
+        return is_next and not (self.causes or self.skipped or self.unknown)
+
+    @property
     def exit_code(self) -> int:
         """The exit code: 2 if facts are missing, 1 if it is pending or has remarks, otherwise 0.
 

@@ -94,7 +94,7 @@ def _said(answer: Answer) -> Iterator[str]:
     if answer.outlook:
         yield f"  {answer.outlook}"
     if answer.said:
-        old = any(own.next == "next" for own in answer.line) and not answer.causes
+        old = answer.said_earlier
         yield "  KAI said earlier, about an older state:" if old else "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
         if len(answer.said) > MOST_WORDS:
