@@ -113,7 +113,8 @@ CASES: dict[str, tuple[Changes, str]] = {
             **FIVE,
             "nodes": tuple(replace(n, allocatable={**n.allocatable, "pods": 1000}) for n in nodes()),
         },
-        "Even empty, no rack has room for 5 pods of 1 GPU; zone-a/rack-a1 would have room for 4",
+        "Even empty, no rack has room for 5 pods of 1 GPU; zone-a/rack-a1 would have room for 4"
+        " (nodes take too few pods)",
     ),
     "a device has nearly the name of another one": (
         {"pods": asking("example.com/nics"), "nodes": offering(nic=1000)},

@@ -216,7 +216,121 @@ def test_pods_without_gpus_have_no_room_in_the_nodes_together() -> None:
     small["status"]["allocatable"]["pods"] = "1"
     gang = [*queues(), pod_group("w", 2), *(pod(f"w-{number}", "w", 0) for number in range(2))]
     [(reason, text, _)] = said(told([small, *gang], "PodGroup", "w"))
-    assert (reason, text) == ("NeverFits", "Even empty, the nodes have room for only 1 of 2 pods")
+    short = "Even empty, the nodes have room for only 1 of 2 pods (nodes take too few pods)"
+    assert (reason, text) == ("NeverFits", short)
+
+
+def _with(obj: Object, **amounts: str) -> Object:
+    """Let a node offer more resources, or a pod request more."""
+    amounts = {name.replace("__", "/").replace("_", "-"): size for name, size in amounts.items()}
+    if obj["kind"] == "Node":
+        obj["status"]["allocatable"].update(amounts)
+    else:
+        obj["spec"]["containers"][0]["resources"]["requests"].update(amounts)
+    return obj
+
+
+MORE = "Or ask the platform team for more nodes"
+FREED = (
+    "Wait until PodGroup held (1 pod) ends and room for 1 more pod is free. If it runs"
+    " indefinitely, ask its owner to stop it"
+)
+
+
+@pytest.mark.parametrize(
+    ("on_node", "asked", "reason", "text", "remedy"),
+    [
+        pytest.param(
+            {"cpu": "4"},
+            {"cpu": "3"},
+            "NeverFits",
+            "Even empty, the nodes have room for only 1 of 2 pods of 1 GPU (not enough CPU)",
+            f"Request at most 2 CPUs per pod, or use fewer pods. {MORE}",
+            id="CPU",
+        ),
+        pytest.param(
+            {"ephemeral_storage": "10Gi"},
+            {"ephemeral_storage": "8Gi"},
+            "NeverFits",
+            "Even empty, the nodes have room for only 1 of 2 pods of 1 GPU (not enough"
+            " ephemeral-storage)",
+            f"Request at most 5 GiB of ephemeral storage per pod, or use fewer pods. {MORE}",
+            id="ephemeral storage",
+        ),
+        pytest.param(
+            {"rdma__ib": "1"},
+            {"rdma__ib": "1"},
+            "NeverFits",
+            "Even empty, the nodes have room for only 1 of 2 pods of 1 GPU (not enough rdma/ib)",
+            f"Use fewer pods. {MORE}",
+            id="another device, of which no pod can request less",
+        ),
+        pytest.param(
+            {"cpu": "3", "memory": "3Gi"},
+            {"cpu": "2", "memory": "2Gi"},
+            "NeverFits",
+            "Even empty, the nodes have room for only 1 of 2 pods of 1 GPU",
+            f"Use smaller or fewer pods. {MORE}",
+            id="two resources at once",
+        ),
+    ],
+)
+def test_the_resource_that_is_short_is_named(
+    on_node: Object, asked: Object, reason: str, text: str, remedy: str
+) -> None:
+    """The real KAI scheduler places such gangs once their pods request the amount in the remedy."""
+    pods = [_with(pod(f"w-{number}", "w"), **asked) for number in range(2)]
+    objects = [_with(node("n0"), **on_node), *queues(), pod_group("w", 2), *pods]
+    assert said(told(objects, "PodGroup", "w")) == [(reason, text, remedy)]
+
+
+def test_a_resource_without_any_smaller_amount_is_named_alone() -> None:
+    large = _with(node("n0", 12), cpu="1100m")
+    pods = [_with(pod(f"w-{number}", "w"), cpu="100m") for number in range(12)]
+    objects = [large, *queues(), pod_group("w", 12), *pods]
+    [(reason, _, remedy)] = said(told(objects, "PodGroup", "w"))
+    assert reason == "NeverFits"
+    assert remedy == f"Request less CPU per pod, or use fewer pods. {MORE}"
+
+
+def test_gpu_memory_of_gpus_is_as_kai_counts_it() -> None:
+    """Two pods of 8,192 MiB do not fit on a GPU of 16,384 MiB, because KAI counts 16,300 MiB."""
+    sharing = {"pod-group-name": "w", "gpu-memory": "8192"}
+    pods = [pod(f"w-{number}", "w", 0) for number in range(2)]
+    for each in pods:
+        each["metadata"]["annotations"] = sharing
+        del each["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    one = node("n0", 1, labels={"nvidia.com/gpu.memory": "16384"})
+    [(reason, text, _)] = said(told([one, *queues(), pod_group("w", 2), *pods], "PodGroup", "w"))
+    assert (reason, text) == (
+        "NeverFits",
+        "Even empty, the nodes have room for only 1 of 2 pods of 8,192 MiB of GPU memory (KAI counts"
+        " 16,300 MiB per GPU: it rounds the label nvidia.com/gpu.memory down)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "amounts", "short"),
+    [
+        pytest.param(1, {"rdma__ib": "1"}, "1 pod of 1 GPU (not enough rdma/ib)", id="a device"),
+        pytest.param(0, {"cpu": "40"}, "1 pod (not enough CPU)", id="pods without GPUs"),
+        pytest.param(5, {"rdma__ib": "1"}, "1 pod of 5 GPUs", id="GPUs too"),
+    ],
+)
+def test_what_others_hold_is_named_unless_it_is_gpus(
+    gpus: int, amounts: Object, short: str
+) -> None:
+    """It was said that 7 GPUs were free, but too fragmented, although another device was short."""
+    pods = [
+        _with(pod("held-0", "held", gpus, "n0"), **amounts),
+        _with(pod("w-0", "w", gpus), **amounts),
+    ]
+    if not gpus:
+        for each in pods:
+            del each["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    objects = [_with(node("n0"), rdma__ib="1"), *queues(), pod_group("held", 1), pod_group("w", 1)]
+    found = said(told([*objects, *pods], "PodGroup", "w"))
+    assert found == [("NoDomainFits", f"The nodes have no room for {short}", FREED)]
 
 
 SUBGROUPS = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]

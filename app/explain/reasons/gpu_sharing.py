@@ -1,9 +1,10 @@
 """Report why pods can't share GPUs: unknown GPU memory, or a lost reservation pod of KAI."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import Run
 from app.explain.placing.fitness import is_selected, tolerates
 from app.explain.reasons.messages import one_line
 from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
@@ -262,6 +263,14 @@ def part_too_large(part: GpuPart, nodes: Sequence[Node], that: str) -> tuple[str
             "you",
         )
     return None
+
+
+def counted_memory(shapes: Iterable[Run], nodes: Iterable[Node]) -> str:
+    """Return a note on the GPU memory that KAI counts on a GPU, or "" if no pod requests any."""
+    if not any(shape.part and shape.part.memory for shape, _ in shapes):
+        return ""
+    memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
+    return f" (KAI counts {memory:,} MiB per GPU: it rounds the label {MEMORY_LABEL} down)"
 
 
 def _asked_of(part: GpuPart) -> str:

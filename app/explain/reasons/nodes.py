@@ -52,6 +52,7 @@ from app.explain.reasons.reason import (
     about,
     ago,
     amount,
+    called,
     counted,
     is_in_bytes,
     listed,
@@ -413,11 +414,11 @@ def other_resource(gang: Gang) -> Reasons:
     else:
         found, remedy = f"too few nodes with free {devices} have that much free", ""
     text = (
-        f"{upper_first(devices)} are free {where}, but not enough {_called(name)}:"
+        f"{upper_first(devices)} are free {where}, but not enough {called(name)}:"
         f" a pod requests {amount(name, asks)}, and {found}"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
-    remedy = f"Request less {_called(name)} per pod{remedy}"
+    remedy = f"Request less {called(name)} per pod{remedy}"
     in_the_way = _in_the_way(gang, name, asks, free)[: short.count]
     if in_the_way and obstacle.placements.under(EMPTIED).fits:
         pods = list(itertools.chain.from_iterable(in_the_way))
@@ -461,10 +462,6 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
 def _devices(demand: Demand) -> str:
     """Return `GPUs`, or `devices` if no pod requests GPUs."""
     return "GPUs" if any(asks_gpus(shape) for shape, _ in demand.shapes) else "devices"
-
-
-def _called(resource: str) -> str:
-    return resource.upper() if resource == "cpu" else resource
 
 
 def _in_the_way(gang: Gang, name: str, asks: int, free: Mapping[str, int]) -> list[list[Pod]]:

@@ -34,7 +34,12 @@ from app.explain.placing.placements import (
 )
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, OF_NODES, freeing_remedies, together
-from app.explain.reasons.gpu_sharing import labelling_memory, part_too_large, part_words
+from app.explain.reasons.gpu_sharing import (
+    counted_memory,
+    labelling_memory,
+    part_too_large,
+    part_words,
+)
 from app.explain.reasons.kueue import (
     choose_again,
     chosen_by_kueue,
@@ -71,6 +76,7 @@ from app.explain.reasons.reason import (
     about,
     ago,
     amount,
+    called,
     counted,
     in_new_set,
     is_in_bytes,
@@ -81,7 +87,14 @@ from app.explain.reasons.reason import (
 )
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
-from app.explain.state.amounts import PREFIX, counts_as_gpu, gpu_resource_of, gpus_of, is_device
+from app.explain.state.amounts import (
+    PREFIX,
+    counts_as_gpu,
+    gpu_resource_of,
+    gpus_of,
+    is_device,
+    resources_of,
+)
 from app.explain.state.domains import shared_depth
 from app.explain.state.index import Index
 from app.facts.kubernetes.gpus import GPU
@@ -160,9 +173,12 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
     larger = "more nodes" if level == "cluster" else f"more nodes in one {level}"
-    also, _ = _also_needed(obstacle)
-    remedy = f"Use smaller or fewer pods{also}. Or ask the platform team for {larger}"
-    if placements.under(replace(EMPTY, without="pods")).fits:
+    also, then = _also_needed(obstacle)
+    scarce = _scarce(obstacle, short, EMPTY)
+    remedy = (
+        f"{_less_of(obstacle, short, scarce, then)}{also}. Or ask the platform team for {larger}"
+    )
+    if scarce == "pods":
         remedy = (
             "Use fewer pods, or ask the platform team to raise maxPods in the kubelet configuration"
         )
@@ -179,7 +195,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
         )
         return text, _unpreferred(obstacle) or f"{label}, or prefer no level", "you"
 
-    room = _room_of(obstacle, short, best, level, selection)
+    room = _room_of(obstacle, short, best, level, selection) + _why_short(scarce)
     lost, repair = lost_words(lost_gpus(obstacle.nodes, short))
     if lost:
         return f"{room}. {lost}", together(repair, wider or remedy), "platform"
@@ -238,7 +254,7 @@ def _room_of(
         largest = f"{largest} {amount('/gpu', has)}"
         return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
-    needs = pods_of(short.shapes)
+    needs = pods_of(short.shapes) + counted_memory(short.shapes, usable)
     even = "Even empty"
     placed = [pod for pod in obstacle.gang.placed if pod.is_alive]
     if placed:
@@ -482,6 +498,23 @@ def _sized(name: str, ask: int) -> str:
     return f"{plain(ask)} {name}" if is_device(name) else f"{amount(name, ask)}{_of(name)}"
 
 
+def _less_of(obstacle: Obstacle, part: Demand, scarce: str, then: Assumption) -> str:
+    """Return the advice to use less of the `scarce` resource, or of any resource if it is "".
+
+    `then` is the assumption that the other steps of the remedy are done.
+    """
+    asks = max((dict(shape.requests).get(scarce, 0) for shape, _ in part.shapes), default=0)
+    if not asks:
+        return "Use smaller or fewer pods"
+    fitting = _fitting(obstacle, {scarce: asks}, replace(then, free="empty", opened=True))
+    if fitting:
+        most = f"at most {amount(scarce, fitting[scarce], down=True)}{_of(scarce)}"
+        return f"Request {most} per pod, or use fewer pods"
+    if is_device(scarce):
+        return "Use fewer pods"
+    return f"Request less {called(scarce)} per pod, or use fewer pods"
+
+
 def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
     """Return whether pods request a device that no node in the gang's node pool has."""
     asked = {name for shape, _ in demand.shapes for name, _ in shape.requests if is_device(name)}
@@ -721,7 +754,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
     short = obstacle.short
     text = (
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
-        " next to it, even without other workloads"
+        f" next to it, even without other workloads{_why_short(_scarce(obstacle, short, EMPTY))}"
     )
     remedy = "Do nothing if the minimum is enough. Otherwise, ask the platform team for more nodes"
     if gang.pod_group and gang.pod_group.stale is not None:  # KAI counts it as below its minimum.
@@ -754,7 +787,29 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
             " them"
         )
 
-    return text + _in_pieces(obstacle)
+    scarce = _scarce(obstacle, short, AS_IT_IS)
+    return text + (_why_short(scarce) or _in_pieces(obstacle))
+
+
+def _scarce(obstacle: Obstacle, part: Demand, assumption: Assumption) -> str:
+    """Return the resource without whose requests the gang would fit, unless it is GPUs, or "".
+
+    If the pods request devices, which are not free, another device may be the cause.
+    """
+    names = resources_of(shape for shape, _ in part.shapes)
+    if assumption == AS_IT_IS and any(map(is_device, names)):
+        assumption = replace(assumption, devices=True)
+    others = (name for name in names if not counts_as_gpu(name) and assumption.counts(name))
+    placements = obstacle.placements
+    fitting = (name for name in others if placements.under(replace(assumption, without=name)).fits)
+    return next(fitting, "")
+
+
+def _why_short(scarce: str) -> str:
+    """Return a note about the resource that is short, or "" without one."""
+    if scarce == "pods":
+        return " (nodes take too few pods)"
+    return f" (not enough {called(scarce)})" if scarce else ""
 
 
 def _open_nodes(obstacle: Obstacle) -> str:

@@ -217,6 +217,11 @@ def amount(resource: str, thousandths: int, *, down: bool = False) -> str:
     return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
 
 
+def called(resource: str) -> str:
+    """Return the name of a resource as texts write it without an amount, such as `CPU`."""
+    return resource.upper() if resource == "cpu" else resource
+
+
 def pods_of(shapes: Sequence[Run]) -> str:
     """Return a text such as `10 pods of 8 GPUs`, or `2 pods without GPUs and 4 pods of 8 GPUs`."""
     counts: dict[tuple[int, int, str], int] = {}
