@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from app.base.spelling import nearest
+from app.base.spelling import Comparisons
 from app.facts.labels import KAI_QUEUE, KAI_SCHEDULER
 from app.objects.fields import FieldPath, listed, quote
 from app.objects.names import is_subdomain, label_key_problem
@@ -47,6 +47,7 @@ def rejection_warnings(document: JsonMap, old: JsonMap | None = None) -> list[st
     """Return warnings about a PodCliqueSet that Grove rejects, or that gets no pods.
 
     `old` is the set that an UPDATE replaces. What Grove has accepted in it is not reported again.
+    The set must not exceed the bounds of `set_size`.
     """
     rejected = _rejected(document, is_new=old is None)
     ignored = [f"{path}: {text}" for path, text in _without_effect(document)]
@@ -66,15 +67,16 @@ def _mistakes(document: JsonMap, *, is_new: bool) -> list[Mistake]:
     template = map_at(document, "spec", "template")
     cliques = _parts(template, "cliques")
     groups = _parts(template, "podCliqueScalingGroups")
+    names = Comparisons()
     return [
         *_mistakes_of_template(document, template, cliques),
         *_doubles(cliques, groups),
-        *_mistakes_of_members(document, cliques, groups),
-        *_mistakes_of_order(template, cliques),
+        *_mistakes_of_members(document, cliques, groups, names),
+        *_mistakes_of_order(template, cliques, names),
         *(each for part in cliques for each in _mistakes_of_clique(*part, is_new=is_new)),
         *(each for part in groups for each in _mistakes_of_group(*part)),
         *_mistakes_of_scaling(cliques, groups),
-        *_mistakes_of_sharing(template, cliques, groups),
+        *_mistakes_of_sharing(template, cliques, groups, names),
         *_mistakes_of_scheduler(document, template, cliques, groups),
     ]
 
@@ -129,7 +131,7 @@ def _doubles(cliques: Sequence[Part], groups: Sequence[Part]) -> Iterator[Mistak
 
 
 def _mistakes_of_members(
-    document: JsonMap, cliques: Sequence[Part], groups: Sequence[Part]
+    document: JsonMap, cliques: Sequence[Part], groups: Sequence[Part], names: Comparisons
 ) -> Iterator[Mistake]:
     """Yield unknown cliques of scaling groups, and the clique whose names are too long together."""
     known = [text_at(clique, "name") for _, clique in cliques]
@@ -138,7 +140,7 @@ def _mistakes_of_members(
         for name in texts_at(group, "cliqueNames"):
             group_of.setdefault(name, text_at(group, "name"))
             if name and name not in known:
-                yield path.child("cliqueNames"), _unknown("clique", name, known)
+                yield path.child("cliqueNames"), _unknown("clique", name, known, names)
 
     set_name = text_at(map_at(document, "metadata"), "name")
     lengths = [len(set_name) + len(group_of.get(name, "")) + len(name) for name in known]
@@ -152,7 +154,9 @@ def _mistakes_of_members(
         yield path.child("name"), text
 
 
-def _mistakes_of_order(template: JsonMap, cliques: Sequence[Part]) -> Iterator[Mistake]:
+def _mistakes_of_order(
+    template: JsonMap, cliques: Sequence[Part], names: Comparisons
+) -> Iterator[Mistake]:
     """Yield mistakes in startsAfter, which Grove reads only with the startup type Explicit."""
     if template.get("cliqueStartupType") != _EXPLICIT:
         return
@@ -169,7 +173,7 @@ def _mistakes_of_order(template: JsonMap, cliques: Sequence[Part]) -> Iterator[M
             elif other == name:
                 yield at, f"clique {name} can't start after itself. Remove it here"
             elif other not in after:
-                yield at, _unknown("clique", other, after)
+                yield at, _unknown("clique", other, after, names)
             if other and count > 1:
                 yield at, f"clique {other} is listed twice. Remove one of them"
 
@@ -183,8 +187,8 @@ def _mistakes_of_order(template: JsonMap, cliques: Sequence[Part]) -> Iterator[M
         yield _TEMPLATE.child("cliques"), text
 
 
-def _unknown(kind: str, name: str, known: Collection[str]) -> str:
-    meant = nearest(name, tuple(known))
+def _unknown(kind: str, name: str, known: Collection[str], names: Comparisons) -> str:
+    meant = names.nearest(name, tuple(known))
     return f"no {kind} has the name {name}" + (f". Did you mean {meant}?" if meant else "")
 
 
@@ -301,7 +305,7 @@ def _too_low(config: JsonMap, least: int, replicas: int) -> str:
 
 
 def _mistakes_of_sharing(
-    template: JsonMap, cliques: Sequence[Part], groups: Sequence[Part]
+    template: JsonMap, cliques: Sequence[Part], groups: Sequence[Part], names: Comparisons
 ) -> Iterator[Mistake]:
     """Yield mistakes in resourceClaimTemplates and in the resourceSharing of all parts."""
     claims: set[str] = set()
@@ -319,12 +323,12 @@ def _mistakes_of_sharing(
     clique_names = [text_at(clique, "name") for _, clique in cliques]
     group_names = [text_at(group, "name") for _, group in groups]
     children = {"clique": clique_names, "scaling group": group_names}
-    yield from _mistakes_of_sharing_in(_TEMPLATE, template, claims, children)
+    yield from _mistakes_of_sharing_in(_TEMPLATE, template, claims, children, names)
     for path, group in groups:
         members = {"clique": texts_at(group, "cliqueNames")}
-        yield from _mistakes_of_sharing_in(path, group, claims, members)
+        yield from _mistakes_of_sharing_in(path, group, claims, members, names)
     for path, clique in cliques:
-        yield from _mistakes_of_sharing_in(path, clique, claims, {})
+        yield from _mistakes_of_sharing_in(path, clique, claims, {}, names)
 
 
 _FILTERS = {"clique": "childCliqueNames", "scaling group": "childScalingGroupNames"}
@@ -332,7 +336,11 @@ _FILTERS = {"clique": "childCliqueNames", "scaling group": "childScalingGroupNam
 
 
 def _mistakes_of_sharing_in(
-    path: FieldPath, part: JsonMap, claims: Collection[str], children: Mapping[str, Sequence[str]]
+    path: FieldPath,
+    part: JsonMap,
+    claims: Collection[str],
+    children: Mapping[str, Sequence[str]],
+    names: Comparisons,
 ) -> Iterator[Mistake]:
     """Yield mistakes in the resourceSharing of one part.
 
@@ -362,7 +370,10 @@ def _mistakes_of_sharing_in(
             for kind, known in children.items():
                 for child in texts_at(narrowed, _FILTERS[kind]):
                     if child not in known:
-                        yield at.child("filter").child(_FILTERS[kind]), _unknown(kind, child, known)
+                        yield (
+                            at.child("filter").child(_FILTERS[kind]),
+                            _unknown(kind, child, known, names),
+                        )
 
 
 # Schedulers.

@@ -13,6 +13,7 @@ from app.base.unusable import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, identify, judge
 from app.dry_run.templates import MOST_TEMPLATES, TOO_MANY
+from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.kinds import ALL
 from app.objects.fields import FieldError
 from app.webhooks.registry import WEBHOOKS
@@ -235,6 +236,19 @@ async def test_only_documents_are_told_what_grove_rejects() -> None:
         "spec.template.cliques[0].spec.roleName",
     ]
     assert await warned(Asker("audit", reads_stored=True)) == []
+
+
+async def test_the_names_of_a_set_that_is_too_large_are_not_compared() -> None:
+    document = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "s"},
+        "spec": {"template": {"cliques": [{"name": "a"}] * (MOST_PARTS + 1)}},
+    }
+    verdict = (await judge(default_routes(cluster()), document, Asker("me"))).verdict
+    assert verdict is not None
+    assert not verdict.allowed
+    assert verdict.warnings == ()
 
 
 async def test_documents_of_podgroups_are_told_what_kai_rejects() -> None:

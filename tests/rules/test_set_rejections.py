@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.base.spelling import MOST_COMPARED
 from app.rules.set_rejections import rejection_warnings
 from tests.said import Said
 
@@ -449,6 +450,17 @@ CLIQUE_NAMES = "spec.template.podCliqueScalingGroups[0].cliqueNames: Grove rejec
 )
 def test_names_of_cliques_that_grove_rejects(obj: dict[str, Any], expected: list[str]) -> None:
     assert rejection_warnings(obj) == expected
+
+
+def test_only_the_first_of_many_unknown_names_are_compared() -> None:
+    """A list of names has no bound, and each comparison takes time."""
+    wrong = [f"prefil{number:04}" for number in range(3 * MOST_COMPARED)]
+    known = [clique(f"prefill{number:04}") for number in range(3)]
+    found = rejection_warnings(pcs(*known, clique("x", startsAfter=wrong), **EXPLICIT))
+    assert len(found) == len(wrong)
+    assert sum("Did you mean" in text for text in found) == 3
+    last = rejection_warnings(pcs(*known, clique("x", startsAfter=wrong[::-1]), **EXPLICIT))
+    assert sum("Did you mean" in text for text in last) == 0
 
 
 def test_an_update_reports_only_what_is_not_stored_yet() -> None:
