@@ -62,7 +62,17 @@ from tests.explain.table.row import (
     claiming,
     reserved,
 )
-from tests.explain.table.volumes import BOUND, LATE, LOCAL, SMALL, claimed, data, disk, tied
+from tests.explain.table.volumes import (
+    BOUND,
+    LATE,
+    LOCAL,
+    SMALL,
+    by_hand,
+    claimed,
+    data,
+    disk,
+    tied,
+)
 from tests.explain.table.words import warned
 
 MINE = PodClaim("scratch", "my-gpus")
@@ -306,6 +316,18 @@ CASES: dict[str, tuple[Changes, str]] = {
             ),
         },
         "PersistentVolumeClaim data, which 1 pod uses, is not bound: StorageClass local creates no volumes, and no PersistentVolume of it is available",
+    ),
+    "the free disks made by hand are on closed nodes": (
+        {
+            **claimed(data(storage_class="local"), LOCAL),
+            "volumes": (
+                by_hand("gpu-00"),
+                by_hand("gpu-01"),
+                replace(by_hand(), name="pv-7", places=((Requirement("ssd", "Exists"), Requirement("disk", "Exists")),)),
+            ),
+            "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
+        },
+        "PersistentVolumeClaim data gets a volume of StorageClass local, which only nodes with kubernetes.io/hostname in (gpu-00, gpu-01) or ssd present and disk present can use, and these take no pods: gpu-00 and gpu-01 (cordoned)",
     ),
 }  # fmt: skip
 

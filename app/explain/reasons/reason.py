@@ -189,7 +189,9 @@ def plain(thousandths: int) -> str:
 
 def is_in_bytes(resource: str) -> bool:
     """Return whether amounts of a resource are numbers of bytes."""
-    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith(
+        "hugepages-"
+    )
 
 
 def amount(resource: str, thousandths: int, *, down: bool = False) -> str:

@@ -15,10 +15,10 @@ from app.explain.reasons.blocking_workloads import freeing_remedies, together
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.messages import words_about
 from app.explain.reasons.obstacle import nodes_in_pool, obstacle_of, terms_words
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, are, counted, listed
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, amount, are, counted, listed
 from app.explain.state.amounts import is_device, resources_of
 from app.explain.state.index import Index
-from app.explain.state.volumes import Tied, class_of, tied
+from app.explain.state.volumes import Tied, class_of, free_volumes, tied
 from app.facts.identity import Ref
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
@@ -143,21 +143,23 @@ def _class_by_hand(index: Index, claim: VolumeClaim) -> StorageClass | None:
 
 def volume_not_free(gang: Gang) -> Reasons:
     """Report that a claim waits for a volume that is created by hand, and none is available."""
-    free = {each.storage_class for each in gang.facts.volumes if each.phase == "Available"}
     for name, pods in _used_claims(gang):
         claim = gang.index.volume_claims.get((gang.namespace, name))
         storage = _class_by_hand(gang.index, claim) if claim else None
-        if claim is None or storage is None or storage.name in free:
+        if claim is None or storage is None or free_volumes(gang.index, claim, storage):
             continue
         use = counted(pods, "pod uses", "pods use")
+        none = "no PersistentVolume of it is available"
+        such = f"class {storage.name}"
+        if storage.name in gang.index.free_volumes:
+            asks = listed((amount("storage", claim.size), *claim.modes))
+            none = f"no available PersistentVolume of it matches the claim ({asks})"
+            such += f" with {asks}"
         text = (
             f"PersistentVolumeClaim {name}, which {use}, is not bound: StorageClass {storage.name}"
-            " creates no volumes, and no PersistentVolume of it is available"
+            f" creates no volumes, and {none}"
         )
-        remedy = (
-            f"Ask the platform team for another PersistentVolume of class {storage.name}: kubectl"
-            " get pv"
-        )
+        remedy = f"Ask the platform team for another PersistentVolume of {such}: kubectl get pv"
         evidence = Evidence(claim.ref, "status.phase", claim.phase)
         yield about(evidence, "VolumeUnbound", text, remedy, "platform", objects=refs(pods))
 

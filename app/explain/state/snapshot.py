@@ -102,6 +102,10 @@ def _key(namespace: str, name: str) -> Sequence[Key]:
     return [(namespace, name)] if name else ()
 
 
+def _class_of_free(volume: Volume) -> set[str]:
+    return {volume.storage_class} if volume.phase == "Available" else set()
+
+
 def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
     return _key(obj.namespace, obj.place.pcs)
 
@@ -170,6 +174,8 @@ class Belongings:
 
     # Objects by the object that they belong to.
 
+    free_volumes = GroupedBy[str, Volume]("volumes", _class_of_free, name_of)
+    """The available PersistentVolumes by their StorageClass."""
     gangs_of_set = GroupedBy[Key, PodGang]("gangs", _set_of, key_of)
     gangs_of_part = GroupedBy[Key, PodGang](
         "gangs", lambda gang: {(gang.namespace, part.name) for part in gang.parts}, key_of

@@ -2,6 +2,7 @@
 
 from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
 from app.facts.kubernetes.selectors import Requirement, Term, node_selector_terms
+from app.facts.quantity import amounts
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
@@ -25,6 +26,18 @@ class VolumeClaim(Namespaced):
     """The PersistentVolume that the claim is bound to, or ""."""
     deleting: float | None = None
     """When deletion of the claim was requested, in seconds since 1970, or None if it was not."""
+    size: int = 0
+    """The requested storage, in thousandths of a byte."""
+    modes: tuple[str, ...] = ()
+    """The access modes that it requests, and Block if it requests a block device."""
+
+    def matches(self, volume: "Volume") -> bool:
+        """Return whether a volume is large enough, has the modes, and is for no other claim."""
+        if volume.reserved not in ("", f"{self.namespace}/{self.name}"):
+            return False
+        is_block = "Block" in self.modes
+        has_modes = set(self.modes) <= set(volume.modes) and is_block == ("Block" in volume.modes)
+        return self.size <= volume.size and has_modes
 
 
 class Volume(ClusterScoped):
@@ -37,6 +50,12 @@ class Volume(ClusterScoped):
     """The name of the StorageClass, or ""."""
     phase: str = "Pending"
     """The phase, such as Available or Bound."""
+    size: int = 0
+    """The capacity, in thousandths of a byte."""
+    modes: tuple[str, ...] = ()
+    """The access modes, and Block if it is a block device."""
+    reserved: str = ""
+    """The claim that the volume is for, such as `ns/data`, or "" for any claim."""
 
 
 class StorageClass(ClusterScoped):
@@ -64,17 +83,28 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
         name if isinstance(name, str) else None,
         text_at(spec, "volumeName"),
         seconds_since_1970(metadata.get("deletionTimestamp")),
+        amounts(map_at(spec, "resources", "requests")).get("storage", 0),
+        _modes(spec),
     )
+
+
+def _modes(spec: JsonMap) -> tuple[str, ...]:
+    block = ("Block",) if spec.get("volumeMode") == "Block" else ()
+    return (*texts_at(spec, "accessModes"), *block)
 
 
 def read_volume(obj: JsonMap) -> Volume:
     """Read a PersistentVolume."""
     spec = map_at(obj, "spec")
+    claim = map_at(spec, "claimRef")
     return Volume(
         read_name(obj),
         node_selector_terms(map_at(spec, "nodeAffinity", "required")),
         text_at(spec, "storageClassName"),
         text_at(map_at(obj, "status"), "phase") or "Pending",
+        amounts(spec.get("capacity")).get("storage", 0),
+        _modes(spec),
+        f"{text_at(claim, 'namespace')}/{text_at(claim, 'name')}" if claim else "",
     )
 
 

@@ -54,6 +54,14 @@ NAMED = "PersistentVolumeClaim data, which 4 pods use,"
 TIED = "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with"
 LOCAL = StorageClass("local", waits=True, provisions=False)
 FREE = Volume("pv-9", storage_class="other", phase="Available")
+
+
+def by_hand(*hosts: str) -> Volume:
+    """A free disk that one of these nodes can use."""
+    term = (Requirement(HOST, "In", hosts),)
+    return replace(FREE, name="pv-8", storage_class="local", places=(term,))
+
+
 WITH_DATA = pods(volumes=("data",))
 ZONE_B = tuple(node.name for node in nodes()[8:])
 ON_ONE = Shape((("pods", 1000),), affinity=ONE_NODE)
@@ -135,6 +143,38 @@ VOLUMES = (
         {
             **claimed(data(storage_class="local"), LOCAL),
             "volumes": (replace(FREE, storage_class="local"),),
+        },
+    ),
+    Row(
+        "VolumeUnbound",
+        "the free volumes made by hand are too small",
+        {
+            **claimed(data(storage_class="local", size=5 * 2**30 * 1000), LOCAL),
+            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000),),
+        },
+        f"{NAMED} is not bound: StorageClass local creates no volumes, and no available"
+        " PersistentVolume of it matches the claim (5 GiB)",
+        "platform",
+        {
+            **claimed(data(storage_class="local", size=2**30 * 1000), LOCAL),
+            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000),),
+        },
+    ),
+    Row(
+        "VolumeElsewhere",
+        "the free disk made by hand is on a node that is closed",
+        {
+            **claimed(data(storage_class="local"), LOCAL),
+            "volumes": (by_hand("gpu-00"),),
+            "nodes": changed(("gpu-00",), unschedulable=True),
+        },
+        f"PersistentVolumeClaim data gets a volume of StorageClass local, which only nodes with"
+        f" {HOST}=gpu-00 can use, and these take no pods: gpu-00 (cordoned)",
+        "platform",
+        {
+            **claimed(data(storage_class="local"), LOCAL),
+            "volumes": (by_hand("gpu-00"), replace(FREE, storage_class="local")),
+            "nodes": changed(("gpu-00",), unschedulable=True),
         },
     ),
     Row(

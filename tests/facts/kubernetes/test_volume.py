@@ -66,3 +66,26 @@ def test_a_volume_says_which_nodes_can_use_it() -> None:
     term = (Requirement("kubernetes.io/hostname", "In", ("n1",)),)
     assert read_volume(obj) == Volume("pv-1", (term,), "local", "Bound")
     assert read_volume({"metadata": {"name": "nfs"}}) == Volume("nfs")
+
+
+def test_a_volume_must_be_large_enough_and_have_the_modes_of_the_claim() -> None:
+    modes = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}
+    spec = {**modes, "resources": {"requests": {"storage": "1Gi"}}}
+    claim = read_volume_claim({"metadata": {"namespace": "ns", "name": "data"}, "spec": spec})
+    assert (claim.size, claim.modes) == (2**30 * 1000, ("ReadWriteOnce", "Block"))
+
+    def volume(size: str, *access: str, mode: str = "Block") -> Volume:
+        spec = {"capacity": {"storage": size}, "accessModes": list(access), "volumeMode": mode}
+        return read_volume({"metadata": {"name": "pv"}, "spec": spec})
+
+    assert claim.matches(volume("1Gi", "ReadWriteOnce", "ReadOnlyMany"))
+    assert not claim.matches(volume("1023Mi", "ReadWriteOnce"))
+    assert not claim.matches(volume("1Gi", "ReadOnlyMany"))
+    assert not claim.matches(volume("1Gi", "ReadWriteOnce", mode="Filesystem"))
+
+
+def test_a_volume_may_be_for_one_claim() -> None:
+    reserved = {"spec": {"claimRef": {"namespace": "ns", "name": "data"}}}
+    volume = read_volume({"metadata": {"name": "pv"}, **reserved})
+    assert VolumeClaim("ns", "data").matches(volume)
+    assert not VolumeClaim("other", "data").matches(volume)
