@@ -66,7 +66,56 @@ def clique(constraint: Any = None, **spec: Any) -> dict[str, Any]:
             ],
             id="several in one part, and in several parts",
         ),
-        pytest.param(document(terminationDelay="1s", startupType="x"), [], id="other fields"),
+        pytest.param(document(terminationDelay="1s", updates="x"), [], id="other fields"),
+        pytest.param(
+            document(
+                clique() | {"scaleConfig": {}, "packDomain": "rack"},
+                clique(scaleConfig={}),
+                startupType="x",
+                podCliqueScalingGroups=[{"autoScalingConfig": {}, "cliques": []}],
+                scalingGroups=[],
+            ),
+            [
+                ("startupType", "cliqueStartupType"),
+                ("scalingGroups", "podCliqueScalingGroups"),
+                ("podCliqueScalingGroups[0].autoScalingConfig", "scaleConfig"),
+                ("podCliqueScalingGroups[0].cliques", "cliqueNames"),
+                ("cliques[0].scaleConfig", "spec.template.cliques[0].spec.autoScalingConfig"),
+                (
+                    "cliques[0].packDomain",
+                    "spec.template.cliques[0].topologyConstraint.packDomain",
+                ),
+                ("cliques[1].spec.scaleConfig", "autoScalingConfig"),
+            ],
+            id="other names",
+        ),
+        pytest.param(
+            document(
+                clique() | {"minAvailable": 1, "tolerations": []},
+                clique(topologyConstraint={}, schedulerName="s"),
+                replicas=2,
+                minAvailable=1,
+                nodeSelector={},
+                podCliqueScalingGroups=[{"labels": {}, "name": "g", "replicas": 1}],
+            ),
+            [
+                ("replicas", "spec.replicas"),
+                ("minAvailable", "spec.template.cliques[].spec.minAvailable"),
+                ("nodeSelector", "spec.template.cliques[].spec.podSpec.nodeSelector"),
+                ("podCliqueScalingGroups[0].labels", "spec.template.cliques[].labels"),
+                ("cliques[0].minAvailable", "spec.template.cliques[0].spec.minAvailable"),
+                ("cliques[0].tolerations", "spec.template.cliques[0].spec.podSpec.tolerations"),
+                (
+                    "cliques[1].spec.topologyConstraint",
+                    "spec.template.cliques[1].topologyConstraint",
+                ),
+                (
+                    "cliques[1].spec.schedulerName",
+                    "spec.template.cliques[1].spec.podSpec.schedulerName",
+                ),
+            ],
+            id="other places",
+        ),
         pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),
         pytest.param({"spec": 7}, [], id="no set at all"),
     ],
@@ -79,11 +128,18 @@ def test_warnings(obj: dict[str, Any], fields: list[tuple[str, str]]) -> None:
     ]
 
 
+def test_fields_of_the_template_are_not_those_of_the_spec() -> None:
+    assert unknown_field_warnings({"spec": {"replicas": 1, "cliques": [], "repicas": 1}}) == [
+        "spec.cliques: unknown field, which the API server drops. Did you mean"
+        " spec.template.cliques?",
+        "spec.repicas: unknown field, which the API server drops. Did you mean replicas?",
+    ]
+
+
 def test_known_fields_do_not_count_among_those_that_are_compared(said: Said) -> None:
     """Only so many unknown names of an object are compared with known ones."""
     worker = clique()
-    others = ("name",)  # no typo of these is looked for
-    worker["spec"] |= {f"x{number}": 1 for number in range(MOST_COMPARED - len(others) - 1)}
+    worker["spec"] |= {f"x{number}": 1 for number in range(MOST_COMPARED - 1)}
     worker["spec"] |= {"replicas": 1, "podSpec": {}, "minAvailabel": 1}
     (warning,) = unknown_field_warnings(document(worker))
     assert warning.endswith("Did you mean minAvailable?")
