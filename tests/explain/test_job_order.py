@@ -69,8 +69,8 @@ def test_jobs_wait_until_a_job_has_completed(said: Said) -> None:
     assert answer.headline.startswith("w is pending: 1 of 1 pod placed, 8 pods not created yet")
     [reason] = answer.reasons
     assert reason.text == (
-        "With dependsOn, JobSet w creates the 8 pods of node only once init is complete"
-        " (so far 0 of 1 Job)"
+        "With dependsOn, JobSet w creates the 8 pods of node only once all Jobs of init are"
+        " complete (so far 0 of 1)"
     )
     assert (reason.who, reason.remedy) == ("wait", "Wait until w-init-0-0-x has completed")
     assert reason.commands == ("kubectl logs -n ns w-init-0-0-x",)
@@ -103,9 +103,9 @@ def test_a_job_that_has_started_is_ready(done: str) -> None:
 def test_each_step_of_a_chain_is_named() -> None:
     last = part("last", "node=Ready", "init=Complete")
     assert text_of(job_set(INIT, NODE, last), of_job("init", **RUNS)) == (
-        "With dependsOn, JobSet w creates the 8 pods of node only once init is complete (so far 0"
-        " of 1 Job) and creates the 1 pod of last only once node is ready (so far 0 of 2 Jobs) and"
-        " init is complete (so far 0 of 1 Job)"
+        "With dependsOn, JobSet w creates the 8 pods of node only once all Jobs of init are"
+        " complete (so far 0 of 1) and creates the 1 pod of last only once all Jobs of node are"
+        " ready (so far 0 of 2) and all Jobs of init are complete (so far 0 of 1)"
     )
 
 
@@ -115,8 +115,8 @@ def test_jobs_in_order_wait_for_the_previous_ones_even_if_they_are_suspended() -
     suspended = {"node": {"suspended": 2}}
     objects = (job_set(INIT, part("node", jobs=2), done=suspended, **order), of_job("init", **RUNS))
     assert text_of(*objects) == (
-        "With startupPolicyOrder: InOrder, JobSet w creates the 2 pods of node only once init is"
-        " ready (so far 0 of 1 Job)"
+        "With startupPolicyOrder: InOrder, JobSet w creates the 2 pods of node only once all Jobs"
+        " of init are ready (so far 0 of 1)"
     )
     assert [reason.id for reason in answered(*objects).reasons] == ["PodsMissing"]
 
@@ -140,6 +140,18 @@ def test_a_container_that_fails_keeps_the_others_waiting() -> None:
     first = answered(job_set(INIT, NODE), crashing).reasons[0]
     assert "In w-init-0-0-x, container c is in CrashLoopBackOff" in first.text
     assert first.remedy.startswith("Find out why w-init-0-0-x is not ready")
+
+
+def test_a_pod_that_has_failed_explains_why_a_job_does_not_complete() -> None:
+    failed = of_job("init", node="n0", phase="Failed")
+    failed["metadata"]["name"] = "w-init-0-0-a"
+    failed["metadata"]["uid"] = "a"
+    ended = {"terminated": {"exitCode": 2, "reason": "Error"}}
+    failed["status"]["containerStatuses"] = [{"name": "c", "state": ended}]
+    [reason] = answered(job_set(INIT, NODE), failed, of_job("init", ready=True, **RUNS)).reasons
+    assert reason.text.endswith(". Pod w-init-0-0-a has failed: c ended: exit code 2")
+    assert reason.remedy == "Read the log of the failed pod, and correct the cause"
+    assert reason.commands == ("kubectl logs -n ns w-init-0-0-a",)
 
 
 def test_a_controller_that_does_not_follow_its_status_is_looked_at() -> None:

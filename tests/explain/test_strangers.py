@@ -19,8 +19,10 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import Device, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Shape, Stalled
 from app.facts.kubernetes.selectors import Requirement, Taint
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 from app.facts.kubernetes.workload import WorkloadGroup
 from app.facts.kubernetes.workload_status import WorkloadStatus
 from app.facts.nvidia.computedomain import ComputeDomain
@@ -43,6 +45,7 @@ from tests.explain.table.words import ADMITTED, RESERVED
 from tests.said import Said
 
 FOUR = tuple(nodes()[:4])
+ALL = ("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 LACKS = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
 
 
@@ -1032,3 +1035,72 @@ def test_the_own_pods_that_hold_the_room_are_told(number: int, scheduler: str, s
     said(whole(answer))
     (reason,) = [reason for reason in answer.reasons if reason.id == "NeverFits"]
     assert "Even empty" not in reason.text
+
+
+# Messages of schedulers beside reasons that say more.
+
+
+@pytest.mark.parametrize(
+    ("words", "follows"),
+    [
+        pytest.param("4 Insufficient nvidia.com/gpu", True, id="room"),
+        pytest.param(
+            "2 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {dedicated: x}",
+            False,
+            id="room and taints",
+        ),
+        pytest.param(
+            "2 Insufficient nvidia.com/gpu, 2 node(s) had volume node affinity conflict",
+            False,
+            id="room and volumes without a reason of their own",
+        ),
+    ],
+)
+def test_a_scheduler_s_words_follow_if_other_reasons_have_a_better_remedy(
+    words: str, follows: bool, told: Told
+) -> None:
+    job = Ref("Job", NAMESPACE, "j")
+    other = tuple(made("Job", "other", at, **on(f"gpu-0{at}")) for at in range(4))
+    waiting = made("Job", "j", 0, unscheduled=f"0/4 nodes are available: {words}.", said_at=NOW)
+    room, refuses = told(job, waiting, *other).reasons
+    assert (room.id, refuses.id) == ("NoDomainFits", "SchedulerRefuses")
+    assert refuses.follows is follows
+
+
+def test_a_volume_in_a_zone_without_gpus_says_more_than_the_scheduler(told: Told) -> None:
+    job = Ref("Job", NAMESPACE, "j")
+    zone = "topology.kubernetes.io/zone"
+    with_gpus = replace(FOUR[0], labels={**FOUR[0].labels, zone: "a"})
+    without = Node("cpu-0", {zone: "b"}, allocatable={"cpu": 64_000, "pods": 110_000})
+    words = (
+        "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had volume node"
+        " affinity conflict."
+    )
+    pod = made("Job", "j", 0, volumes=("data",), unscheduled=words, said_at=NOW - 60)
+    volume, refuses = told(
+        job,
+        pod,
+        nodes=(with_gpus, without),
+        volume_claims=(
+            VolumeClaim(NAMESPACE, "data", phase="Bound", storage_class="gp3", volume="pv1"),
+        ),
+        storage_classes=(StorageClass("gp3", waits=True),),
+        volumes=(Volume("pv1", places=((Requirement(zone, "In", ("b",)),),)),),
+    ).reasons
+    assert (volume.id, refuses.id) == ("VolumeElsewhere", "SchedulerRefuses")
+    assert "Or copy the volume's data, and create PersistentVolumeClaim data again" in volume.remedy
+    assert refuses.follows
+
+
+@pytest.mark.parametrize("upgrades", [True, False])
+def test_the_old_cluster_of_a_ray_service_holds_the_room(upgrades: bool, told: Told) -> None:
+    service = Ref("RayService", NAMESPACE, "rs")
+    old = [replace(pod, made_for=(service, *pod.made_for)) for pod in half("RayCluster", "a", *ALL)]
+    new = replace(made("RayCluster", "b", 0), made_for=(service,))
+    if not upgrades:
+        old = list(half("RayCluster", "a", *ALL))
+    first = told(service, *old, new).reasons[0]
+    assert first.id == "NoDomainFits"
+    told_again = "or delete RayService rs and create it again if it may be down meanwhile"
+    assert (told_again in first.remedy) is upgrades
+    assert ("Ask the owner of RayCluster a" in first.remedy) is not upgrades

@@ -17,7 +17,7 @@ from app.explain.reasons.reason import (
 from app.explain.state.amounts import PREFIX
 from app.explain.state.index import Index
 from app.facts.identity import Ref
-from app.facts.kinds import LEADER_WORKER_SET
+from app.facts.kinds import LEADER_WORKER_SET, RAY_SERVICE
 from app.facts.kubernetes.claim import Consumer, ResourceClaim
 from app.facts.kubernetes.pod import Pod
 
@@ -116,7 +116,8 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
     Pods of one LeaderWorkerSet are also recognized by the names of its StatefulSets, such as `vllm`
-    for the leaders and `vllm-0` for the workers of a group.
+    for the leaders and `vllm-0` for the workers of a group. The RayClusters of a RayService are one
+    workload.
     """
     if pod.namespace != gang.namespace:
         return False
@@ -124,6 +125,8 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
         return pod.place.pcs == gang.pcs.name
     owners = {own.owner for own in gang.pods if own.owner}
     if pod.owner in owners or workload_of(pod) in {workload_of(own) for own in gang.pods}:
+        return True
+    if _services(gang.pods).intersection(pod.made_for):
         return True
     sets = {
         own.controller.name
@@ -136,6 +139,11 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
         return False
     stems = {_stem(name) for name in sets}
     return pod.name in sets or _stem(pod.controller.name) in stems
+
+
+def _services(pods: Iterable[Pod]) -> set[Ref]:
+    """Return the RayServices for which pods were created."""
+    return {ref for pod in pods for ref in pod.made_for if ref.kind == RAY_SERVICE.kind}
 
 
 def _stem(name: str) -> str:
@@ -312,6 +320,14 @@ def _kin_remedy(gang: Gang, kin: Sequence[Pod]) -> str:
         return (
             f"Set spec.strategy.type: Recreate, or maxSurge: 0, in {holder.ref}: {names} of its"
             f" previous revision {holds} the room until new pods are ready"
+        )
+    services = _services(kin)
+    if services and holder.ref not in {workload_of(pod) for pod in gang.waiting}:
+        service = min(services)
+        return (
+            "Ask the platform team for more nodes, or delete"
+            f" {service} and create it again if it may be down meanwhile: {holder.ref} holds the"
+            " room until the RayCluster of the upgrade is ready"
         )
     smaller = " or smaller groups" if holder.ref.kind == LEADER_WORKER_SET.kind else ""
     less = f"Use fewer replicas{smaller} of {holder.ref}"

@@ -1,4 +1,4 @@
-"""Report running pods that are not ready, and pods of an old template that are not replaced.
+"""Report running pods that are not ready, and updates that do not replace old pods.
 
 Sources: `pkg/kubelet/prober` of Kubernetes, and `pkg/controller/statefulset/
 stateful_set_control.go`: with the policy OrderedReady, the controller stops at the first pod that
@@ -7,6 +7,7 @@ is not ready, so it does not replace pods of an old revision
 """
 
 import shlex
+from collections.abc import Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
@@ -14,11 +15,24 @@ from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import Words, words_of
 from app.explain.reasons.pod_starts import MOST_STARTING
-from app.explain.reasons.reason import Evidence, Reasons, about, ago, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    about,
+    ago,
+    counted,
+    listed,
+    lower_first,
+    to_describe,
+)
 from app.explain.reasons.restarts import deletion_of
+from app.facts.identity import Ref
+from app.facts.kinds import LEADER_WORKER_SET, POD_CLIQUE_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import POD_TEMPLATE_HASH
-from app.objects.resource import STATEFUL_SET
+from app.facts.rollout import Rollout
+from app.objects.resource import DEPLOYMENT, STATEFUL_SET
 
 _LONG = 600.0
 """The seconds after which a container that is not ready is reported.
@@ -177,3 +191,96 @@ def old_template(gang: Gang) -> Reasons:
             objects=(*refs(pods), *of_gang),
             commands=deletion_of(gang, sorted(pods, key=attrgetter("name"))[:_MOST_DELETED]),
         )
+
+
+def update_unfinished(gang: Gang) -> Reasons:
+    """Report that an update of a workload's template does not end, with all pods placed."""
+    made_by = dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for)
+    for status in filter(None, map(gang.index.workload_statuses.get, made_by)):
+        pods = gang.index.pods_made_for.get(status.ref, ())
+        if status.rollout and not status.ended and not any(old_revision(gang)):
+            yield from _unfinished(gang, status.ref, status.rollout, pods)
+
+
+def update_of_set_unfinished(gang: Gang) -> Reasons:
+    """Report that an update of a PodCliqueSet's template does not end, with all pods placed."""
+    pcs = gang.pcs
+    if pcs and pcs.rollout and pcs.deleted_at is None and not any(old_template(gang)):
+        pods = gang.index.pods_of_set.get(pcs.key, ())
+        yield from _unfinished(gang, pcs.ref, pcs.rollout, pods)
+
+
+_NOUNS = {LEADER_WORKER_SET.kind: "group", POD_CLIQUE_SET.kind: "replica"}
+"""The things that `updatedReplicas` counts, by kind. For other kinds, it counts pods."""
+
+
+def _unfinished(gang: Gang, ref: Ref, rollout: Rollout, pods: Sequence[Pod]) -> Reasons:
+    """Report an update of `ref` that does not end. `pods` are its old and new pods.
+
+    Yield nothing while it makes progress: its controller has just created a pod, or is said to have
+    made progress. Also yield nothing if a pod is pending, because other reasons say why.
+    """
+    alive = [pod for pod in pods if pod.is_alive]
+    times = [pod.created or 0.0 for pod in alive] + [rollout.since or 0.0]
+    quiet = gang.facts.now - max(times)
+    if not alive or any(not pod.node for pod in alive):
+        return
+    if not (rollout.held_by or rollout.is_late or quiet > _LONG):
+        return
+    controller = "its controller" if ref.kind != POD_CLIQUE_SET.kind else "Grove's operator"
+    noun = _NOUNS.get(ref.kind, "pod")
+    old = f"{rollout.old} of {counted(rollout.total, noun)} {'has' if rollout.old == 1 else 'have'}"
+    text = f"The update of {ref} has not ended: {old} an older template"
+    if rollout.held_by:
+        yield _held_update(ref, rollout, text)
+        return
+    text += f", and no pod was created for {ago(quiet)}" if quiet > _LONG else ""
+    unready = sorted(
+        (pod for pod in alive if not pod.is_ready), key=lambda pod: -(pod.created or 0.0)
+    )
+    if unready:
+        first = unready[0]
+        named = f"-n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        commands: tuple[str, ...] = (f"kubectl describe pod {named}", f"kubectl logs {named}")
+        remedy = (
+            f"Find out why {first.name} is not ready: usually, more pods are replaced only once the"
+            " new ones are ready"
+        )
+    else:
+        commands = tuple(filter(None, (to_describe(ref),)))
+        remedy = (
+            f"Read the status and the events of {ref}, which may say why it replaces no more pods."
+            f" If they don't, ask the platform team whether {controller} runs"
+        )
+    yield about(
+        Evidence(ref, "status.updatedReplicas", str(rollout.total - rollout.old)),
+        "OldRevision",
+        text,
+        remedy,
+        "you",
+        objects=(ref, *refs(unready)),
+        commands=commands,
+        severity="warning",
+    )
+
+
+def _held_update(ref: Ref, rollout: Rollout, text: str) -> Reason:
+    """Return the reason for an update that a setting keeps from ending, with `text`."""
+    setting, _, value = rollout.held_by.partition(": ")
+    commands: tuple[str, ...] = ()
+    remedy = f"Set {setting} to 0 to update the other pods"
+    if value == "OnDelete":
+        remedy = "Delete the pods of the older template to update them"
+    elif ref.kind == DEPLOYMENT.kind:
+        remedy = "Resume the update"
+        named = f"{shlex.quote(ref.name)} -n {shlex.quote(ref.namespace)}"
+        commands = (f"kubectl rollout resume deployment {named}",)
+    return about(
+        Evidence(ref, setting, value),
+        "OldRevision",
+        f"{text}, because of {rollout.held_by}",
+        f"Do nothing if this is intended. Otherwise, {lower_first(remedy)}",
+        "you",
+        commands=commands,
+        severity="note",
+    )

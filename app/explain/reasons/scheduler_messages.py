@@ -254,6 +254,8 @@ def _rolling_update(gang: Gang, pods: Sequence[Pod]) -> str:
 LESS = "Request less"
 FEWER = "Use fewer pods"
 """The prefixes of the remedies for insufficient resources, by which `table` recognizes them."""
+VOLUMES = "Place the pods where their volumes are"
+"""The prefix of the remedy for messages about volumes elsewhere, by which `table` recognizes it."""
 CLAIM = "Check the ResourceClaim of the pod"
 """The prefix of the remedy for messages about claims, by which `table` recognizes it."""
 SELECTOR = "Correct the selector in"
@@ -319,7 +321,7 @@ _ADVICE: Advice = (
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
         ("volume node affinity", "PersistentVolume's node affinity", "no available volume zone"),
-        "Place the pods where their volumes are (kubectl get pv -o yaml shows the zone or the node"
+        f"{VOLUMES} (kubectl get pv -o yaml shows the zone or the node"
         " of each volume), or copy the data and create the PersistentVolumeClaims again with a"
         " StorageClass that waits for the pod (WaitForFirstConsumer).",
         "you",

@@ -36,7 +36,7 @@ from app.facts.identity import Ref
 from app.facts.kinds import JOB_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.replicated_jobs import COMPLETE, IN_ORDER, ReplicatedJob, unmet
-from app.facts.kubernetes.workload_status import LEADER_READY, WORKERS_READY, WorkloadStatus
+from app.facts.kubernetes.workload_status import FAILED, LEADER_READY, WORKERS_READY, WorkloadStatus
 from app.objects.resource import JOB
 
 _MOST_STEPS = 4
@@ -157,7 +157,7 @@ class _Step(Value):
     pods: int
     """The number of pods to be created."""
     words: str
-    """The rule, such as `creates the 4 pods of node once init is complete`."""
+    """The rule, such as `creates the pod once all workers are ready`."""
     setting: str
     """The setting with the rule, such as `dependsOn`."""
     awaited: tuple[Pod, ...]
@@ -195,8 +195,8 @@ def _step_of_jobs(
 ) -> _Step:
     """Return the step of a replicatedJob that waits for others to reach their status."""
     once = listed(
-        f"{needed.name} is {'complete' if target == COMPLETE else 'ready'}"
-        f" (so far {needed.reached(target)} of {counted(needed.jobs, 'Job')})"
+        f"all Jobs of {needed.name} are {'complete' if target == COMPLETE else 'ready'}"
+        f" (so far {needed.reached(target)} of {needed.jobs:,})"
         for needed, target in waits_for
     )
     first, target = waits_for[0]
@@ -246,6 +246,7 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
     unplaced = [pod for pod in alive if not pod.node]
     stalled = next((pod for pod in alive if pod.node and pod.stalled), None)
     unready = [pod for pod in alive if not pod.is_ready]
+    failed = [pod for pod in step.awaited if pod.phase == FAILED]
     who: Who = "you"
     follows = False
     if stalled:
@@ -260,6 +261,12 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
     elif unplaced:
         remedy = f"Find out why {unplaced[0].name} has no node"
         commands, follows = _commands(unplaced[0])[:1], True
+    elif step.must_end and failed and not stalled:
+        last = max(failed, key=lambda pod: pod.created or 0.0)
+        container, how = last.ended
+        text += f". Pod {last.name} has failed" + (f": {container} ended: {how}" if how else "")
+        remedy = "Read the log of the failed pod, and correct the cause"
+        commands = _commands(last)[1:]
     elif step.must_end and alive and not stalled:
         names = listed(pod.name for pod in alive)
         remedy = f"Wait until {names} {'has' if len(alive) == 1 else 'have'} completed"

@@ -5,7 +5,7 @@ shown in the order of the table, causes before effects.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from operator import attrgetter
 from typing import get_args
@@ -331,6 +331,14 @@ RULES: tuple[Rule, ...] = (
     Rule(pod_starts.container_crashes, ("pods",), together=True),
     Rule(pod_starts.not_started, ("pods", "nodes"), together=True),
     Rule(readiness.pods_not_ready, ("pods",), together=True),
+    Rule(
+        readiness.update_unfinished,
+        ("pods", "workload_statuses"),
+        _has_status,
+        "OldRevision",
+        together=True,
+    ),
+    Rule(readiness.update_of_set_unfinished, ("pods", "sets"), _of_set, "OldRevision"),
     Rule(placed_pods.binding_failed, ("pods", "events"), Gang.may_wait),
     Rule(
         scheduler_messages.scheduler_silent,
@@ -582,17 +590,46 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
     return lacks and any(other.id in _OF_ROOM for other in reasons)
 
 
+def _is_covered(reason: Reason, reasons: Sequence[Reason]) -> bool:
+    """Return whether problems among `reasons` have a better remedy than a scheduler's message.
+
+    Each of the alternatives in the remedy of `reason` must be about room, volumes or claims, and
+    these problems must be about the same for all of its pods.
+    """
+
+    def is_known(ids: Set[str]) -> bool:
+        problems = [other for other in reasons if other.severity == "problem" and other.id in ids]
+        named = {ref for other in problems for ref in other.objects}
+        return named.issuperset(reason.objects) or any(ref.kind != Pod.kind for ref in named)
+
+    subjects = {
+        scheduler_messages.LESS: _OF_ROOM,
+        scheduler_messages.FEWER: _OF_ROOM,
+        scheduler_messages.VOLUMES: _OF_VOLUMES,
+        scheduler_messages.CLAIM: _OF_CLAIMS,
+        scheduler_messages.SELECTOR: _OF_CLAIMS,
+    }
+    return all(
+        any(part.startswith(prefix) and is_known(ids) for prefix, ids in subjects.items())
+        for part in reason.remedy.split(" Or: ")
+    )
+
+
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
     """Return the reasons with causes before effects, and mark the effects with `follows`.
 
     If no cause is a problem, effects stay in place and are not marked. Messages of schedulers that
-    help little come after other reasons.
+    help little come after other reasons, and are marked if these have a better remedy.
     """
     vague = [reason for reason in reasons if _says_little(reason, reasons)]
-    reasons = [*(reason for reason in reasons if reason not in vague), *vague]
+    clear = [reason for reason in reasons if reason not in vague]
+    reasons = [
+        *clear,
+        *(replace(reason, follows=_is_covered(reason, clear)) for reason in vague),
+    ]
     causes = [reason for reason in reasons if not _is_effect(reason)]
     if not any(reason.severity == "problem" for reason in causes):
-        return reasons
+        return [replace(reason, follows=False) for reason in reasons]
 
     told = {(reason.id, reason.evidence) for reason in causes}
     effects = (

@@ -17,9 +17,11 @@ from app.facts.grove.status import (
     read_last_errors,
 )
 from app.facts.identity import Namespaced, Place, Ref
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.facts.rollout import Rollout, read_rollout
 from app.objects.conditions import Condition, read_condition
 from app.objects.fields import CheckedMap
 from app.objects.owners import controller_of
@@ -300,6 +302,8 @@ class SetWithStatus(PodCliqueSet, dict=True):
     """Whether Grove replaces pods of an old template only once somebody deletes them."""
     maker: Ref | None = None
     """The controller in its owner references, such as a DynamoGraphDeployment."""
+    rollout: Rollout | None = None
+    """The update of its template that has not ended, or None."""
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
@@ -337,6 +341,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
         finalizers=tuple(texts_at(metadata, "finalizers")),
         updates_on_delete=text_at(map_at(obj, "spec", "updateStrategy"), "type") == "OnDelete",
         maker=Ref(owner.kind, text_at(metadata, "namespace"), owner.name) if owner else None,
+        rollout=read_rollout(POD_CLIQUE_SET.kind, map_at(obj, "spec"), status),
     )
 
 

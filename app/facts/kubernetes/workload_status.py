@@ -7,6 +7,7 @@ from app.facts.identity import Ref, read_key
 from app.facts.kinds import JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.facts.kubernetes.replicated_jobs import ReplicatedJob, read_replicated_jobs
+from app.facts.rollout import Rollout, read_rollout
 from app.objects.owners import controller_of
 from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
@@ -91,6 +92,8 @@ class WorkloadStatus(Value):
     """The controller in `spec.managedBy` if it is not the kind's own, otherwise ""."""
     jobs: tuple[ReplicatedJob, ...] = ()
     """The replicatedJobs of a JobSet, or () for other kinds."""
+    rollout: Rollout | None = None
+    """The update of its template that has not ended, or None."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -158,6 +161,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         seconds_since_1970(refusal.get("lastTransitionTime")),
         _managed_by(spec),
         read_replicated_jobs(spec, status) if ref.kind == JOB_SET.kind else (),
+        read_rollout(ref.kind, spec, status),
     )
 
 
