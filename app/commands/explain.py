@@ -67,6 +67,7 @@ _SHORT = {
     "LeaderWorkerSet": "lws",
     "StatefulSet": "sts",
     "Deployment": "deploy",
+    "DynamoGraphDeployment": "dgd",
 }
 """The short names of kinds, by kind, as in kubectl."""
 
@@ -77,9 +78,6 @@ KINDS: Mapping[str, str] = {
     if name
 }
 """Kinds by the names that users may write: singular, plural, and kubectl's short name."""
-
-_MADE: Mapping[str, str] = {"dynamographdeployment": "podcliqueset"}
-"""The kind of the workload with the same name that the controller of another kind creates."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 
@@ -108,13 +106,7 @@ def reference(text: str, namespace: str) -> Ref:
     if full is None:
         others = "name one of its Pods, or omit the name to list all pending workloads"
         singular = kind.partition(".")[0].lower().removesuffix("s")
-        made = _MADE.get(singular)
-        if made:
-            others = (
-                f"its controller creates {made}/{name}, which can be explained. If that does not"
-                f" exist, the status of {singular}/{name} may say why"
-            )
-        elif singular == "queue":
+        if singular == "queue":
             others = "name a workload in the queue, or use grove-admission queues"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)

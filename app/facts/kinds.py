@@ -71,6 +71,13 @@ JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
 RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True)
 RAY_JOB = Resource("ray.io", "rayjobs", "RayJob", True)
 RAY_SERVICE = Resource("ray.io", "rayservices", "RayService", True)
+DYNAMO_GRAPH = Resource(
+    "nvidia.com",
+    "dynamographdeployments",
+    "DynamoGraphDeployment",
+    True,
+    ("v1beta1", "v1alpha1"),
+)
 TRAIN_JOB = Resource("trainer.kubeflow.org", "trainjobs", "TrainJob", True, ("v1alpha1",))
 TRAINING_JOBS = (
     Resource("kubeflow.org", "mpijobs", "MPIJob", True, ("v2beta1", "v1")),

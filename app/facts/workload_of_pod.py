@@ -4,6 +4,7 @@ import re
 
 from app.facts.kinds import (
     DISAGGREGATED_SET,
+    DYNAMO_GRAPH,
     JOB_SET,
     LEADER_WORKER_SET,
     RAY_CLUSTER,
@@ -12,12 +13,18 @@ from app.facts.kinds import (
     TRAIN_JOB,
     TRAINING_JOBS,
 )
+from app.facts.labels import GROVE_CLIQUE_NAME
 from app.facts.unit_owners import LABELLED, TRAINING_JOB
 from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
 from app.objects.shape import JsonMap, text_at
 
 _RAY_MAKER = "ray.io/originated-from-cr-name"
 _RAY_MAKER_KIND = "ray.io/originated-from-crd"
+_OF_DYNAMO = "nvidia.com/dynamo-graph-deployment-name"
+"""The label with which Dynamo's operator names a DynamoGraphDeployment on its pods.
+
+For pods of Grove, the PodCliqueSet names it as its owner.
+"""
 _OF_MPI_JOB = ("training.kubeflow.org/operator-name", "mpi-operator")
 """The label of the pods of an MPIJob. Its launcher, which a Job owns, has it too."""
 _HASH = "pod-template-hash"
@@ -40,6 +47,7 @@ Training jobs are missing, because their common label does not tell the kind.
 """
 
 WORKLOAD_KINDS = (
+    DYNAMO_GRAPH,
     DISAGGREGATED_SET,
     LEADER_WORKER_SET,
     TRAIN_JOB,
@@ -65,6 +73,8 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
     Its existence is not checked.
     """
     made: list[tuple[str, str]] = []
+    if _OF_DYNAMO in labels and GROVE_CLIQUE_NAME not in labels:
+        made.append((DYNAMO_GRAPH.kind, text_at(labels, _OF_DYNAMO)))
     if _RAY_MAKER in labels:
         made.append((text_at(labels, _RAY_MAKER_KIND), text_at(labels, _RAY_MAKER)))
     label, operator = _OF_MPI_JOB

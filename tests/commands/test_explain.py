@@ -126,11 +126,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("pod/none", "Pod none not found in namespace default\n"),
         (
             "daemonset/web",
-            "'daemonset/web' can't be explained: name one of its Pods, or omit the name to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
-        ),
-        (
-            "DynamoGraphDeployment/chat",
-            "'DynamoGraphDeployment/chat' can't be explained: its controller creates podcliqueset/chat, which can be explained. If that does not exist, the status of dynamographdeployment/chat may say why. KIND is one of ",
+            "'daemonset/web' can't be explained: name one of its Pods, or omit the name to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, DynamoGraphDeployment, JAXJob, Job, ",
         ),
         (
             "queue/team-a",

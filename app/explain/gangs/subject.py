@@ -21,6 +21,7 @@ from app.explain.state.makers import is_known
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.identity import NOWHERE, Key, Place, Ref
+from app.facts.kinds import DYNAMO_GRAPH
 from app.facts.kubernetes.pod import Pod
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
@@ -39,8 +40,8 @@ class Subject(Value, dict=True):
 
     @property
     def is_set(self) -> bool:
-        """Is it a PodCliqueSet?"""
-        return self.ref.kind == "PodCliqueSet"
+        """Is it a PodCliqueSet, or the object for which the set was created?"""
+        return self.pcs is not None and self.ref in (self.pcs.ref, self.pcs.maker)
 
     @property
     def with_bases(self) -> list[Gang]:
@@ -200,6 +201,12 @@ def _of_unlisted_workload(index: Index, ref: Ref) -> _Match | None:
     return _Match(NOWHERE, living or pods) if is_there else None
 
 
+def _of_graph(index: Index, ref: Ref) -> _Match | None:
+    """Find a DynamoGraphDeployment by its PodCliqueSet, or else by its pods or its status."""
+    made = next((pcs for pcs in index.facts.sets if pcs.maker == ref), None)
+    return _Match(Place(made.name)) if made else _of_unlisted_workload(index, ref)
+
+
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
     claim = index.claims.get(ref.key)
     pods = index.pods_of_claim.get(ref.key, ())
@@ -240,5 +247,6 @@ _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "ResourceClaim": _of_claim,
     "ComputeDomain": _of_compute_domain,
     **dict.fromkeys((resource.kind for resource in WORKLOAD_KINDS), _of_unlisted_workload),
+    DYNAMO_GRAPH.kind: _of_graph,
 }
 """The function that finds an object, by kind."""

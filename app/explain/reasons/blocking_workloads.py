@@ -35,6 +35,7 @@ _ENDING = {
 """The kinds of workloads whose pods end when their work is done."""
 _LASTING = {
     "Deployment",
+    "DynamoGraphDeployment",
     "ReplicaSet",
     "StatefulSet",
     "LeaderWorkerSet",

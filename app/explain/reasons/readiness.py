@@ -13,7 +13,7 @@ from operator import attrgetter
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.messages import Words, words_of
+from app.explain.reasons.messages import Words, one_line, words_of
 from app.explain.reasons.pod_starts import MOST_STARTING
 from app.explain.reasons.reason import (
     Evidence,
@@ -208,6 +208,34 @@ def update_of_set_unfinished(gang: Gang) -> Reasons:
     if pcs and pcs.rollout and pcs.deleted_at is None and not any(old_template(gang)):
         pods = gang.index.pods_of_set.get(pcs.key, ())
         yield from _unfinished(gang, pcs.ref, pcs.rollout, pods)
+
+
+def graph_not_ready(gang: Gang) -> Reasons:
+    """Report that a DynamoGraphDeployment is not ready, although its pods are."""
+    made_by = [ref for pod in gang.pods for ref in pod.made_for]
+    made_by += filter(None, (gang.pcs.maker if gang.pcs else None,))
+    for status in filter(None, map(gang.index.workload_statuses.get, dict.fromkeys(made_by))):
+        ref = status.ref
+        pods = gang.index.pods_made_for.get(ref, ())
+        if gang.pcs:
+            pods = gang.index.pods_of_set.get(gang.pcs.key, ())
+        if not status.unready or status.has_error:
+            continue
+        alive = [pod for pod in pods if pod.is_alive]
+        if not alive or not all(pod.is_ready for pod in alive):
+            continue
+        words = Words("Dynamo's operator", one_line(status.unready), status.unready_since)
+        yield about(
+            Evidence(ref, "status.conditions[Ready]", "False"),
+            "PodsNotReady",
+            f"{ref} is not ready, although all of its existing pods are."
+            f" {words.quoted(gang.facts.now)}",
+            "Wait a minute. If the message stays and its numbers do not match the pods, ask the"
+            " platform team to read the log of Dynamo's operator",
+            "platform",
+            commands=tuple(filter(None, (to_describe(ref),))),
+            severity="warning",
+        )
 
 
 _NOUNS = {LEADER_WORKER_SET.kind: "group", POD_CLIQUE_SET.kind: "replica"}

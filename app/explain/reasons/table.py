@@ -47,6 +47,7 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule, Severity, listed
 from app.facts.identity import Ref
+from app.facts.kinds import DYNAMO_GRAPH
 from app.facts.kubernetes.pod import Pod
 from app.facts.rows import CHANNELS, ROOM
 
@@ -121,6 +122,14 @@ def _has_status(gang: Gang) -> bool:
     """Return whether the gang belongs to a workload such as a Job whose status was requested."""
     is_made = workload_status.is_made_for_workload(gang)
     return is_made and "workload_statuses" not in gang.facts.skipped
+
+
+def _may_be_of_graph(gang: Gang) -> bool:
+    """Return whether the gang belongs to a DynamoGraphDeployment whose status was requested."""
+    made_by = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
+    made_by += filter(None, (gang.pcs.maker if gang.pcs else None,))
+    is_graph = any(ref.kind == DYNAMO_GRAPH.kind for ref in made_by)
+    return is_graph and "workload_statuses" not in gang.facts.skipped
 
 
 def _may_have_failed(gang: Gang) -> bool:
@@ -220,6 +229,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
     Rule(uncreated_pods.creation_refused, (), _without_pods, "PodsNotCreated"),
+    Rule(uncreated_pods.graph_failed, ("workload_statuses",), _may_be_of_graph, "PodsNotCreated"),
     Rule(
         uncreated_pods.managed_elsewhere,
         ("pods", "workload_statuses"),
@@ -336,6 +346,13 @@ RULES: tuple[Rule, ...] = (
         ("pods", "workload_statuses"),
         _has_status,
         "OldRevision",
+        together=True,
+    ),
+    Rule(
+        readiness.graph_not_ready,
+        ("pods", "workload_statuses"),
+        _may_be_of_graph,
+        "PodsNotReady",
         together=True,
     ),
     Rule(readiness.update_of_set_unfinished, ("pods", "sets"), _of_set, "OldRevision"),

@@ -237,6 +237,32 @@ def _refused_by_condition(gang: Gang) -> Reasons:
             return
 
 
+def graph_failed(gang: Gang) -> Reasons:
+    """Report that Dynamo's operator can't create or change what a DynamoGraphDeployment needs."""
+    made_by = (ref for pod in gang.pods for ref in pod.made_for)
+    refs = [gang.ref, *filter(None, (gang.pcs.maker if gang.pcs else None,)), *made_by]
+    for ref in dict.fromkeys(refs):
+        status = gang.index.workload_statuses.get(ref)
+        is_empty = not (gang.pods or gang.pcs)
+        if status is None or not (status.has_error or (is_empty and status.unready)):
+            continue
+        words = Words("Dynamo's operator", one_line(status.unready), status.unready_since)
+        said = words.quoted(gang.facts.now)
+        text = f"{ref} has no pods. {said}"
+        if not is_empty:
+            text = f"{said}. Changes of {ref} may not have been applied"
+        yield about(
+            Evidence(ref, "status.conditions[Ready]", status.unready),
+            "PodsNotCreated",
+            text,
+            f"Change {ref} as the message requires. If the message is about permissions, or a"
+            " webhook that does not answer, ask the platform team",
+            "you",
+            commands=tuple(filter(None, (to_describe(ref),))),
+        )
+        return
+
+
 def managed_elsewhere(gang: Gang) -> Reasons:
     """Report that the workload names another controller, and has no pods in this cluster."""
     status = status_of(gang.index, gang.ref)

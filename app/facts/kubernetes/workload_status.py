@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
-from app.facts.kinds import JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
+from app.facts.kinds import DYNAMO_GRAPH, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.facts.kubernetes.replicated_jobs import ReplicatedJob, read_replicated_jobs
 from app.facts.rollout import Rollout, read_rollout
@@ -94,6 +94,12 @@ class WorkloadStatus(Value):
     """The replicatedJobs of a JobSet, or () for other kinds."""
     rollout: Rollout | None = None
     """The update of its template that has not ended, or None."""
+    unready: str = ""
+    """Why a DynamoGraphDeployment is not ready, by its condition Ready, or ""."""
+    unready_since: float | None = None
+    """Since when it is not ready, in seconds since 1970, or None if that is not known."""
+    has_error: bool = False
+    """Whether the controller of a DynamoGraphDeployment can't create or change its objects."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -162,6 +168,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         _managed_by(spec),
         read_replicated_jobs(spec, status) if ref.kind == JOB_SET.kind else (),
         read_rollout(ref.kind, spec, status),
+        *_unready(ref, status),
     )
 
 
@@ -191,6 +198,19 @@ def _revision(ref: Ref, spec: JsonMap, status: JsonMap) -> str:
         return ""
     is_partial = int_of(map_at(strategy, "rollingUpdate").get("partition")) > 0
     return "" if is_partial else text_at(status, "updateRevision")
+
+
+def _unready(ref: Ref, status: JsonMap) -> tuple[str, float | None, bool]:
+    """Return (why a DynamoGraphDeployment is not ready, since when, whether it has an error).
+
+    Sources: `docs/kubernetes/api-reference.md` of Dynamo, and
+    https://github.com/ai-dynamo/dynamo/pull/2710
+    """
+    for item in maps_at(status, "conditions") if ref.kind == DYNAMO_GRAPH.kind else ():
+        if (text_at(item, "type"), text_at(item, "status")) == ("Ready", "False"):
+            since = seconds_since_1970(item.get("lastTransitionTime"))
+            return text_at(item, "message"), since, text_at(status, "state") == "failed"
+    return "", None, False
 
 
 def _clusters(ref: Ref, status: JsonMap) -> tuple[Ref, ...]:
