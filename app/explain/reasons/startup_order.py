@@ -231,9 +231,11 @@ def _steps_of(gang: Gang) -> dict[Ref, list[_Step]]:
 
 def later_pods_missing(gang: Gang) -> Reasons:
     """Report that a JobSet or MPIJob creates some pods only once others are ready or complete."""
+    own = {pod.key for pod in gang.pods}
     for made_by, steps in _steps_of(gang).items():
-        # Other gangs of the workload would report the same.
-        if steps and (not steps[0].awaited or set(steps[0].awaited) & set(gang.pods)):
+        awaited = [pod.key for step in steps[:1] for pod in step.awaited]
+        # If they are in another gang of the workload, that gang reports the same.
+        if steps and (not awaited or not own.isdisjoint(awaited)):
             yield _later_pods(gang, made_by, steps)
 
 
