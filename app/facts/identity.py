@@ -164,7 +164,7 @@ def _shared_place(values: tuple[Any, ...]) -> Place:
 
     Anybody may send a review with megabytes of labels, which must not stay in the cache.
     """
-    if any(len(value) > MAX_LABEL for value in values if value):
+    if max([len(value) for value in values if value], default=0) > MAX_LABEL:
         raise ValueError
     return _place(values)
 
@@ -175,25 +175,25 @@ def _place(values: tuple[Any, ...]) -> Place:
     The labels of the designs take precedence over Grove's, except for the name of the PodClique.
     The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
-    texts = {
-        key: intern(value) if isinstance(value, str) else ""
-        for key, value in zip(PLACE_LABELS, values, strict=True)
-    }
+    texts = [intern(value) if isinstance(value, str) else "" for value in values]
+    pcs, grove_pcs, replica, grove_replica, group, grove_group = texts[:6]
+    group_replica, grove_group_replica, podgang, grove_clique, clique, base_podgang, unit = texts[
+        6:
+    ]
 
-    pcs = texts[PCS_NAME] or texts[GROVE_PCS_NAME]
-    replica = texts[PCS_REPLICA] or texts[GROVE_PCS_REPLICA]
-    group = texts[PCSG_NAME]
+    pcs = pcs or grove_pcs
+    replica = replica or grove_replica
     prefix = f"{pcs}-{replica}-"
-    if not group and pcs and replica and texts[GROVE_PCSG_NAME].startswith(prefix):
-        group = intern(texts[GROVE_PCSG_NAME].removeprefix(prefix))
+    if not group and pcs and replica and grove_group.startswith(prefix):
+        group = intern(grove_group.removeprefix(prefix))
 
     return Place(
         pcs=pcs,
         replica=replica,
         group=group,
-        group_replica=texts[PCSG_REPLICA] or texts[GROVE_PCSG_REPLICA],
-        podgang=texts[PODGANG],
-        clique=texts[GROVE_CLIQUE_NAME] or texts[CLIQUE_NAME],
-        base_podgang=texts[BASE_PODGANG],
-        unit=texts[MNNVL_UNIT],
+        group_replica=group_replica or grove_group_replica,
+        podgang=podgang,
+        clique=grove_clique or clique,
+        base_podgang=base_podgang,
+        unit=unit,
     )

@@ -90,8 +90,7 @@ def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tup
         name = name.removesuffix(f"-{of_template}") if of_template else without_hash(name)
         kind = DEPLOYMENT.kind
     made.append((kind, name))
-    named = (pair for pair in made if pair[0] in _WITH_NAMES and pair[1])
-    return list(dict.fromkeys(named))
+    return list(dict.fromkeys([pair for pair in made if pair[0] in _WITH_NAMES and pair[1]]))
 
 
 def without_hash(name: str) -> str:

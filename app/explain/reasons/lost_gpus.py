@@ -23,11 +23,8 @@ Sources: `k8s-driver-manager` and `reconfigure-mig.sh` of `mig-parted`.
 def lost_gpus(nodes: Iterable[Node], demand: Demand) -> list[Node]:
     """Return the open nodes that would have enough GPUs for a pod if they offered all of them."""
     least = _least(demand)
-    return [
-        node
-        for node in nodes
-        if least and node.takes_pods and offered_gpus(node) < least <= 1000 * _counted_gpus(node)
-    ]
+    few = [node for node in nodes if node.takes_pods and node.allocatable.get(GPU, 0) < least]
+    return [node for node in few if offered_gpus(node) < least <= 1000 * _counted_gpus(node)]
 
 
 def _least(demand: Demand) -> int:

@@ -470,6 +470,8 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
         elif not facts.absent.intersection(needs):
             for gang in applying:
                 of_gang = list(rule.check(gang))
+                if not of_gang:
+                    continue
                 found.setdefault(position, []).extend(of_gang)
                 holding = list(filter(_keeps_from_starting, of_gang))
                 if holding:

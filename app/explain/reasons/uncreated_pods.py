@@ -15,7 +15,13 @@ from app.explain.reasons.messages import (
     words_of,
 )
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, to_describe
-from app.explain.state.makers import is_refusal, refusals_about, refusals_of_uid, warnings_about
+from app.explain.state.makers import (
+    is_refusal,
+    refusals,
+    refusals_about,
+    refusals_of_uid,
+    warnings_about,
+)
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
@@ -225,7 +231,7 @@ def _refused_by_condition(gang: Gang) -> Reasons:
 
     Events are gone after an hour, but the condition stays until the controller succeeds.
     """
-    if _lacks_required(gang):
+    if not gang.index.workload_statuses or _lacks_required(gang):
         return
     workloads = dict.fromkeys((gang.ref, *(ref for pod in gang.pods for ref in pod.made_for)))
     for ref in workloads:
@@ -356,7 +362,7 @@ def _refusals(gang: Gang) -> Iterator[Event]:
         warnings = warnings_about(gang.index, gang.ref)
         yield from (event for event in warnings if not is_of_kai(event))
         return
-    if _lacks_required(gang):
+    if not refusals(gang.index) or _lacks_required(gang):
         return
     uids = set(makers_of(gang, gang.pods))
     workloads = {ref for pod in gang.pods for ref in pod.made_for}
