@@ -688,24 +688,33 @@ def storage_class(fact: StorageClass) -> Object:
     )
 
 
+def modes(fact: Volume | VolumeClaim) -> Object:
+    access = [mode for mode in fact.modes if mode != "Block"]
+    block = {"volumeMode": "Block"} if "Block" in fact.modes else {}
+    return {"accessModes": access or ["ReadWriteOnce"], **block}
+
+
+def storage(thousandths: int) -> str:
+    return f"{thousandths}m" if thousandths else "1Gi"
+
+
 def volume(fact: Volume) -> Object:
     terms = list(map(term, fact.places))
-    spec: Object = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
+    spec: Object = modes(fact) | {
+        "capacity": {"storage": storage(fact.size)},
         "storageClassName": fact.storage_class,
         "nfs": {"server": "disks.example", "path": "/1"},
     }
+    if fact.reserved:
+        namespace, name = fact.reserved.split("/")
+        spec["claimRef"] = {"namespace": namespace, "name": name}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     return made("v1", "PersistentVolume", "", fact.name, spec=spec, status={"phase": fact.phase})
 
 
 def volume_claim(fact: VolumeClaim) -> Object:
-    spec: Object = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
+    spec: Object = modes(fact) | {"resources": {"requests": {"storage": storage(fact.size)}}}
     spec |= {} if fact.storage_class is None else {"storageClassName": fact.storage_class}
     spec |= {"volumeName": fact.volume} if fact.volume else {}
     metadata: Object = {}
