@@ -53,6 +53,7 @@ BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")
 NAMED = "PersistentVolumeClaim data, which 4 pods use,"
 TIED = "PersistentVolumeClaim data is bound to volume pv-1, which only nodes with"
 LOCAL = StorageClass("local", waits=True, provisions=False)
+ONCE = ("ReadWriteOnce",)
 FREE = Volume("pv-9", storage_class="other", phase="Available")
 
 
@@ -149,15 +150,15 @@ VOLUMES = (
         "VolumeUnbound",
         "the free volumes made by hand are too small",
         {
-            **claimed(data(storage_class="local", size=5 * 2**30 * 1000), LOCAL),
-            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000),),
+            **claimed(data(storage_class="local", size=5 * 2**30 * 1000, modes=ONCE), LOCAL),
+            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000, modes=ONCE),),
         },
         f"{NAMED} is not bound: StorageClass local creates no volumes, and no available"
-        " PersistentVolume of it matches the claim (5 GiB)",
+        " PersistentVolume of it matches the claim (5 GiB and ReadWriteOnce)",
         "platform",
         {
-            **claimed(data(storage_class="local", size=2**30 * 1000), LOCAL),
-            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000),),
+            **claimed(data(storage_class="local", size=2**30 * 1000, modes=ONCE), LOCAL),
+            "volumes": (replace(FREE, storage_class="local", size=2**30 * 1000, modes=ONCE),),
         },
     ),
     Row(
