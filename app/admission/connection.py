@@ -17,6 +17,7 @@ from app.admission.body import Body
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Answer, Headers, status
 from app.admission.head import END, Head, NotHttp, answer_head, read_head, refused
+from app.admission.review import namespace_in
 from app.admission.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -162,6 +163,10 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     # methods that the queue of reviews calls
+
+    @property
+    def review_namespace(self) -> str:
+        return namespace_in(self._review)
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review, self._review = self._review, b""

@@ -13,6 +13,7 @@ from app.admission.verdict import (
     ALLOWED,
     FAILED,
     Later,
+    Ready,
     Verdict,
     bad_request,
     inapplicable,
@@ -20,6 +21,7 @@ from app.admission.verdict import (
     on_trial,
     unavailable,
 )
+from app.base.turns import FairTurns
 from app.base.value import Value
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
@@ -103,17 +105,17 @@ class Route(Value):
 
 
 def decide(
-    route: Route, request: Request, seconds: float
+    route: Route, request: Request, seconds: float, turns: FairTurns | None = None
 ) -> Verdict | Coroutine[Any, Any, Verdict]:
     """Return the verdict of `route` on `request` if all facts are cached.
 
-    Otherwise, return a coroutine that returns the verdict within `seconds`. The coroutine raises
-    only CancelledError.
+    Otherwise, return a coroutine that returns the verdict within `seconds`, and judges in `turns`.
+    The coroutine raises only CancelledError.
     """
     try:
         answer = _judge_envelope(route, request) or route.handler(request)
         if isinstance(answer, Later):
-            return _awaited(route, request, answer, seconds)
+            return _awaited(route, request, answer, seconds, turns or FairTurns())
         return _checked(route, request, answer)
     except Exception as problem:
         return _failed(route, request, problem)
@@ -125,13 +127,19 @@ async def decided(route: Route, request: Request, seconds: float) -> Verdict:
     return answer if isinstance(answer, Verdict) else await answer
 
 
-async def _awaited(route: Route, request: Request, later: Later, seconds: float) -> Verdict:
+async def _awaited(
+    route: Route, request: Request, later: Later, seconds: float, turns: FairTurns
+) -> Verdict:
     """Return the verdict after its calls to the API server, or a 503 after `seconds`."""
-    answer: Verdict | Later = later
+    answer: Verdict | Later | Ready = later
     try:
         async with asyncio.timeout(seconds):
-            while isinstance(answer, Later):
-                answer = await answer.make()
+            while not isinstance(answer, Verdict):
+                if isinstance(answer, Later):
+                    answer = await answer.make()
+                else:
+                    async with turns.take(request.namespace):
+                        answer = answer.judge()
         return _checked(route, request, answer)
     except TimeoutError:
         return unavailable(

@@ -13,6 +13,7 @@ from app.admission.verdict import Verdict, bad_request, unavailable
 from app.base.json import to_json
 from app.base.sample import Sample, counter, gauge
 from app.base.trace import IS_STRANGE, TRACEPARENT
+from app.base.turns import FairTurns
 from app.objects.time import duration
 from app.objects.tokens import split_token
 
@@ -79,6 +80,7 @@ class Exchange:
     __slots__ = (
         "_observe",
         "_trace",
+        "_turns",
         "_waiting_values",
         "needs_token",
         "on_leak",
@@ -117,6 +119,7 @@ class Exchange:
         """The number of values in the waiting requests of unknown callers."""
         self._observe = observe
         self._trace = trace
+        self._turns = FairTurns()
 
     def answer(
         self, route: Route, query: bytes, headers: Headers, body: bytes
@@ -141,7 +144,7 @@ class Exchange:
             route = route.for_request(request)
 
         request.trusted = self.only_known or route.trusted
-        verdict = decide(route, request, deadline(query))
+        verdict = decide(route, request, deadline(query), self._turns)
         if isinstance(verdict, Verdict):
             if verdict.code == 400 and route.trusted and not route.takes(request):
                 self.on_leak()

@@ -30,6 +30,7 @@ Verb = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 Shape = TypeVar("Shape")
 
 _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
+_NAMESPACE = re.compile(rb'"namespace"\s*:\s*"([^"\\]{1,63})"')
 _SALVAGE = 4096
 _MOST_WARNINGS = 100
 """The maximum number of warnings that an answer lists."""
@@ -271,6 +272,15 @@ def salvage_uid(prefix: bytes) -> str:
     """
     match = _UID.search(prefix[:_SALVAGE])
     return match[1].decode("utf-8", "replace") if match and match[1] else ""
+
+
+def namespace_in(review: bytes) -> str:
+    """Return the namespace in the first 4 KiB of an encoded review, or "" if it has none.
+
+    API servers write the namespace of the request before the object.
+    """
+    match = _NAMESPACE.search(review, 0, _SALVAGE)
+    return match[1].decode("utf-8", "replace") if match else ""
 
 
 def shape_findings(request: Request) -> Findings:

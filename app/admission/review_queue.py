@@ -3,12 +3,17 @@
 Requests of API servers are small, and there are few of them at a time. But a tenant can make an API
 server send reviews of several MiB, which take 20 to 400 ms each to judge. Where paths have no
 tokens, any client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
+
+A tenant can also make API servers send hundreds of reviews at the same time, and a light review may
+take 100 ms too. So each queue judges the namespace next whose reviews have taken the least time.
 """
 
-from collections.abc import Awaitable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from app.admission.exchange import Answer
+from app.base.fair_queue import TimedQueue
 from app.base.turns import TurnQueue
 
 TURN_SECONDS = 0.02
@@ -31,6 +36,10 @@ class Asking(Protocol):
     def review_size(self) -> int:
         """The number of bytes of the review."""
 
+    @property
+    def review_namespace(self) -> str:
+        """The namespace of the review, or "" for none."""
+
     def judge(self) -> Answer | Awaitable[Answer] | None:
         """Return the answer to the request, or None if the client is gone."""
 
@@ -38,16 +47,63 @@ class Asking(Protocol):
         """Write `answer`, or wait for it in a task."""
 
 
+class _Line:
+    """A queue of reviews, in which namespaces share the time.
+
+    With `smallest_too`, every second review is the smallest one of all. `rest` is the same as in
+    `TurnQueue`.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Asking], None],
+        end_turn: Callable[[], None],
+        *,
+        rest: float = 0.0,
+        smallest_too: bool = False,
+    ) -> None:
+        self._judge = judge
+        self.turns: TurnQueue[Asking] = TurnQueue(
+            self._judge_timed, TURN_SECONDS, rest=rest, pick=self._pick, end_turn=end_turn
+        )
+        self._waiting: TimedQueue[Asking] = TimedQueue()
+        self._namespace = ""
+        """The namespace of the review that was picked last."""
+        self._smallest_too = smallest_too
+        self._is_by_size = True
+        """Whether the last review was the smallest one of all."""
+
+    def add(self, connection: Asking) -> None:
+        """Append the review of `connection`."""
+        self._waiting.put(connection.review_namespace, connection)
+        self.turns.add(connection)
+
+    def _pick(self, connections: Iterable[Asking]) -> Asking:
+        """Return the connection with the next review.
+
+        With `smallest_too`, a small review does not wait for many reviews that take long, even if
+        these are from unknown clients, which can name any number of namespaces.
+        """
+        self._is_by_size = self._smallest_too and not self._is_by_size
+        if self._is_by_size:
+            connection = min(connections, key=lambda asking: asking.review_size)
+            self._namespace = self._waiting.remove(connection)
+        else:
+            self._namespace, connection = self._waiting.take()
+        return connection
+
+    def _judge_timed(self, connection: Asking) -> None:
+        begin = time.perf_counter()
+        self._judge(connection)
+        self._waiting.spend(self._namespace, time.perf_counter() - begin)
+
+
 class ReviewQueue:
     """The queues of light and heavy reviews."""
 
     def __init__(self) -> None:
-        self._light = TurnQueue(self._judge, TURN_SECONDS, end_turn=self._answer)
-        self._heavy = TurnQueue(
-            self._judge, TURN_SECONDS, rest=REST, pick=self._pick, end_turn=self._answer
-        )
-        self._is_by_size = False
-        """Whether the next heavy review is the smallest one instead of the oldest one."""
+        self._light = _Line(self._judge, self._answer)
+        self._heavy = _Line(self._judge, self._answer, rest=REST, smallest_too=True)
         self._answers: list[tuple[Asking, Answer | Awaitable[Answer]]] = []
         """The answers that are written at the end of the turn."""
 
@@ -62,10 +118,10 @@ class ReviewQueue:
         """
         if connection.review_size >= HEAVY:
             self._heavy.add(connection)
-        elif self._light.is_planned:
+        elif self._light.turns.is_planned:
             self._light.add(connection)
         else:
-            self._light.plan()
+            self._light.turns.plan()
             self._judge(connection)
             self._answer()
 
@@ -78,13 +134,3 @@ class ReviewQueue:
         answers, self._answers = self._answers, []
         for connection, answer in answers:
             connection.take(answer)
-
-    def _pick(self, waiting: Iterable[Asking]) -> Asking:
-        """Return the oldest and the smallest heavy review in turns.
-
-        So neither an old nor a small review waits for many reviews that take long.
-        """
-        self._is_by_size = not self._is_by_size
-        if self._is_by_size:
-            return next(iter(waiting))
-        return min(waiting, key=lambda asking: asking.review_size)

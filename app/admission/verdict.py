@@ -70,11 +70,21 @@ class Verdict(Value):
 ALLOWED = Verdict(allowed=True)
 
 
+class Ready(Value):
+    """A verdict after calls to the API server, which may take tens of milliseconds to judge.
+
+    The calls of many requests may end at the same time, so each request waits for its turn.
+    """
+
+    judge: Callable[[], "Verdict | Later"]
+    """The function that returns the verdict."""
+
+
 class Later(Value):
     """A verdict that needs calls to the API server first."""
 
-    make: Callable[[], Awaitable["Verdict | Later"]]
-    """The function that makes the calls and returns the verdict or another Later."""
+    make: Callable[[], Awaitable["Verdict | Later"] | Awaitable[Ready]]
+    """The function that makes the calls and returns the verdict, another Later, or a Ready."""
 
 
 MOST_FINDINGS = 100

@@ -1,4 +1,4 @@
-"""A queue in which owners take turns, so that no owner waits for all items of another."""
+"""Queues in which owners take turns, so that no owner waits for all items of another."""
 
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
@@ -45,3 +45,49 @@ class FairQueue(Generic[Item]):
         if not items:
             del self._items[owner]
         return item
+
+
+class TimedQueue(Generic[Item]):
+    """A queue in which the owner is next whose items have taken the least time.
+
+    An owner that joins counts like the owner that is next. Of an owner, the oldest item is next.
+    After `take` and `remove`, call `spend` once the item has been handled.
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[str, deque[Item]] = {}
+        self._spent: dict[str, float] = {}
+        """The seconds that the items of each owner in the queue have taken."""
+
+    def __bool__(self) -> bool:
+        return any(self._items.values())
+
+    def put(self, owner: str, item: Item) -> None:
+        """Append `item`."""
+        if owner not in self._items:
+            self._items[owner] = deque()
+            self._spent[owner] = min(self._spent.values(), default=0.0)
+        self._items[owner].append(item)
+
+    def take(self) -> tuple[str, Item]:
+        """Remove the next item, and return its owner and the item.
+
+        Raise LookupError if the queue is empty.
+        """
+        waiting = [owner for owner, items in self._items.items() if items]
+        if not waiting:
+            raise LookupError("the queue is empty")
+        owner = min(waiting, key=self._spent.__getitem__)
+        return owner, self._items[owner].popleft()
+
+    def remove(self, item: Item) -> str:
+        """Remove `item`, and return its owner. Raise StopIteration if it is not in the queue."""
+        owner, items = next(each for each in self._items.items() if item in each[1])
+        items.remove(item)
+        return owner
+
+    def spend(self, owner: str, seconds: float) -> None:
+        """Note that an item of `owner` took so long."""
+        self._spent[owner] += seconds
+        if not self._items[owner]:
+            del self._items[owner], self._spent[owner]

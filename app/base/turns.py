@@ -6,8 +6,11 @@ else that the event loop serves.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
+
+from app.base.fair_queue import TimedQueue
 
 Item = TypeVar("Item")
 
@@ -83,3 +86,49 @@ class TurnQueue(Generic[Item]):
             loop.call_soon(self._take_turn)
         else:
             self.is_planned = False
+
+
+class FairTurns:
+    """Turns of the event loop for work that many tasks could do in the same one.
+
+    Of the waiting owners, such as namespaces, the one whose work has taken the least time is next.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: TimedQueue[asyncio.Future[None]] = TimedQueue()
+        self._is_taken = False
+
+    @asynccontextmanager
+    async def take(self, owner: str) -> AsyncGenerator[None, None]:
+        """Run the block, which must not wait, in the next turn of `owner`."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(owner, turn)
+        if not self._is_taken:
+            self._give()
+        try:
+            await turn
+            await asyncio.sleep(0)  # the turn may have been free, also for others in this one
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._end(owner, 0.0)
+            raise  # otherwise, `_give` skips the cancelled turn
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._end(owner, time.perf_counter() - begin)
+
+    def _end(self, owner: str, seconds: float) -> None:
+        self._waiting.spend(owner, seconds)
+        self._give()
+
+    def _give(self) -> None:
+        """Give the next turn to the next owner, if any is waiting."""
+        self._is_taken = False
+        while self._waiting and not self._is_taken:
+            owner, turn = self._waiting.take()
+            if turn.cancelled():
+                self._waiting.spend(owner, 0.0)
+                continue
+            self._is_taken = True
+            turn.set_result(None)

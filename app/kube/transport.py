@@ -42,7 +42,7 @@ STRANGE_CALLS = 10
 Without a limit, these calls could use up the rate limit and the connections.
 """
 _UNLIMITED = frozenset({str(LEASE)})
-"""Resources without a rate limit.
+"""Resources without a rate limit, whose answers wait for no turn.
 
 A leader that waited for the calls of its own reconcilers would lose its lease.
 """
@@ -197,12 +197,17 @@ class Transport:
             total=self._limits.total, sock_connect=self._limits.connect
         )
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
+            error = None
             if response.status >= 300:
-                raise await _error_in(response, self._limits.longest)
-            most = request.most or self._limits.longest
-            body = await read_body(response.content.iter_any(), most)
+                error = await _error_in(response, self._limits.longest)
+            else:
+                most = request.most or self._limits.longest
+                body = await read_body(response.content.iter_any(), most)
+        if request.resource not in _UNLIMITED:
+            await self.turns.next()  # what waits for an answer may then take 30 ms
+        if error is not None:
+            raise error
         request.arrived(len(body))
-        await self.turns.take(len(body))
         return decoded_list(body) if request.verb == "list" else decoded(body)
 
     @asynccontextmanager
@@ -342,20 +347,24 @@ def _plainly(error: Exception) -> str:
 
 
 class Turns:
-    """Turns of the event loop for decoding long bodies, one body per turn.
+    """Turns of the event loop for answers, one answer per turn.
 
-    Without turns, bodies of concurrent lists and watches could be decoded one after the other while
-    verdicts and the renewal of the Lease wait.
+    Without turns, concurrent answers could be decoded and used one after the other while verdicts
+    and the renewal of the Lease wait.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
+    async def next(self) -> None:
+        """Wait for the next turn."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
     async def take(self, length: int) -> None:
-        """Wait for a turn in which a body of `length` bytes can be decoded."""
+        """Wait for a turn in which an event of `length` bytes can be decoded."""
         if length >= _LONG:
-            async with self._lock:
-                await asyncio.sleep(0)
+            await self.next()
 
 
 async def read_body(chunks: AsyncIterable[bytes], most: int) -> bytes:

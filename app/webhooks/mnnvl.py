@@ -26,7 +26,16 @@ from collections.abc import AsyncIterator
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, not_allowed, patched
+from app.admission.verdict import (
+    ALLOWED,
+    Effect,
+    Later,
+    Ready,
+    Verdict,
+    judged,
+    not_allowed,
+    patched,
+)
 from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned
@@ -125,9 +134,7 @@ class PodCliqueWebhook(Value):
 
         return self._judge(request, carrier, facts)
 
-    async def _with_set(
-        self, request: Request, carrier: Carrier, facts: CliqueFacts
-    ) -> Verdict | Later:
+    async def _with_set(self, request: Request, carrier: Carrier, facts: CliqueFacts) -> Ready:
         """Judge the request after reading its PodCliqueSet, whose annotations may apply."""
         name = carrier.place.pcs
         warnings: tuple[str, ...] = ()
@@ -140,7 +147,8 @@ class PodCliqueWebhook(Value):
                 f'PodCliqueSet "{name}" could not be read ({problem.message}): its MNNVL'
                 " annotations take effect with the next update",
             )
-        return self._judge(request, carrier, facts, warnings)
+        known = facts
+        return Ready(lambda: self._judge(request, carrier, known, warnings))
 
     def _judge(
         self, request: Request, carrier: Carrier, facts: CliqueFacts, warnings: tuple[str, ...] = ()

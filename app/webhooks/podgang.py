@@ -13,7 +13,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, patched, unavailable
+from app.admission.verdict import (
+    ALLOWED,
+    Effect,
+    Later,
+    Ready,
+    Verdict,
+    judged,
+    patched,
+    unavailable,
+)
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
@@ -75,7 +84,7 @@ class PodGangWebhook(Value):
 
     async def _complete(
         self, request: Request, gang: SlimPodGang, adopting: SlimPodGang | None
-    ) -> Verdict:
+    ) -> Ready:
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
         If a call fails or takes too long, the reconciler completes the PodGang later. Until then,
@@ -97,7 +106,7 @@ class PodGangWebhook(Value):
                 problem,
             )
 
-        return self._verdict(request, gang, pcs, effects)
+        return Ready(lambda: self._verdict(request, gang, pcs, effects))
 
     def _verdict(
         self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]

@@ -9,7 +9,8 @@ import pytest
 
 from app.admission.decide import Handler, Route, decide, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Later, Verdict, patched, unavailable
+from app.admission.verdict import ALLOWED, Later, Ready, Verdict, patched, unavailable
+from app.base.turns import FairTurns
 
 
 def request(**changes: Any) -> Request:
@@ -122,6 +123,31 @@ async def test_a_verdict_that_takes_time_is_awaited() -> None:
         assert isinstance(answer, Awaitable)
         assert await answer is ALLOWED
         assert await decided(handler, request(), 1) is ALLOWED
+
+
+async def test_verdicts_whose_facts_arrive_together_are_judged_in_separate_turns() -> None:
+    arrived = asyncio.Event()
+    turns = FairTurns()
+    judged = 0
+
+    def judge() -> Verdict:
+        nonlocal judged
+        judged += 1
+        return ALLOWED
+
+    async def make() -> Ready:
+        await arrived.wait()
+        return Ready(judge)
+
+    answers = [decide(route(lambda _: Later(make)), request(), 60, turns) for _ in range(20)]
+    tasks = [asyncio.ensure_future(answer) for answer in answers]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    arrived.set()
+    most = before = 0
+    while judged < 20:
+        await asyncio.sleep(0)
+        most, before = max(most, judged - before), judged
+    assert (most, set(await asyncio.gather(*tasks))) == (1, {ALLOWED})
 
 
 async def test_no_verdict_in_time_is_a_503() -> None:

@@ -7,7 +7,16 @@ from typing import Any, TypedDict
 
 import pytest
 
-from app.admission.review import BadReview, Request, encode, header_line, parse, parser, salvage_uid
+from app.admission.review import (
+    BadReview,
+    Request,
+    encode,
+    header_line,
+    namespace_in,
+    parse,
+    parser,
+    salvage_uid,
+)
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
@@ -382,3 +391,21 @@ def test_only_the_beginning_of_a_long_warning_is_read() -> None:
     finally:
         tracemalloc.stop()
     assert most < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("review", "namespace"),
+    [
+        (b'{"request":{"uid":"u","name":"n","namespace":"team","object":{"x":1}}}', "team"),
+        (b'{"request":{"namespace" : "a", "object": {"metadata": {"namespace": "b"}}}}', "a"),
+        (rb'{"request":{"name":"\"namespace\":\"b\"","namespace":"a"}}', "a"),
+        (b'{"request":{"namespace":""}}', ""),
+        (b'{"request":{"namespace":"' + b"x" * 64 + b'"}}', ""),
+        (b" " * 4096 + b'{"request":{"namespace":"a"}}', ""),
+        (b"", ""),
+    ],
+)
+def test_the_namespace_of_a_review_is_found_before_it_is_read(
+    review: bytes, namespace: str
+) -> None:
+    assert namespace_in(review) == namespace

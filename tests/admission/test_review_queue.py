@@ -30,8 +30,11 @@ class Clock:
 class Asks:
     """A request whose verdict takes some seconds."""
 
-    def __init__(self, clock: Clock, review_size: int, seconds: float) -> None:
+    def __init__(
+        self, clock: Clock, review_size: int, seconds: float, review_namespace: str = ""
+    ) -> None:
         self.review_size = review_size
+        self.review_namespace = review_namespace
         self._clock = clock
         self._seconds = seconds
 
@@ -129,5 +132,28 @@ def test_many_quick_heavy_reviews_count_like_a_slow_one(monkeypatch: pytest.Monk
         assert await clock.turns(5) == [[]] * 5
         await asyncio.sleep(TURN_SECONDS * REST * 1.2)
         assert 0 < len(clock.judged) < 50 - begun
+
+    virtual.run(ask())
+
+
+@pytest.mark.parametrize("size", [pytest.param(1, id="light"), pytest.param(HEAVY, id="heavy")])
+def test_however_many_reviews_of_one_namespace_wait_another_one_has_its_turn(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 200 PodGangs of 22 KB in one namespace delayed the verdicts on others by 20 s
+    clock = Clock(monkeypatch)
+    slow = TURN_SECONDS * 3
+
+    async def ask() -> None:
+        reviews = ReviewQueue()
+        for _ in range(100):
+            reviews.ask(Asks(clock, size, slow, "many"))
+        await asyncio.sleep(0)
+        for number in range(2):
+            reviews.ask(Asks(clock, size + 5 + number, slow / 9, "few"))
+        clock.judged.clear()
+        for _ in range(5):
+            await asyncio.sleep(slow * REST if size >= HEAVY else 0)
+        assert {size + 5, size + 6} <= {*clock.judged[:4]}
 
     virtual.run(ask())

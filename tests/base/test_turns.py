@@ -1,11 +1,11 @@
-"""A queue that gets a limited time in each turn of the event loop."""
+"""A limited time in each turn of the event loop."""
 
 import asyncio
 import time
 
 import pytest
 
-from app.base.turns import TurnQueue
+from app.base.turns import FairTurns, TurnQueue
 from tests.kube import virtual
 
 
@@ -115,3 +115,46 @@ async def test_a_bug_in_one_item_does_not_stop_the_queue(monkeypatch: pytest.Mon
         queue.add(item)
     assert await work.turns(3) == ["a", "c", ""]
     assert [str(problem) for problem in problems] == ["a bug"]
+
+
+async def in_turns(turns: FairTurns, owners: str, number: int, work: Work) -> list[str]:
+    """What tasks of `owners` do in each of the next turns of the event loop, two each."""
+
+    async def take(owner: str) -> None:
+        async with turns.take(owner):
+            work.handle(owner)
+
+    tasks = [asyncio.create_task(take(owner)) for owner in owners]
+    done = [a + b for a, b in zip(*[iter(await work.turns(number))] * 2, strict=True)]
+    for task in tasks:
+        task.cancel()
+    return done
+
+
+async def test_of_tasks_that_could_go_on_at_once_one_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch, 1.0)
+    done = await in_turns(FairTurns(), "aaaaab", 14, work)
+    assert max(map(len, done)) == 1
+    assert "".join(done) == "abaaaa"
+
+
+async def test_who_is_cancelled_takes_no_turn_and_keeps_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = FairTurns()
+    work = Work(monkeypatch, 1.0)
+
+    async def take(owner: str) -> None:
+        async with turns.take(owner):
+            work.handle(owner)
+
+    first, second, third = [asyncio.create_task(take(owner)) for owner in "abc"]
+    await asyncio.sleep(0)
+    first.cancel()  # has the turn, and has not begun
+    second.cancel()  # waits
+    await asyncio.wait([first, second, third])
+    assert work.handled == ["c"]
+    async with asyncio.timeout(1), turns.take("d"):
+        pass

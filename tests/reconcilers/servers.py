@@ -11,7 +11,7 @@ from typing import Any
 
 from app.admission.decide import Handler
 from app.admission.review import Request
-from app.admission.verdict import Later, Verdict
+from app.admission.verdict import Later, Ready, Verdict
 from app.cluster.cluster import Cluster
 from app.cluster.leader_rows import CLIQUES, UNIT_PODS
 from app.cluster.pods import ClaimUsers
@@ -155,7 +155,7 @@ def gang_request(operation: str, obj: Object, old: Object | None = None) -> Requ
 
 
 async def judged(handler: Handler, asked: Request) -> Verdict:
-    answer = handler(asked)
-    while isinstance(answer, Later):
-        answer = await answer.make()
+    answer: Verdict | Later | Ready = handler(asked)
+    while not isinstance(answer, Verdict):
+        answer = await answer.make() if isinstance(answer, Later) else answer.judge()
     return answer
