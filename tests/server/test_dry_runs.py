@@ -125,7 +125,7 @@ async def test_text_is_for_people() -> None:
 async def test_text_says_what_a_trial_period_only_warns_of() -> None:
     served = Served(Configuration(enforcement=Enforcement(mode="warn")))
     answer = await served.request("POST", "/dry-run?output=text", content=yaml.safe_dump(BAD))
-    title, warning = answer.text.splitlines()
+    title, warning, *_ = answer.text.splitlines()
     assert title == "WARNED   PodGroup a"
     assert warning.startswith("           warning: would be refused: invalid subgroup name")
 
