@@ -39,6 +39,12 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
 SHARED_SECONDS = 5.0
 """The time, in seconds, for which one list of Pods answers questions about their claims."""
 
+REST = 9.0
+"""The pause after a list of Pods, as a multiple of the time that the list took.
+
+Tenants choose how many Pods a namespace has, and how large these are.
+"""
+
 MOST_UNCHANGED_SECONDS = 600.0
 """The longest time, in seconds, for which claims count as used after a list of Pods."""
 
@@ -54,6 +60,8 @@ class _Used(Struct):
     """When the last list began, on the clock of ClaimUsers."""
     counts_until: float = 0.0
     """The time until which the names count as used without another list, on the same clock."""
+    rests_until: float = 0.0
+    """The time until which the Pods are not listed again, on the same clock."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the Pods are listed."""
 
@@ -84,7 +92,8 @@ class ClaimUsers(Struct):
     ) -> bool:
         """Return whether an unfinished Pod uses one of the claims or templates `names`.
 
-        The result is False only if a list that is at most SHARED_SECONDS old shows no such Pod.
+        The result is False only if a list that is at most SHARED_SECONDS old shows no such Pod. It
+        is True if the Pods can't be listed yet, because the last list took long.
         `candidates` returns all names in a namespace that later questions may be about. Other names
         are not kept. Raise ClusterError if a request fails.
         """
@@ -96,6 +105,8 @@ class ClaimUsers(Struct):
             if self.clock() < used.counts_until and not used.names.isdisjoint(names):
                 return True
             if self.clock() >= used.begun + SHARED_SECONDS:
+                if self.clock() < used.rests_until:
+                    return True
                 await self._read(namespace, used, {*candidates(namespace), *names})
         return not used.names.isdisjoint(names)
 
@@ -110,4 +121,5 @@ class ClaimUsers(Struct):
             used.backoff.reset()
         used.names = frozenset(names)
         used.begun = begun
+        used.rests_until = self.clock() + REST * (self.clock() - begun)
         used.counts_until = begun + used.backoff.next()

@@ -124,6 +124,23 @@ async def test_that_none_uses_a_claim_is_known_for_five_seconds() -> None:
     assert await users.use("used") == (False, 1)
 
 
+async def test_the_pods_of_a_namespace_are_listed_for_a_tenth_of_the_time() -> None:
+    users = Users(pod("a"))
+    listed = users.client.list
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        users.now += 20.0
+        return await listed(*arguments, **options)
+
+    users.client.list = slow  # type: ignore[method-assign]
+    assert await users.use("used") == (False, 1)
+    begun = users.now
+    while (answer := await users.use("used"))[1] == 0:
+        assert answer == (True, 0), "not known, so it counts as used"
+        users.now += 1.0
+    assert (answer, users.now - 20.0 - begun) == ((False, 1), 180.0)
+
+
 async def test_a_claim_in_use_counts_as_used_for_longer_and_longer() -> None:
     users = Users(pod("a", "ns", {"name": "mnnvl", "resourceClaimName": "used"}))
     assert await users.use("used") == (True, 1)
