@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.facts.identity import Ref
+from tests.explain.table.recorded import whole
 from tests.explain.test_workloads import Object, index_of, pod
+from tests.said import Said
 
 
 def ray(kind: str, name: str, status: Any = None, owner: str = "") -> Object:
@@ -108,3 +110,65 @@ def test_a_pod_of_a_ray_cluster_stays_the_same_object_until_it_changes() -> None
 
     index.follow(replace(index.given, workload_statuses=()))
     assert Ref("RayJob", "ns", "w") not in index.pods_made_for
+
+
+# What KubeRay says in the status, beside pods that are ready.
+
+
+def ready(name: str) -> Object:
+    of_head: dict[str, Any] = {"controller": "RayCluster/c-x", "node": "n0", "phase": "Running"}
+    head = pod(name, {"ray.io/cluster": "c-x"}, **of_head)
+    head["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return head
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text", "remedy"),
+    [
+        (
+            "RayJob",
+            {"rayClusterName": "c-x", "jobDeploymentStatus": "Waiting"},
+            "RayJob w waits for somebody to submit a Ray job (submissionMode: InteractiveMode)",
+            "Submit a Ray job to its RayCluster, and set spec.jobId of RayJob w to the ID",
+        ),
+        (
+            "RayJob",
+            {"rayClusterName": "c-x", "jobStatus": "PENDING", "message": "no GPUs"},
+            "The Ray job of RayJob w has not started, although all pods are ready. KubeRay says: no",
+            "Lower the resources that the entrypoint requests",
+        ),
+        (
+            "RayService",
+            {**ACTIVE, "conditions": [{"type": "Ready", "status": "False", "message": "none"}]},
+            "RayService w is not ready, although all of its existing pods are. KubeRay says: none",
+            "Correct the Serve application if the message is about it",
+        ),
+    ],
+)
+def test_kuberay_says_what_is_not_ready_beside_ready_pods(
+    kind: str, status: Any, text: str, remedy: str, said: Said
+) -> None:
+    answer = explain(index_of(ray(kind, "w", status), ready("head")), Ref(kind, "ns", "w"))
+    assert answer
+    said(whole(answer))
+    [reason] = answer.reasons
+    assert (reason.id, reason.severity) == ("PodsNotReady", "warning")
+    assert reason.text.startswith(text)
+    assert reason.remedy.startswith(remedy)
+    waiting = pod("worker", {"ray.io/cluster": "c-x"}, controller="RayCluster/c-x")
+    objects = ray(kind, "w", status), ready("head"), waiting
+    waits = explain(index_of(*objects), Ref(kind, "ns", "w"))
+    assert waits
+    assert "PodsNotReady" not in {each.id for each in waits.reasons}
+
+
+@pytest.mark.parametrize(("available", "state"), [(0, "waits"), (2, "well")])
+def test_workers_that_a_ray_cluster_wants_are_missed(available: int, state: str) -> None:
+    """Files may lack pods that the status counts."""
+    status = {"desiredWorkerReplicas": 2, "availableWorkerReplicas": available}
+    answer = explain(
+        index_of(ray("RayCluster", "c-x", status), ready("head")), Ref("RayCluster", "ns", "c-x")
+    )
+    assert answer
+    assert answer.state == state
+    assert ("1 of 1 pod placed, 2 pods not created yet" in answer.headline) is (state == "waits")

@@ -93,6 +93,42 @@ def test_an_event_tells_that_a_job_has_failed_if_its_status_was_not_read(answer:
     assert again.headline == "train is pending: 0 of 1 pod placed"
 
 
+@pytest.mark.parametrize(
+    ("how", "remedy"),
+    [
+        ("OOMKilled", "Raise limits.memory of container main, because memory ran out"),
+        ("exit code 1", "Read the log of a failed pod, and correct the cause"),
+    ],
+)
+def test_a_job_creates_another_pod_after_a_failure(how: str, remedy: str, answer: Asking) -> None:
+    old = pod("a", "Failed", node="n", created=NOW - 900, ended=("main", "exit code 9"))
+    new = pod("b", "Failed", node="n", created=NOW - 300, ended=("main", how))
+    known = WorkloadStatus(JOB, replicas=1)
+    [reason] = answer(old, new, workload_statuses=(known,)).reasons
+    assert (reason.id, reason.severity) == ("WorkloadFailed", "warning")
+    assert reason.text.startswith("2 pods of Job train failed. Kubernetes creates another one")
+    assert reason.text.endswith(f". In pod b, container main ended: {how}")
+    assert reason.remedy == remedy
+    assert reason.commands == (f"kubectl logs -n {NAMESPACE} b",)
+
+
+@pytest.mark.parametrize(
+    ("known", "phase"),
+    [
+        pytest.param(WorkloadStatus(JOB), "Running", id="a pod runs"),
+        pytest.param(WorkloadStatus(JOB), "Succeeded", id="none has failed"),
+        pytest.param(WorkloadStatus(JOB, suspended="spec.suspend"), "Failed", id="suspended"),
+        pytest.param(FAILED, "Failed", id="it has failed for good"),
+    ],
+)
+def test_a_job_does_not_always_create_another_pod(known: WorkloadStatus, phase: str) -> None:
+    pods = [pod("b", phase, node="n")] + [pod("a", "Failed", node="n")] * (phase == "Running")
+    state = Snapshot(pods=tuple(pods), workload_statuses=(known,), nodes=(Node("n"),), now=NOW)
+    told = explain(Index(state), JOB)
+    assert told
+    assert "Kubernetes creates another" not in "".join(reason.text for reason in told.reasons)
+
+
 def test_a_job_that_has_completed_is_said_to_have(answer: Asking) -> None:
     done = WorkloadStatus(JOB, "Complete", time=NOW - 600)
     told = answer(pod("a", "Succeeded", node="n"), workload_statuses=(done,))

@@ -339,7 +339,7 @@ def _missing_replicas(about: Subject) -> int:
 
 
 def _replicas_to_come(about: Subject) -> int:
-    """Return how many replicas of a Deployment or StatefulSet with pods have no pod yet.
+    """Return how many pods of a Deployment, StatefulSet or RayCluster with pods do not exist yet.
 
     Its status and its pods must both show that, because files may have only some of the pods.
     Otherwise, return 0.

@@ -7,7 +7,7 @@ is not ready, so it does not replace pods of an old revision
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
@@ -19,6 +19,7 @@ from app.explain.reasons.reason import (
     Evidence,
     Reason,
     Reasons,
+    Who,
     about,
     ago,
     counted,
@@ -28,8 +29,15 @@ from app.explain.reasons.reason import (
 )
 from app.explain.reasons.restarts import deletion_of
 from app.facts.identity import Ref
-from app.facts.kinds import LEADER_WORKER_SET, POD_CLIQUE_SET
+from app.facts.kinds import (
+    DYNAMO_GRAPH,
+    LEADER_WORKER_SET,
+    POD_CLIQUE_SET,
+    RAY_JOB,
+    RAY_SERVICE,
+)
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload_status import NO_JOB_ID
 from app.facts.labels import POD_TEMPLATE_HASH
 from app.facts.rollout import Rollout
 from app.objects.resource import DEPLOYMENT, STATEFUL_SET
@@ -210,8 +218,31 @@ def update_of_set_unfinished(gang: Gang) -> Reasons:
         yield from _unfinished(gang, pcs.ref, pcs.rollout, pods)
 
 
-def graph_not_ready(gang: Gang) -> Reasons:
-    """Report that a DynamoGraphDeployment is not ready, although its pods are."""
+_BY_STATUS: Mapping[str, tuple[str, str, Who]] = {
+    DYNAMO_GRAPH.kind: (
+        "Dynamo's operator",
+        "Wait a minute. If the message stays and its numbers do not match the pods, ask the"
+        " platform team to read the log of Dynamo's operator",
+        "platform",
+    ),
+    RAY_SERVICE.kind: (
+        "KubeRay",
+        "Correct the Serve application if the message is about it. Otherwise, read the log of the"
+        " head pod",
+        "you",
+    ),
+    RAY_JOB.kind: (
+        "KubeRay",
+        "Lower the resources that the entrypoint requests, such as entrypointNumGpus, or add"
+        " workers that have them: the Ray job starts on the existing pods",
+        "you",
+    ),
+}
+"""(Source of the message, remedy, who can act) if a workload is not ready, by kind."""
+
+
+def not_ready_by_status(gang: Gang) -> Reasons:
+    """Report that the status of a workload says that it is not ready, although its pods are."""
     made_by = [ref for pod in gang.pods for ref in pod.made_for]
     made_by += filter(None, (gang.pcs.maker if gang.pcs else None,))
     for status in filter(None, map(gang.index.workload_statuses.get, dict.fromkeys(made_by))):
@@ -224,15 +255,20 @@ def graph_not_ready(gang: Gang) -> Reasons:
         alive = [pod for pod in pods if pod.is_alive]
         if not alive or not all(pod.is_ready for pod in alive):
             continue
-        words = Words("Dynamo's operator", one_line(status.unready), status.unready_since)
+        source, remedy, who = _BY_STATUS[ref.kind]
+        said = Words(source, one_line(status.unready), status.unready_since).quoted(gang.facts.now)
+        text = f"{ref} is not ready, although all of its existing pods are. {said}"
+        if status.unready == NO_JOB_ID:
+            text = f"{ref} waits for somebody to submit a Ray job (submissionMode: InteractiveMode)"
+            remedy = f"Submit a Ray job to its RayCluster, and set spec.jobId of {ref} to the ID"
+        elif ref.kind == RAY_JOB.kind:
+            text = f"The Ray job of {ref} has not started, although all pods are ready. {said}"
         yield about(
-            Evidence(ref, "status.conditions[Ready]", "False"),
+            Evidence(ref, "status", status.unready),
             "PodsNotReady",
-            f"{ref} is not ready, although all of its existing pods are."
-            f" {words.quoted(gang.facts.now)}",
-            "Wait a minute. If the message stays and its numbers do not match the pods, ask the"
-            " platform team to read the log of Dynamo's operator",
-            "platform",
+            text,
+            remedy,
+            who,
             commands=tuple(filter(None, (to_describe(ref),))),
             severity="warning",
         )

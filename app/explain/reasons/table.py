@@ -47,7 +47,7 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule, Severity, listed
 from app.facts.identity import Ref
-from app.facts.kinds import DYNAMO_GRAPH
+from app.facts.kinds import DYNAMO_GRAPH, RAY_JOB, RAY_SERVICE
 from app.facts.kubernetes.pod import Pod
 from app.facts.rows import CHANNELS, ROOM
 
@@ -124,12 +124,17 @@ def _has_status(gang: Gang) -> bool:
     return is_made and "workload_statuses" not in gang.facts.skipped
 
 
-def _may_be_of_graph(gang: Gang) -> bool:
-    """Return whether the gang belongs to a DynamoGraphDeployment whose status was requested."""
+def _says_if_ready(gang: Gang) -> bool:
+    """Return whether the gang's workload may say that it is not ready.
+
+    This holds for DynamoGraphDeployments, RayServices and RayJobs whose status was requested.
+    """
     made_by = [gang.ref, *(ref for pod in gang.pods[:1] for ref in pod.made_for)]
     made_by += filter(None, (gang.pcs.maker if gang.pcs else None,))
-    is_graph = any(ref.kind == DYNAMO_GRAPH.kind for ref in made_by)
-    return is_graph and "workload_statuses" not in gang.facts.skipped
+    says_it = any(
+        ref.kind in (DYNAMO_GRAPH.kind, RAY_SERVICE.kind, RAY_JOB.kind) for ref in made_by
+    )
+    return says_it and "workload_statuses" not in gang.facts.skipped
 
 
 def _may_have_failed(gang: Gang) -> bool:
@@ -201,6 +206,7 @@ SUPERSEDED: Mapping[str, frozenset[str]] = {
 RULES: tuple[Rule, ...] = (
     Rule(workload_status.workload_failed, ("workload_statuses",), _has_status),
     Rule(workload_status.workload_failed, ("events",), _may_have_failed),
+    Rule(workload_status.job_retries, ("pods", "workload_statuses"), _has_status, "WorkloadFailed"),
     Rule(workload_status.workload_suspended, ("workload_statuses",), _has_status),
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
@@ -229,7 +235,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(uncreated_pods.pods_not_created, ("pods", "events")),
     Rule(uncreated_pods.creation_refused, (), _without_pods, "PodsNotCreated"),
-    Rule(uncreated_pods.graph_failed, ("workload_statuses",), _may_be_of_graph, "PodsNotCreated"),
+    Rule(uncreated_pods.graph_failed, ("workload_statuses",), _says_if_ready, "PodsNotCreated"),
     Rule(
         uncreated_pods.managed_elsewhere,
         ("pods", "workload_statuses"),
@@ -349,9 +355,9 @@ RULES: tuple[Rule, ...] = (
         together=True,
     ),
     Rule(
-        readiness.graph_not_ready,
+        readiness.not_ready_by_status,
         ("pods", "workload_statuses"),
-        _may_be_of_graph,
+        _says_if_ready,
         "PodsNotReady",
         together=True,
     ),

@@ -97,6 +97,39 @@ def workload_failed(gang: Gang) -> Reasons:
     yield about(evidence, "WorkloadFailed", text, remedy, "you", objects=objects, commands=commands)
 
 
+def job_retries(gang: Gang) -> Reasons:
+    """Report that all pods of a Job have ended, some of them failed, and another one follows."""
+    status = _status(gang)
+    if status is None or status.ended or status.suspended or status.ref.kind != JOB.kind:
+        return
+    ref = status.ref
+    pods = gang.index.pods_made_for.get(ref, ())
+    failed = sorted((pod for pod in pods if pod.phase == FAILED), key=_age)
+    if not failed or not all(pod.finished for pod in pods):
+        return
+    last = failed[-1]
+    container, how = last.ended
+    text = (
+        f"{counted(failed, 'pod')} of {ref} failed. Kubernetes creates another one after a delay of"
+        " up to 10 minutes, unless spec.backoffLimit is reached"
+    )
+    text += f". In pod {last.name}, container {container} ended: {how}" if container else ""
+    remedy = "Read the log of a failed pod, and correct the cause"
+    if how == "OOMKilled":
+        remedy = f"Raise limits.memory of container {container}, because memory ran out"
+    log = f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(last.name)}"
+    yield about(
+        Evidence(last.ref, "status.phase", FAILED),
+        "WorkloadFailed",
+        text,
+        remedy,
+        "you",
+        objects=(ref,),
+        commands=(log,),
+        severity="warning",
+    )
+
+
 def _age(pod: Pod) -> tuple[float, str]:
     return pod.created or 0.0, pod.name
 

@@ -4,13 +4,20 @@ from types import MappingProxyType
 
 from app.base.value import Value
 from app.facts.identity import Ref, read_key
-from app.facts.kinds import DYNAMO_GRAPH, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
+from app.facts.kinds import (
+    DYNAMO_GRAPH,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    RAY_CLUSTER,
+    RAY_JOB,
+    RAY_SERVICE,
+)
 from app.facts.kubernetes.kueue import is_of_kueue
 from app.facts.kubernetes.replicated_jobs import ReplicatedJob, read_replicated_jobs
 from app.facts.rollout import Rollout, read_rollout
 from app.objects.owners import controller_of
 from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 FAILED = "Failed"
@@ -18,6 +25,8 @@ LEADER_READY = "LeaderReady"
 """The startupPolicy with which a LeaderWorkerSet creates workers once their leader is ready."""
 WORKERS_READY = "WaitForWorkersReady"
 """The launcherCreationPolicy with which an MPIJob gets its launcher once its workers are ready."""
+NO_JOB_ID = "spec.jobId is not set"
+"""Why a RayJob with submissionMode InteractiveMode waits."""
 _REVISION = "deployment.kubernetes.io/revision"
 """The annotation of a Deployment that has created a ReplicaSet."""
 _LEADER_CREATED = "LeaderCreated"
@@ -73,10 +82,10 @@ class WorkloadStatus(Value):
     replicas: int | None = None
     """The number of replicas that the spec asks for, or None for kinds without replicas.
 
-    For a Job, it is the parallelism.
+    For a Job, it is the parallelism, and for a RayCluster the number of pods.
     """
     created: int | None = None
-    """The number of pods that exist according to the status of a Deployment or StatefulSet.
+    """The number of pods that exist according to a Deployment, StatefulSet or RayCluster.
 
     It is None for other kinds, and if the status does not say it.
     """
@@ -95,7 +104,10 @@ class WorkloadStatus(Value):
     rollout: Rollout | None = None
     """The update of its template that has not ended, or None."""
     unready: str = ""
-    """Why a DynamoGraphDeployment is not ready, by its condition Ready, or ""."""
+    """Why a DynamoGraphDeployment or RayService is not ready, by its condition Ready, or "".
+
+    For a RayJob, it says why the Ray job has not started.
+    """
     unready_since: float | None = None
     """Since when it is not ready, in seconds since 1970, or None if that is not known."""
     has_error: bool = False
@@ -127,9 +139,6 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         startup = text_at(map_at(spec, "startupPolicy"), "startupPolicyOrder")
     elif ref.kind == "MPIJob":
         startup = text_at(spec, "launcherCreationPolicy")
-    replicas = int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None
-    if ref.kind == JOB.kind:
-        replicas = int_of(spec.get("parallelism"), 1)
 
     status = map_at(obj, "status")
     conditions = [item for item in maps_at(status, "conditions") if item.get("status") == "True"]
@@ -143,9 +152,7 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
             ended = FAILED
         if ended:
             end, ended_at = status, status.get("endTime")
-    created = None
-    if ref.kind in (DEPLOYMENT.kind, STATEFUL_SET.kind) and "observedGeneration" in status:
-        created = int_of(status.get("replicas"))  # omitted if 0
+    replicas, created = _numbers(ref, spec, status)
     refusals = (item for item in conditions if item.get("type") == _REPLICA_FAILURE)
     refusal = next(refusals, _NOTHING)
     return WorkloadStatus(
@@ -170,6 +177,20 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         read_rollout(ref.kind, spec, status),
         *_unready(ref, status),
     )
+
+
+def _numbers(ref: Ref, spec: JsonMap, status: JsonMap) -> tuple[int | None, int | None]:
+    """Return (the requested number of replicas, the number of existing pods), None if not known."""
+    if ref.kind == JOB.kind:
+        return int_of(spec.get("parallelism"), 1), None
+    if ref.kind == RAY_CLUSTER.kind and "desiredWorkerReplicas" in status:
+        # The head is in neither number.
+        wanted = 1 + int_of(status.get("desiredWorkerReplicas"))
+        return wanted, 1 + int_of(status.get("availableWorkerReplicas"))
+    created = None
+    if ref.kind in (DEPLOYMENT.kind, STATEFUL_SET.kind) and "observedGeneration" in status:
+        created = int_of(status.get("replicas"))  # omitted if 0
+    return int_of(spec.get("replicas"), 1) if ref.kind in _WITH_REPLICAS else None, created
 
 
 _OWN_CONTROLLERS = {
@@ -201,16 +222,34 @@ def _revision(ref: Ref, spec: JsonMap, status: JsonMap) -> str:
 
 
 def _unready(ref: Ref, status: JsonMap) -> tuple[str, float | None, bool]:
-    """Return (why a DynamoGraphDeployment is not ready, since when, whether it has an error).
+    """Return (why a workload is not ready by its own status, since when, whether it has an error).
 
-    Sources: `docs/kubernetes/api-reference.md` of Dynamo, and
-    https://github.com/ai-dynamo/dynamo/pull/2710
+    Sources: https://github.com/ai-dynamo/dynamo/pull/2710, and `ray-operator/apis/ray/v1` of
+    KubeRay.
     """
-    for item in maps_at(status, "conditions") if ref.kind == DYNAMO_GRAPH.kind else ():
+    if ref.kind == RAY_JOB.kind:
+        if text_at(status, "jobDeploymentStatus") == "Waiting":
+            return NO_JOB_ID, None, False
+        is_pending = text_at(status, "jobStatus") == "PENDING"
+        return text_at(status, "message") if is_pending else "", None, False
+    if ref.kind not in (DYNAMO_GRAPH.kind, RAY_SERVICE.kind):
+        return "", None, False
+    for item in maps_at(status, "conditions"):
         if (text_at(item, "type"), text_at(item, "status")) == ("Ready", "False"):
             since = seconds_since_1970(item.get("lastTransitionTime"))
-            return text_at(item, "message"), since, text_at(status, "state") == "failed"
+            said = _of_applications(status) or text_at(item, "message") or text_at(item, "reason")
+            return said, since, text_at(status, "state") == "failed"
     return "", None, False
+
+
+def _of_applications(status: JsonMap) -> str:
+    """Return the first message about a Serve application of a RayService, or ""."""
+    for key in ("activeServiceStatus", "pendingServiceStatus"):
+        for name, state in map_at(status, key, "applicationStatuses").items():
+            message = text_at(map_of(state), "message")
+            if message:
+                return f"application {name} is {text_at(map_of(state), 'status')}: {message}"
+    return ""
 
 
 def _clusters(ref: Ref, status: JsonMap) -> tuple[Ref, ...]:

@@ -168,3 +168,50 @@ def test_the_order_in_which_pods_are_created(kind: str, spec: Any, startup: str)
 )
 def test_another_controller_that_manages_a_workload(spec: Any, managed_by: str) -> None:
     assert status_of(spec=spec).managed_by == managed_by
+
+
+@pytest.mark.parametrize(
+    ("status", "numbers"),
+    [
+        ({"desiredWorkerReplicas": 2}, (3, 1)),
+        ({"desiredWorkerReplicas": 2, "availableWorkerReplicas": 1}, (3, 2)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_ray_cluster_has_a_head_and_workers(status: Any, numbers: Any) -> None:
+    known = status_of("RayCluster", status=status)
+    assert (known.replicas, known.created) == numbers
+
+
+APPLICATIONS = {
+    "b": {"status": "RUNNING"},
+    "llm": {"status": "DEPLOY_FAILED", "message": "no module"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "unready"),
+    [
+        ("RayJob", {"jobDeploymentStatus": "Waiting"}, "spec.jobId is not set"),
+        ("RayJob", {"jobStatus": "PENDING", "message": "no CPUs"}, "no CPUs"),
+        ("RayJob", {"jobStatus": "RUNNING", "message": "it runs"}, ""),
+        ("RayService", {"conditions": [condition("Ready", "False")]}, "of this"),
+        ("RayService", {"conditions": [condition("Ready")]}, ""),
+        (
+            "RayService",
+            {
+                "conditions": [condition("Ready", "False")],
+                "pendingServiceStatus": {"applicationStatuses": APPLICATIONS},
+            },
+            "application llm is DEPLOY_FAILED: no module",
+        ),
+        (
+            "RayService",
+            {"conditions": [{"type": "Ready", "status": "False", "reason": "Initializing"}]},
+            "Initializing",
+        ),
+        ("RayCluster", {"conditions": [condition("Ready", "False")]}, ""),
+    ],
+)
+def test_a_workload_says_why_it_is_not_ready(kind: str, status: Any, unready: str) -> None:
+    assert status_of(kind, status=status).unready == unready
