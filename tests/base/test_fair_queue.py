@@ -57,7 +57,7 @@ def test_an_owner_that_joins_later_counts_like_the_next_one() -> None:
     assert handled(queue, 2, seconds) == "AB"
     for item in "ab":
         queue.put("new", item)
-    assert handled(queue, 4, seconds) == "CaDb"
+    assert handled(queue, 4, seconds) == "aCbD"
 
 
 def test_an_item_that_is_removed_is_not_taken() -> None:
@@ -66,4 +66,15 @@ def test_an_item_that_is_removed_is_not_taken() -> None:
         queue.put(owner, item)
     owner = queue.remove("2")
     queue.spend(owner, 0.0)
-    assert (owner, [queue.take()[1] for _ in range(2)]) == ("a", ["1", "3"])
+    assert (owner, [queue.take()[1] for _ in range(2)]) == ("a", ["3", "1"])
+
+
+def test_removed_items_leave_the_order_of_the_others() -> None:
+    queue = TimedQueue[str]()
+    for owner, item in (("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")):
+        queue.put(owner, item)
+    for item in ("2", "1"):
+        queue.spend(queue.remove(item), 5.0)
+    queue.put("b", "5")
+    assert handled(queue, 3, {"a": 1.0, "b": 1.0, "c": 1.0}) == "354"
+    assert not queue
