@@ -1,5 +1,7 @@
 """Warn about minimums in the document of a PodGroup for which KAI's webhook rejects it.
 
+These are the rules of KAI 0.15 and later.
+
 Source:
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/scheduling/v2alpha2/podgroup_webhook.go
 """
