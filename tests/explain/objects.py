@@ -416,6 +416,9 @@ def pod_gang(fact: PodGang) -> Object:
     named = {key: value for key, value in roles.items() if value}
     metadata: Object = {"labels": labels(fact.place) | named, **time_of(fact.created)}
     metadata |= {"annotations": {"grove.io/topology-name": fact.topology}} if fact.topology else {}
+    metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
+    if fact.deleted_at is not None:
+        metadata["deletionTimestamp"] = time_of(fact.deleted_at)["creationTimestamp"]
     return made(
         "scheduler.grove.io/v1alpha1",
         "PodGang",

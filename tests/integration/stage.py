@@ -68,6 +68,7 @@ BY_THE_SERVER = {
     "OldRevision": "how old pods are is said by times of creation",
     "PodsNotReady": "the table's times are not those of the API server",
     "NotStarted": "the table's times are not those of the API server",
+    "somebody's finalizer keeps the PodGang": "the API server sets the time of its deletion",
     **dict.fromkeys(
         (
             "the gang does not refer to two gated pods",

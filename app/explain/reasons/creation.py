@@ -17,7 +17,9 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.explain.reasons.uncreated_pods import known_advice
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.grove.podgang import PodGang
 from app.facts.grove.status import LastError, StatusCondition
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
@@ -130,6 +132,35 @@ def set_being_deleted(gang: Gang) -> Reasons:
         remedy = removal_of(foreign)
     evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
     yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
+
+
+def part_being_deleted(gang: Gang) -> Reasons:
+    """Report that a PodClique without pods or a PodGang of the set stays in deletion.
+
+    Grove creates neither again before it is gone.
+    """
+    pcs = gang.pcs
+    if pcs is None or pcs.deleted_at is not None:
+        return
+    index = gang.index
+    cliques = [
+        clique
+        for clique in index.cliques_of_set.get(pcs.key, ())
+        if not index.pods_of_clique(clique.namespace, clique.name)
+    ]
+    parts: list[PodClique | PodGang] = [*cliques, *index.gangs_of_set.get(pcs.key, ())]
+    for part in parts:
+        age = gang.facts.now - part.deleted_at if part.deleted_at is not None else 0.0
+        if age < SOON or not part.finalizers:
+            continue
+        text = (
+            f"{part.ref} has been terminating for {ago(age)}, blocked by"
+            f" {finalizers_of(part.finalizers)}"
+        )
+        foreign = [name for name in part.finalizers if not name.startswith("grove.io/")]
+        remedy = removal_of(foreign) if foreign else f"{_READ_LOG}, which removes this finalizer"
+        evidence = Evidence(part.ref, "metadata.deletionTimestamp", "set")
+        yield about(evidence, "SetBeingDeleted", text, remedy, "platform")
 
 
 def pod_gang_missing(gang: Gang) -> Reasons:

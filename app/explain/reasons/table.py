@@ -211,6 +211,7 @@ RULES: tuple[Rule, ...] = (
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
     Rule(creation.set_being_deleted, ("sets",), _of_set),
+    Rule(creation.part_being_deleted, ("cliques", "gangs", "pods"), _of_set, "SetBeingDeleted"),
     Rule(creation.nothing_made, ("cliques", "gangs", "pods")),
     Rule(creation.pod_gang_migration_in_progress, ("sets",), _of_set),
     Rule(creation.pod_gang_missing, ("cliques", "gangs", "pods"), _of_set),

@@ -14,7 +14,8 @@ from app.facts.kubernetes.pod import (
 )
 from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
 from app.facts.labels import POD_TEMPLATE_HASH
-from app.objects.shape import JsonMap, int_of, map_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, text_at, texts_at
+from app.objects.time import seconds_since_1970
 
 
 class PodClique(Namespaced):
@@ -36,6 +37,9 @@ class PodClique(Namespaced):
     """The errors that Grove reports in `status.lastErrors`."""
     revision: str = ""
     """The hash of the template from which Grove creates pods now, or ""."""
+    deleted_at: float | None = None
+    """When its deletion was requested, in seconds since 1970, or None if it was not."""
+    finalizers: tuple[str, ...] = ()
     unclaimed: Unclaimed | None = None
     """The facts that decide whether the PodClique should have an MNNVL claim.
 
@@ -81,5 +85,7 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
         shape=read_shape(pod_spec),
         claims=read_pod_claims(pod_spec),
         errors=read_last_errors(status),
+        deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_at(metadata, "finalizers")),
         unclaimed=unclaimed(read_carrier(obj, namespace)),
     )

@@ -83,6 +83,9 @@ class PodGang(Namespaced):
     """The epoch in a release of Grove with epochs, or "" in earlier releases."""
     scheduled: bool | None = None
     """Whether Grove has ever seen the PodGang scheduled, or None if Grove does not record that."""
+    deleted_at: float | None = None
+    """When its deletion was requested, in seconds since 1970, or None if it was not."""
+    finalizers: tuple[str, ...] = ()
     scheduler: str = ""
     """The scheduler backend that Grove chose, or "" if Grove does not name one."""
 
@@ -128,6 +131,8 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         role=text_at(labels, POD_GANG_ROLE),
         epoch=text_at(labels, POD_GANG_EPOCH),
         scheduled=_scheduled(map_at(obj, "status")),
+        deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_at(metadata, "finalizers")),
         scheduler=text_at(labels, SCHEDULER_NAME),
     )
 

@@ -12,8 +12,9 @@ from app.rules.mnnvl.missing_claims import is_ending
 
 PUT_BACK = (
     "Make sure that the webhooks are registered (kubectl get mutatingwebhookconfigurations"
-    " grove-admission). The leader then restores the claim within a minute. If it does not, see the"
-    " events of the PodCliqueSet."
+    " grove-admission), and that the workload is not in a namespace that they skip: kube-system, or"
+    " that of grove-admission. The leader then restores the claim within a minute. If it does not,"
+    " see the events of the PodCliqueSet."
 )
 """The remedy for a PodClique without its claim."""
 

@@ -12,6 +12,7 @@ from tests.explain.fleet import (
     NAMESPACE,
     NOW,
     condition,
+    gang,
     pcs,
     placed,
     pods,
@@ -111,6 +112,14 @@ MADE = (
         "PodCliqueSet llm has been terminating for 5 minutes, blocked by finalizer example.com/hold",
         "you",
         {"sets": (pcs(finalizers=("example.com/hold",)),), "pods": PLACED},
+    ),
+    Row(
+        "SetBeingDeleted",
+        "somebody's finalizer keeps the PodGang",
+        {"gangs": (gang(deleted_at=NOW - 300, finalizers=("example.com/hold",)),)},
+        "PodGang llm-0 has been terminating for 5 minutes, blocked by finalizer example.com/hold",
+        "platform",
+        {"gangs": (gang(finalizers=("example.com/hold",)),)},
     ),
     Row(
         "NothingMade",

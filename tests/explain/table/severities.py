@@ -46,6 +46,7 @@ OF_ROWS: dict[tuple[str, str], Severity] = {
     ): "note",
     ("PodGangMissing", "somebody has deleted the only one"): "warning",
     ("PodGangMissing", "the pods run on"): "warning",
+    ("SetBeingDeleted", "somebody's finalizer keeps the PodGang"): "problem",
     ("TopologyDiffers", "the KAI Topology belongs to a former ClusterTopology"): "warning",
 }
 """Of states in which a reason is less severe than in others."""
