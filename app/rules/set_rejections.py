@@ -117,9 +117,16 @@ def _doubles(cliques: Sequence[Part], groups: Sequence[Part]) -> Iterator[Mistak
         counts = Counter(text_at(part, field) for _, part in parts)
         for path, part in parts:
             name = text_at(part, field)
-            if name and counts.pop(name, 0) > 1:
+            if counts.pop(name, 0) < 2:
+                continue
+            if name:
                 text = f"several {kind} have the {field} {quote(name)}. Give each a different one"
                 yield path.child(field), text
+            elif field == "roleName":  # Grove compares missing roles too, but accepts a single one
+                yield (
+                    path.child(field),
+                    "several cliques have no roleName. Give each a different one",
+                )
 
     seen: set[str] = set()
     for path, group in groups:
@@ -204,14 +211,14 @@ def _mistakes_of_clique(path: FieldPath, clique: JsonMap, *, is_new: bool) -> It
 
     spec = map_at(clique, "spec")
     at = path.child("spec")
-    for field in ("roleName", "podSpec"):
-        if field not in spec:
-            yield at.child(field), f"a clique needs a {field}"
-    # Grove sets the replicas 0 to 1, but sets a missing minAvailable to the given replicas
-    if "replicas" not in spec:
-        yield at.child("replicas"), "a clique needs replicas"
-    elif int_of(spec["replicas"], 1) < (0 if int_of(spec.get("minAvailable")) else 1):
-        yield at.child("replicas"), "it must be at least 1"
+    if "podSpec" not in spec:
+        yield at.child("podSpec"), "a clique needs a podSpec"
+    # Grove sets the replicas 0, as which it reads missing ones, to 1. But it sets a missing
+    # minAvailable to the given replicas.
+    replicas = int_of(spec.get("replicas", 0), 1)
+    if replicas < (0 if int_of(spec.get("minAvailable")) else 1):
+        is_set = "replicas" in spec
+        yield at.child("replicas"), "it must be at least 1" if is_set else "a clique needs replicas"
     if int_of(spec.get("minAvailable"), 1) < 1:
         yield at.child("minAvailable"), "it must be at least 1"
 

@@ -132,11 +132,23 @@ SHARED = {"name": "x", "scope": "PerReplica"}
         ),
         pytest.param(
             pcs({"name": "a", "spec": {}}),
-            [
-                f"spec.template.cliques[0].spec.{name}"
-                for name in ("roleName", "podSpec", "replicas")
-            ],
+            [f"spec.template.cliques[0].spec.{name}" for name in ("podSpec", "replicas")],
             id="what the CRD requires",
+        ),
+        pytest.param(
+            pcs({"name": "a", "spec": {"podSpec": {}, "minAvailable": 1}}),
+            [],
+            id="no role and no replicas, which Grove sets",
+        ),
+        pytest.param(
+            pcs(clique(), clique("b", roleName=""), {"name": "c", "spec": clique()["spec"]}),
+            ["spec.template.cliques[0].spec.roleName"],
+            id="one clique without a role",
+        ),
+        pytest.param(
+            pcs(clique(), clique("b", roleName=""), clique("c", roleName="")),
+            ["spec.template.cliques[1].spec.roleName"],
+            id="two cliques without a role",
         ),
         pytest.param(
             pcs(clique(replicas=0)), ["spec.template.cliques[0].spec.replicas"], id="no pods"
@@ -369,12 +381,11 @@ SHARED = {"name": "x", "scope": "PerReplica"}
         pytest.param(
             pcs(7, None, podCliqueScalingGroups=7, resourceSharing=[7]),
             [
-                "spec.template.cliques[0].name",
                 "spec.template.cliques[0].spec.roleName",
+                "spec.template.cliques[0].name",
                 "spec.template.cliques[0].spec.podSpec",
                 "spec.template.cliques[0].spec.replicas",
                 "spec.template.cliques[1].name",
-                "spec.template.cliques[1].spec.roleName",
                 "spec.template.cliques[1].spec.podSpec",
                 "spec.template.cliques[1].spec.replicas",
                 "spec.template.resourceSharing[0].name",
