@@ -152,6 +152,11 @@ def test_a_replica_set_without_the_hash_of_a_deployment_is_not_taken_for_one(nam
         ("no PriorityClass with name gold was found", "kubectl get priorityclasses"),
         ('serviceaccount "trainer" not found', "Create the ServiceAccount"),
         ("unable to create new content because it is being terminated", "in another namespace"),
+        ("restarting jobset, attempt 3", "Find out why a Job failed"),
+        (
+            "applying RestartJobSet failure policy action (first failed job: tr-a-0)",
+            "creates them again, up to failurePolicy.maxRestarts times",
+        ),
         ("something else", "kubectl describe job sweep -n inference"),
     ],
 )

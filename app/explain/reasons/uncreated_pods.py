@@ -35,6 +35,12 @@ _LEADER = ("leader pod not yet scheduled", "follower pod node selector not set")
 
 _ADVICE: Advice = (
     (
+        ("restarting jobset", "RestartJobSet failure policy action"),
+        "Find out why a Job failed: JobSet deletes all of its Jobs and creates them again, up to"
+        " failurePolicy.maxRestarts times.",
+        "you",
+    ),
+    (
         ("exceeded quota",),
         "Request at most what the ResourceQuota of namespace {namespace} leaves, or ask for a"
         " higher quota: kubectl describe resourcequota -n {namespace}",
