@@ -1018,3 +1018,74 @@ def test_the_subgroup_that_lacks_a_pod_looks_different_from_one_that_does_not() 
     answer = told([node("n0"), *queues(), group, *pods], "PodGroup", "w")
     numbers = {branch.ref.name: branch.reasons for branch in answer.tree.children[:2]}
     assert numbers == {"a": (), "b": (1,)}
+
+
+MISSING: Object = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def _using(obj: Object, spec: Object) -> Object:
+    obj["spec"].update(spec)
+    return obj
+
+
+OF_SUBGROUPS = made(
+    "scheduling.run.ai/v2alpha2",
+    "PodGroup",
+    "w",
+    {
+        "queue": "team",
+        "priorityClassName": "train",
+        "minSubGroup": 2,
+        "subGroups": [{"name": name, "minMember": 1} for name in "ab"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "pods", "reason", "becomes"),
+    [
+        pytest.param(
+            pod_group("w", 2),
+            [pod("w-0", "w", node_name="gone"), pod("w-1", "w")],
+            "NodeGone",
+            "next",
+            id="a placed pod is on a node that is gone",
+        ),
+        pytest.param(
+            pod_group("w", 2),
+            [pod("w-0", "w", node_name="sick"), pod("w-1", "w")],
+            "NodeNotReady",
+            "next",
+            id="a placed pod is on a node that is not ready",
+        ),
+        pytest.param(
+            pod_group("w", 2),
+            [pod("w-0", "w"), pod("w-1", "w"), _using(pod("w-2", "w"), MISSING)],
+            "VolumeUnbound",
+            "next",
+            id="a pod beyond the minimum lacks its volume",
+        ),
+        pytest.param(
+            pod_group("w", 2),
+            [_using(pod("w-0", "w"), MISSING), pod("w-1", "w"), pod("w-2", "w")],
+            "VolumeUnbound",
+            "held",
+            id="the first pod lacks its volume",
+        ),
+        pytest.param(
+            OF_SUBGROUPS,
+            [in_subgroup(f"w-{name or 'c'}", "w", name) for name in ("a", "b", "")],
+            "WorkloadMissing",
+            "next",
+            id="a third pod is in no SubGroup",
+        ),
+    ],
+)
+def test_a_reason_about_other_pods_does_not_hold_the_next_ones(
+    group: Object, pods: list[Object], reason: str, becomes: str
+) -> None:
+    """The real KAI scheduler places the other pods, except where the first pod lacks its volume."""
+    objects = [node("n0"), node("sick", ready=False), *queues(), group, *pods]
+    answer = told(objects, "PodGroup", "w")
+    assert [each.id for each in answer.reasons] == [reason]
+    assert [turn.next for turn in answer.line] == [becomes]

@@ -13,7 +13,7 @@ from app.explain.queue_order.cycle import Turn, line_of
 from app.explain.reasons.claims import uses_claims
 from app.explain.reasons.queue_order import place_words
 from app.explain.reasons.reason import Reason, listed
-from app.explain.reasons.table import NOT_HOLDING
+from app.explain.reasons.table import keeps_from_starting
 from app.facts.identity import Ref
 from app.facts.kai.shard import Shard
 
@@ -136,8 +136,8 @@ def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:
 
 def _next(gang: Gang, turn: Turn, reasons: Sequence[Reason]) -> Next:
     if turn.used:
-        holding = {r.id for r in reasons if r.severity == "problem"} - NOT_HOLDING - _OF_OTHERS
-        return "held" if holding else "next"
+        others = (reason for reason in reasons if reason.id not in _OF_OTHERS)
+        return "held" if any(keeps_from_starting(each, gang) for each in others) else "next"
     if any(reason.id == "AfterOthers" and gang.ref in reason.objects for reason in reasons):
         return "after"
     return "waits" if gang.placements.under(EMPTY).fits else "never"

@@ -95,17 +95,26 @@ class Member(Value, dict=True):
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
 
-    def _runs_to_come(self, count: int, from_scratch: bool) -> Iterator[Run]:
-        """Yield the next `count` pods in KAI's order, as runs of equal shapes.
+    def next_pods(self) -> list[Pod]:
+        """Return the existing pods that KAI places next, as in `demand`."""
+        missing = max(1, self.minimum - len(self.placed))
+        return [self.pods[position] for position in self._in_order(from_scratch=False)[:missing]]
 
-        Pods that do not exist yet are one run, because a minimum may be any number.
-        """
+    def _in_order(self, from_scratch: bool) -> list[int]:
+        """Return the positions of the pending pods in KAI's order; `from_scratch`, of all pods."""
         known = [
             (pod.created or 0.0, pod.uid, position)
             for position, pod in enumerate(self.pods)
             if from_scratch or not pod.node
         ]
-        chosen = [self.shapes[position] for _, _, position in sorted(known)[:count]]
+        return [position for _, _, position in sorted(known)]
+
+    def _runs_to_come(self, count: int, from_scratch: bool) -> Iterator[Run]:
+        """Yield the next `count` pods in KAI's order, as runs of equal shapes.
+
+        Pods that do not exist yet are one run, because a minimum may be any number.
+        """
+        chosen = [self.shapes[position] for position in self._in_order(from_scratch)[:count]]
         runs = list(_runs(chosen))
         rest = count - len(chosen)
 
@@ -214,18 +223,9 @@ class Unit(Value, dict=True):
         Until the minimum is placed, these are the parts that the minimum still needs, and after
         that, one part. With `from_scratch`, assume that no pod is placed yet.
         """
-        if from_scratch:
-            parts = self._first_parts(
-                sorted(self.own, key=lambda part: part.name), from_scratch=True
-            )
-        elif self.is_satisfied:
-            demands = (part.demand() for part in sorted(self.own, key=lambda part: part.rank))
-            parts = [demand for demand in demands if demand.count][:1]
-        else:
-            parts = self._first_parts(
-                sorted(self.own, key=lambda part: part.rank), from_scratch=False
-            )
-
+        chosen = self._next_parts(from_scratch)
+        demands = [part.demand(from_scratch=from_scratch) for part in chosen]
+        parts = [demand for demand in demands if demand.count]
         occupied = frozenset(node for part in parts for node in part.occupied)
 
         return demand_of(self, parts=tuple(parts), occupied=occupied)
@@ -240,14 +240,22 @@ class Unit(Value, dict=True):
         needed = tuple(part for part in parts if part.count)
         return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
-    def _first_parts(self, own: "list[Member | Unit]", *, from_scratch: bool) -> list[Demand]:
-        """Return the demands of the first parts of `own` that KAI needs.
+    def next_pods(self) -> list[Pod]:
+        """Return the existing pods that KAI places next, as in `demand`."""
+        return [pod for part in self._next_parts(from_scratch=False) for pod in part.next_pods()]
 
-        Parts whose minimum is placed are left out, unless the demand is `from_scratch`.
+    def _next_parts(self, from_scratch: bool) -> "list[Member | Unit]":
+        """Return the parts of `own` that KAI places next.
+
+        Parts whose minimum is placed are left out until all needed parts are placed, unless the
+        parts start `from_scratch`.
         """
-        chosen = [part for part in own[: self.needed] if from_scratch or not part.is_satisfied]
-        demands = [part.demand(from_scratch=from_scratch) for part in chosen]
-        return [demand for demand in demands if demand.count]
+        if from_scratch:
+            return sorted(self.own, key=lambda part: part.name)[: self.needed]
+        by_rank = sorted(self.own, key=lambda part: part.rank)
+        if self.is_satisfied:
+            return [part for part in by_rank if part.demand().count][:1]
+        return [part for part in by_rank[: self.needed] if not part.is_satisfied]
 
 
 def demand_of(part: Member | Unit, **content: Any) -> Demand:

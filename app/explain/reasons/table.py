@@ -480,7 +480,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
                 if not of_gang:
                     continue
                 found.setdefault(position, []).extend(of_gang)
-                holding = list(filter(_keeps_from_starting, of_gang))
+                holding = list(filter(_explains, of_gang))
                 if holding:
                     explained.update((gang.ref, *(ref for each in holding for ref in each.objects)))
 
@@ -552,8 +552,21 @@ def _severity(reason: Reason) -> int:
     return get_args(Severity).index(reason.severity)
 
 
-def _keeps_from_starting(reason: Reason) -> bool:
+def _explains(reason: Reason) -> bool:
+    """Return whether a reason explains why pods of a gang do not run."""
     return reason.severity == "problem" and reason.id not in NOT_HOLDING
+
+
+def keeps_from_starting(reason: Reason, gang: Gang) -> bool:
+    """Return whether a reason keeps KAI from placing the next pods of a gang.
+
+    A reason about other pods, such as placed ones and those beyond the minimum, does not.
+    """
+    if not _explains(reason):
+        return False
+    if any(ref.kind != Pod.kind for ref in reason.objects):
+        return True
+    return not {pod.ref for pod in gang.whole.next_pods()}.isdisjoint(reason.objects)
 
 
 def _without_superseded(reasons: list[Reason]) -> list[Reason]:
