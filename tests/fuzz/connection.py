@@ -110,7 +110,8 @@ class Stream:
 
     async def _settle(self) -> None:
         """Until no request waits for its verdict, and what was kept meanwhile is read."""
-        light, heavy = self.serving.queue._light, self.serving.queue._heavy
+        queue = self.serving.queue
+        light, heavy = queue._light.turns, queue._heavy.turns
         for _ in range(10_000):
             await asyncio.sleep(0.001 if heavy else 0)
             if len(asyncio.all_tasks()) == 1 and not (light or heavy):
