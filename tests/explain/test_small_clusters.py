@@ -293,6 +293,19 @@ def test_a_resource_without_any_smaller_amount_is_named_alone() -> None:
     assert remedy == f"Request less CPU per pod, or use fewer pods. {MORE}"
 
 
+def test_only_the_pods_that_hold_the_short_resource_are_asked_to_end() -> None:
+    """The pods of `four` have GPUs of the same node, and their end does not help."""
+    others = [pod(f"four-{number}", "four", 1, "n0") for number in range(4)]
+    pods = [
+        _with(pod("held-0", "held", 1, "n0"), rdma__ib="1"),
+        _with(pod("w-0", "w"), rdma__ib="1"),
+    ]
+    groups = [pod_group("four", 4), pod_group("held", 1), pod_group("w", 1)]
+    cluster = [_with(node("n0"), rdma__ib="1"), *queues(), *groups, *others, *pods]
+    [(reason, _, remedy)] = said(told(cluster, "PodGroup", "w"))
+    assert (reason, remedy) == ("NoDomainFits", FREED)
+
+
 def test_gpu_memory_of_gpus_is_as_kai_counts_it() -> None:
     """Two pods of 8,192 MiB do not fit on a GPU of 16,384 MiB, because KAI counts 16,300 MiB."""
     sharing = {"pod-group-name": "w", "gpu-memory": "8192"}

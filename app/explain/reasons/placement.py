@@ -1007,7 +1007,10 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
         missing = max(1, obstacle.short.count - (best.pods if best else 0))
     positions = obstacle.usable(room) if room else obstacle.open
     where = f" in {room.domain}" if room else ""
-    return freeing_remedies(obstacle.gang, list(obstacle.holding(positions)), missing, where)
+    pods = list(obstacle.holding(positions))
+    scarce = _scarce(obstacle, obstacle.short, AS_IT_IS)
+    using = [pod for pod in pods if scarce in dict(pod.shape.requests)]
+    return freeing_remedies(obstacle.gang, using or pods, missing, where)
 
 
 _MOST_PARTS = 20
