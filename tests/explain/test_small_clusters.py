@@ -15,6 +15,7 @@ from app.explain.state.index import Index
 from app.explain.state.read import facts_of
 from app.facts.identity import Ref
 from tests.explain.small import (
+    FREE,
     Object,
     in_subgroup,
     made,
@@ -1102,3 +1103,65 @@ def test_a_reason_about_other_pods_does_not_hold_the_next_ones(
     answer = told(objects, "PodGroup", "w")
     assert [each.id for each in answer.reasons] == [reason]
     assert [turn.next for turn in answer.line] == [becomes]
+
+
+def _queue(name: str, parent: str = "", quota: int = 0) -> Object:
+    bounds = {**dict.fromkeys(("cpu", "memory"), FREE), "gpu": {**FREE, "quota": quota}}
+    spec: Object = {"resources": bounds, **({"parentQueue": parent} if parent else {})}
+    return made("scheduling.run.ai/v2", "Queue", name, spec)
+
+
+def _overcommitted(team: int, batch: int, *, nested: bool = True) -> list[Object]:
+    """The quotas of `team`, `batch` and `kept` add up to more than the 8 GPUs of the node."""
+    org = "org" if nested else "root"
+    parents = [_queue("root"), *([_queue("org", "root", 12)] if nested else [])]
+    return [
+        *parents,
+        _queue("team", org, team),
+        _queue("batch", org, batch),
+        _queue("kept", "root", 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "minimum", "count", "text"),
+    [
+        pytest.param(
+            _overcommitted(4, 0), 1, 2, "Queue batch uses 6 GPUs more than its quota", id="quota"
+        ),
+        pytest.param(_overcommitted(1, 0), 1, 2, "", id="the gang's queue would exceed its quota"),
+        pytest.param(_overcommitted(4, 5), 1, 2, "", id="one pod is not enough"),
+        pytest.param(
+            _overcommitted(4, 4),
+            6,
+            2,
+            "Queue batch uses 2 GPUs more than its quota",
+            id="all pods of the other gang must run together",
+        ),
+        pytest.param(
+            _overcommitted(8, 5, nested=False), 1, 4, "", id="one pod above the fair share"
+        ),
+        pytest.param(
+            _overcommitted(8, 5, nested=False),
+            6,
+            4,
+            "Queue batch uses 1 GPU more than its fair share",
+            id="a whole gang above the fair share",
+        ),
+    ],
+)
+def test_kai_reclaims_from_queues_above_their_quota_as_far_as_they_are_above_it(
+    quotas: list[Object], minimum: int, count: int, text: str
+) -> None:
+    """Quotas may add up to more than the nodes have. The real KAI scheduler decides the same."""
+    others = [
+        pod_group("b", minimum, queue="batch"),
+        *(pod(f"b-{number}", "b", node_name="n0") for number in range(6)),
+        pod_group("k", 1, queue="kept"),
+        *(pod(f"k-{number}", "k", node_name="n0") for number in range(2)),
+    ]
+    gang = [pod_group("w", count), *(pod(f"w-{number}", "w") for number in range(count))]
+    found = said(told([node("n0"), *quotas, *others, *gang], "PodGroup", "w"))
+    assert [words for id, words, _ in found if id == "FairShare"] == [text] * bool(text)
+    remedy = next(words for id, _, words in found if id == "NoDomainFits")
+    assert remedy.startswith("Wait: queue batch is above its" if text else "Wait until room for")

@@ -23,6 +23,7 @@ from app.explain.placing.packer import AS_KAI, Packer
 from app.explain.queue_order.queues import Queues, Waiter, waiter
 from app.explain.queue_order.shares import (
     NOTHING,
+    Above,
     Quantities,
     added,
 )
@@ -65,12 +66,8 @@ class Turn(Value):
     """
     full: str
     """The queue whose limit or quota keeps the gang out at its turn, or "" if there is none."""
-    above: Mapping[Queue, tuple[str, int]] = {}
-    """The queues from which KAI may reclaim for it, if it gets no nodes.
-
-    Each comes with the first resource that the queue uses too much of, and the excess in
-    thousandths (see `Account.above`).
-    """
+    above: Mapping[Queue, Above] = {}
+    """The queues from which KAI may reclaim for it, if it gets no nodes, and what they exceed."""
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:

@@ -16,6 +16,7 @@ from app.explain.gangs.core import asks_for_quota
 from app.explain.gangs.gang import Gang
 from app.explain.queue_order.shares import (
     NOTHING,
+    Above,
     Account,
     Quantities,
     added,
@@ -258,25 +259,27 @@ class Queues:
         accounts = self._above_before[own.group.queue]
         return bool(_full(accounts, own.asked, NOTHING, preemptible=own.preemptible))
 
-    def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
+    def reclaimed(self, own: Waiter) -> Mapping[Queue, Above]:
         """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
 
         These queues are siblings of the gang's queue or of its parents, use more than they may, and
         have pods that KAI may evict. The search goes up from the gang's queue and ends at the first
-        queue that would exceed its fair share with the gang. The result is empty if a limit or
-        quota would be exceeded even without the preemptible pods of all siblings on the way. See
+        queue that would exceed its fair share with the gang. If this queue would stay within its
+        quotas too, it is enough that its siblings exceed theirs: fair shares below different
+        parents may add up to more than the capacity. The result is empty if a limit or quota would
+        be exceeded even without the preemptible pods of all these queues. See
         `plugins/proportion/reclaimable` of KAI.
         """
-        found: dict[Queue, tuple[str, int]] = {}
+        found: dict[Queue, Above] = {}
         evicted = NOTHING
         for account in self._above[own.group.queue]:
             if not account.may_reclaim(own.asked):
                 break
+            deserves = account.stays_within_quota(own.asked)
             for other in self._siblings[account.queue.parent]:
-                above = other.above
+                above = other.above or (other.above_quota if deserves else None)
                 if above and any(other.evictable):
                     found[other.queue] = above
-                if other is not account:
                     evicted = added(evicted, other.evictable)
         return {} if self.full(own, evicted) else found
 

@@ -97,6 +97,15 @@ def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quant
     )
 
 
+class Above(Value):
+    """How much more a queue uses than it may keep if other queues request more."""
+
+    bound: str
+    """What it exceeds: `fair share` or `quota`."""
+    excesses: tuple[tuple[str, int], ...]
+    """The resources that it uses too much of, each with the excess in thousandths."""
+
+
 class Account:
     """The quota, limit, usage, requests and fair share of a queue.
 
@@ -162,15 +171,26 @@ class Account:
         pairs = zip(added(self.allocated, asked), self.fair, strict=True)
         return all(has <= fair for has, fair in pairs)
 
-    @property
-    def above(self) -> tuple[str, int] | None:
-        """The first resource whose usage exceeds `may_have`: (name, excess).
+    def stays_within_quota(self, asked: Quantities) -> bool:
+        """Return whether a request would keep the queue within its quota of each resource."""
+        pairs = zip(added(self.allocated, asked), self.quota, strict=True)
+        return all(has <= quota for has, quota in pairs)
 
-        The excess is in thousandths. The value is None if there is no such resource.
-        """
-        rows = zip(self.queue.shares, self.allocated, self.may_have, UNITS, strict=True)
+    @property
+    def above(self) -> "Above | None":
+        """The resources of which the queue uses more than `may_have`, or None without any."""
+        return self._above("fair share", self.may_have)
+
+    @property
+    def above_quota(self) -> "Above | None":
+        """The resources of which the queue uses more than its quota, or None without any."""
+        return self._above("quota", self.quota)
+
+    def _above(self, bound: str, amounts: Sequence[float]) -> "Above | None":
+        rows = zip(self.queue.shares, self.allocated, amounts, UNITS, strict=True)
         over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
-        return next(over, None)
+        excesses = tuple(over)
+        return Above(bound, excesses) if excesses else None
 
     @property
     def may_have(self) -> list[float]:

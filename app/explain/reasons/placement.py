@@ -33,6 +33,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.placing.room import DomainRoom
+from app.explain.queue_order.cycle import line_of
 from app.explain.reasons.blocking_workloads import NEEDS_ALL, OF_NODES, freeing_remedies, together
 from app.explain.reasons.gpu_sharing import (
     counted_memory,
@@ -892,9 +893,12 @@ def _reclaiming(obstacle: Obstacle) -> str:
     queues = listed(ref.name for ref in found.objects)
     left = reclaims_after(obstacle.gang)
     then = f" in {ago(left)} at the earliest ({RECLAIM_AFTER})" if left else ""
+    above = line_of(obstacle.gang.index)[obstacle.gang.ref].above.values()
+    bounds = sorted({each.bound for each in above})
     if len(found.objects) == 1:
-        return f"Wait: queue {queues} is above its fair share, and KAI may evict its pods{then}"
-    return f"Wait: queues {queues} are above their fair shares, and KAI may evict their pods{then}"
+        return f"Wait: queue {queues} is above its {bounds[0]}, and KAI may evict its pods{then}"
+    their = " or ".join(f"{bound}s" for bound in bounds)
+    return f"Wait: queues {queues} are above their {their}, and KAI may evict their pods{then}"
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:

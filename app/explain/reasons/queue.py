@@ -21,6 +21,7 @@ from app.explain.queue_order.cycle import line_of
 from app.explain.queue_order.shares import (
     NOTHING,
     UNITS,
+    Above,
     Account,
     Quantities,
     quantities,
@@ -33,6 +34,7 @@ from app.explain.queue_order.usage import (
     memory_in_pool,
     nodes_of_pool,
     pods_are_known,
+    total_of,
 )
 from app.explain.reasons.reason import (
     Evidence,
@@ -811,10 +813,12 @@ def fair_share(gang: Gang) -> Reasons:
 
     if not gang.placements.under(_reclaimed(gang.index, turn.queue)).fits:
         return
+    if not _frees_enough(gang, turn.above):
+        return
 
     over = (
-        f"queue {queue.name} uses {amount(*more)} more than its fair share"
-        for queue, more in turn.above.items()
+        f"queue {queue.name} uses {amount(*above.excesses[0])} more than its {above.bound}"
+        for queue, above in turn.above.items()
     )
     first, *_ = turn.above
     used = accounts_of(gang.index, gang.pool)[first.name].allocated[0]
@@ -835,6 +839,57 @@ def fair_share(gang: Gang) -> Reasons:
             f" the platform team to lower {RECLAIM_AFTER} of the queues"
         )
     yield about(evidence, "FairShare", text, remedy, "wait", objects=queues)
+
+
+def _frees_enough(gang: Gang, above: Mapping[Queue, Above]) -> bool:
+    """Return whether KAI can evict enough GPUs from queues that use too many for a gang.
+
+    KAI evicts pods of a queue only while the queue uses too much. It evicts the pods beyond the
+    minimum of a gang one by one, and the others together. Return True also if the queues use too
+    much of another resource too, or if their pods have GPUs by claims.
+    """
+    index = gang.index
+    most = 0.0
+    for queue, each in above.items():
+        units = _units_of(index, queue)
+        names = [name for name, _ in each.excesses]
+        if names != [GPU] or units is None:
+            return True
+        if units:
+            excess = each.excesses[0][1] / 1000
+            before_last = math.ceil(excess / min(units) - _ROUNDED) - 1
+            most += min(sum(units), before_last * min(units) + max(units))
+    nodes = nodes_of_pool(index, gang.pool)
+    total = total_of(index, nodes, {pod.scheduler for pod in gang.pods})
+    accounts = accounts_of(index, gang.pool).values()
+    used = sum(each.allocated[0] for each in accounts if not each.queue.parent)
+    return _asked(gang)[0] <= total[0] - used + most + _ROUNDED
+
+
+_ROUNDED = 1e-6
+"""More than the errors by which sums of parts of GPUs are off."""
+
+
+def _units_of(index: Index, queue: Queue) -> Sequence[float] | None:
+    """Return the GPUs that KAI evicts together from a queue and the queues below it.
+
+    Return None if they are not known, because pods have claims.
+    """
+
+    def look() -> Sequence[float] | None:
+        units = []
+        for group in index.facts.pod_groups:
+            if queue not in chain(index, group.queue, group.pool):
+                continue
+            pods = _preemptible_pods(index, group)
+            if any(pod.claims for pod in pods):
+                return None
+            beyond = {pod.key for pod in surplus_of(index, group)} if pods else set()
+            units += [_quantities([pod])[0] for pod in pods if pod.key in beyond]
+            units.append(_quantities(pod for pod in pods if pod.key not in beyond)[0])
+        return [unit for unit in units if unit]
+
+    return index.remembered(("units", queue.name, queue.pool), look)
 
 
 def reclaims_after(gang: Gang) -> float:

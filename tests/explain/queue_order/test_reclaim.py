@@ -57,8 +57,17 @@ CASES = (
         "what one of them has is its fair share, and above its quota",
         (2,),
         (4,),
-        {"b": (GPU, 4000)},
+        {"b": (GPU, 4000), "c": (GPU, 2000)},
         (ROOT, A, B, Queue("c", "root", quota=0)),
+        fixed=(4,),
+        elsewhere=(("c", 2),),
+    ),
+    Case(
+        "what one of them has is its quota",
+        (2,),
+        (4,),
+        {},
+        (ROOT, A, B, Queue("c", "root", quota=2000)),
         fixed=(4,),
         elsewhere=(("c", 2),),
     ),
@@ -132,4 +141,4 @@ def test_what_kai_may_reclaim(case: Case) -> None:
     line = line_of(gangs.index(node("n1"), node("n2"), queues=case.queues))
     turn = next(turn for ref, turn in line.items() if ref.name == "gang")
     assert not turn.used
-    assert {queue.name: above for queue, above in turn.above.items()} == case.above
+    assert {queue.name: above.excesses[0] for queue, above in turn.above.items()} == case.above
