@@ -307,6 +307,26 @@ def test_only_the_pods_that_hold_the_short_resource_are_asked_to_end() -> None:
     assert (reason, remedy) == ("NoDomainFits", FREED)
 
 
+def test_the_short_resource_of_the_domain_that_a_gang_must_join_is_named() -> None:
+    nodes = [_with(in_rack(name, rack), rdma__ib="1") for name, rack in (("n0", "a"), ("n1", "a"))]
+    groups = [pod_group("w", 2, **REQUIRES), pod_group("four", 1), pod_group("held", 1)]
+    pods = [
+        _with(pod("w-0", "w", node_name="n0"), rdma__ib="1"),
+        _with(pod("w-1", "w"), rdma__ib="1"),
+        pod("four-0", "four", 4, "n1"),
+        _with(pod("held-0", "held", 1, "n1"), rdma__ib="1"),
+    ]
+    found = said(told([*nodes, topology(), *queues(), *groups, *pods], "PodGroup", "w"))
+    assert found == [
+        (
+            "BoundToDomain",
+            "1 of 2 pods of w runs in z/a, and the rest must join it, but z/a has no room for 1 pod"
+            " of 1 GPU (not enough rdma/ib)",
+            FREED.replace("is free.", "is free in z/a."),
+        )
+    ]
+
+
 def test_gpu_memory_of_gpus_is_as_kai_counts_it() -> None:
     """Two pods of 8,192 MiB do not fit on a GPU of 16,384 MiB, because KAI counts 16,300 MiB."""
     sharing = {"pod-group-name": "w", "gpu-memory": "8192"}

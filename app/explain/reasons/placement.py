@@ -1011,10 +1011,14 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
         missing = max(1, obstacle.short.count - (best.pods if best else 0))
     positions = obstacle.usable(room) if room else obstacle.open
     where = f" in {room.domain}" if room else ""
+    return freeing_remedies(obstacle.gang, _holding(obstacle, positions), missing, where)
+
+
+def _holding(obstacle: Obstacle, positions: Sequence[int]) -> list[Pod]:
+    """Return the pods on nodes that hold the resource that is short, or else the devices."""
     pods = list(obstacle.holding(positions))
     scarce = _scarce(obstacle, obstacle.short, AS_IT_IS)
-    using = [pod for pod in pods if scarce in dict(pod.shape.requests)]
-    return freeing_remedies(obstacle.gang, using or pods, missing, where)
+    return [pod for pod in pods if scarce in dict(pod.shape.requests)] or pods
 
 
 _MOST_PARTS = 20
@@ -1105,6 +1109,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
 
     needs = pods_of(short.shapes)
     has = f"has room for {best.pods} of {needs}" if best.pods else f"has no room for {needs}"
+    has += _why_short(_scarce(obstacle, short, AS_IT_IS))
     text = f"{run} in {best.domain}, and the rest must join {them}, but {best.domain} {has}"
     return text, _rejoined(obstacle, best)
 
@@ -1133,7 +1138,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
         part = next(part for part in gang.whole.parts() if part.name == obstacle.short.name)
         # KAI places pods above the minimum one at a time.
         missing = part.expected - len(part.placed) - best.pods
-        pods = list(obstacle.holding(obstacle.usable(best)))
+        pods = _holding(obstacle, obstacle.usable(best))
         others = [pod for pod in pods if pod not in gang.pods]
         waits, _ = freeing_remedies(gang, others, max(1, missing), f" in {best.domain}")
         helps += waits
