@@ -94,8 +94,10 @@ class _Line:
 
     def _judge_timed(self, connection: Asking) -> None:
         begin = time.perf_counter()
-        self._judge(connection)
-        self._waiting.spend(self._namespace, time.perf_counter() - begin)
+        try:
+            self._judge(connection)
+        finally:
+            self._waiting.spend(self._namespace, time.perf_counter() - begin)
 
 
 class ReviewQueue:

@@ -157,3 +157,19 @@ def test_however_many_reviews_of_one_namespace_wait_another_one_has_its_turn(
         assert {size + 5, size + 6} <= {*clock.judged[:4]}
 
     virtual.run(ask())
+
+
+async def test_an_error_does_not_keep_the_other_reviews_of_its_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    broken = Asks(clock, 2, 0.0, "team")
+    monkeypatch.setattr(broken, "judge", lambda: 1 / 0)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    reviews = ReviewQueue()
+    for asking in (Asks(clock, 1, 0.0, "team"), broken, Asks(clock, 3, 0.0, "team")):
+        reviews.ask(asking)
+    await clock.turns(3)
+    reviews.ask(Asks(clock, 4, 0.0, "team"))
+    reviews.ask(Asks(clock, 5, 0.0, "team"))
+    assert await clock.turns(2) == [[5], []]
