@@ -405,11 +405,12 @@ class WorkloadCaches:
         )
 
     def lacks_pods_of(self, namespace: str) -> bool:
-        """Return whether some Pods of a namespace are too large to be cached.
+        """Return whether some Pods of a namespace are too large or too many to be cached.
 
         The groups of these Pods are not known.
         """
-        return any(key[0] == namespace for key in self.pods.too_large)
+        pods = self.pods
+        return namespace in pods.too_many or any(key[0] == namespace for key in pods.too_large)
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
         """Return the Pods at `value` in `index` if the key of their common group is `key`."""

@@ -42,10 +42,13 @@ The facts about large gangs list thousands of pods.
 MOST_OF_MANY = 16 * 2**20
 """The maximum JSON size, in bytes, of the facts about Pods, PodGangs or PodGroups of a namespace.
 
-It applies only to the leader. The first KiB of each object does not count. Reports about a larger
-namespace lack the objects beyond the limit, except the resources that a Pod uses on its node.
+It applies only to the leader, like MANY_IN_NAMESPACE. The first KiB of each object does not
+count. Reports about a larger namespace lack the objects beyond the limit, except the resources that
+a Pod uses on its node.
 """
 
+MANY_IN_NAMESPACE = 100_000
+"""The maximum number of Pods, PodGangs or PodGroups of a namespace whose facts are kept."""
 
 MOST_OF_CLAIM = 2**17
 """The maximum JSON size of the facts about a ResourceClaim, in bytes. A claim may list 256 pods."""
@@ -61,6 +64,7 @@ PODS = Row(
     form=PodForm,
     most_decoded=MOST_OF_POD,
     most_of_namespace=MOST_OF_MANY,
+    most_objects=MANY_IN_NAMESPACE,
     rest=read_rest_of_pod,
 )
 
@@ -75,6 +79,7 @@ WIDE_GANGS = Row(
     title="PodGangs",
     most=MOST_OF_LARGE_GANGS,
     most_of_namespace=MOST_OF_MANY,
+    most_objects=MANY_IN_NAMESPACE,
 )
 
 
@@ -88,6 +93,7 @@ KAI_POD_GROUPS = Row(
     title="KAI's PodGroups",
     most=MOST_OF_LARGE_GANGS,
     most_of_namespace=MOST_OF_MANY,
+    most_objects=MANY_IN_NAMESPACE,
 )
 
 

@@ -42,6 +42,13 @@ MOST_OF_NAMESPACE = 4 * 2**20
 The first KiB of each object does not count. In memory, the facts may take five times as much.
 """
 
+MOST_IN_NAMESPACE = 20_000
+"""The maximum number of objects of one kind in a namespace whose facts are kept.
+
+`./scripts/bench memory` has 20,000 PodCliques of 10,000 PodGangs and 2,000 PodCliqueSets in one
+namespace. In memory, the facts about a small object take 1 to 5 KB.
+"""
+
 MOST_OF_POD = 512 * 2**10
 """The maximum JSON size of the decoded fields of a Pod, in bytes.
 
@@ -84,6 +91,8 @@ class Row(Value, Generic[T], dict=True, eq=False):
 
     The first KiB of each object does not count. Facts beyond the limit are not kept.
     """
+    most_objects: int = MOST_IN_NAMESPACE
+    """The maximum number of objects of a namespace whose facts are kept."""
     most_decoded: int | None = None
     """The maximum JSON size of the decoded fields in bytes, or None for no maximum.
 
@@ -130,8 +139,20 @@ def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
-DOMAINS = Row(kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
-CLAIMS = Row(kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+DOMAINS = Row(
+    kinds.COMPUTE_DOMAIN,
+    read_mnnvl_resource,
+    {OF_GANG: gang_keys},
+    labels=_MANAGED,
+    most_objects=MOST_IN_NAMESPACE // 2,
+)
+CLAIMS = Row(
+    kinds.RESOURCE_CLAIM,
+    read_mnnvl_resource,
+    {OF_GANG: gang_keys},
+    labels=_MANAGED,
+    most_objects=MOST_IN_NAMESPACE // 2,
+)
 TOPOLOGIES = Row(
     kinds.CLUSTER_TOPOLOGY, read_cluster_topology, name="topologies", title="the cluster topology"
 )
@@ -160,6 +181,7 @@ SETS: Row[PodCliqueSet] = Row(
     },
     most=64 * 2**10,
     most_of_namespace=6 * 2**20,
+    most_objects=MOST_IN_NAMESPACE // 4,
     is_cut=lambda pcs: pcs.is_cut,
 )
 NODES = Row(NODE, read_node_labels, form=NodeForm)

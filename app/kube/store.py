@@ -46,6 +46,12 @@ FREE = 1024
 Most projections are smaller, so the limit hardly affects the number of objects in a namespace.
 """
 
+MOST_NAMED = 1_000
+"""The maximum number of objects of a namespace in `too_large`.
+
+A tenant may create any number of objects, and each takes 0.4 KB.
+"""
+
 
 class WatchStore(Generic[T]):
     """A cache of a resource that a watch fills (`app.kube.watch.run_store`).
@@ -59,11 +65,14 @@ class WatchStore(Generic[T]):
     - A projection has at most `most` bytes of JSON.
     - The projections of a namespace have at most `most_of_namespace` bytes together. The first FREE
       bytes of each projection don't count.
+    - A namespace has at most `most_objects` projections.
 
-    An object that exceeds a limit is in `too_large` until it changes or is listed again. Instead of
-    its projection, the smaller projection that `rest` returns is stored, such as how much of a node
-    a Pod uses, if it has at most MOST_OF_REST bytes. These bytes don't count toward the limit of
-    the namespace, so `rest` must return None for objects that tenants can create in any number.
+    An object that exceeds a limit is in `too_large` until it changes or is listed again. Of a
+    namespace, at most MOST_NAMED objects are. If there are more, the namespace is in `too_many`.
+    Instead of its projection, the smaller projection that `rest` returns is stored, such as how
+    much of a node a Pod uses, if it has at most MOST_OF_REST bytes. These bytes don't count toward
+    the limit of the namespace, so `rest` must return None for objects that tenants can create in
+    any number.
 
     An object is also in `too_large` if `is_cut` returns True for its projection, but then this
     projection is stored.
@@ -78,11 +87,16 @@ class WatchStore(Generic[T]):
         most: int = 2**20,
         most_decoded: int | None = None,
         most_of_namespace: int | None = None,
+        most_objects: int | None = None,
         is_cut: Callable[[T], bool] = lambda value: False,
         rest: Projection[T] = lambda obj: None,
     ) -> None:
         self.too_large: dict[Key, str] = {}
         """The uids of the objects that are too large to be stored in full, by key."""
+        self.too_many: set[str] = set()
+        """The namespaces with more such objects than `too_large` names, since the start."""
+        self._named_in: Counter[str] = Counter()
+        """The number of objects in `too_large` by namespace."""
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.
 
@@ -103,6 +117,9 @@ class WatchStore(Generic[T]):
         self._most = most
         self._most_decoded = most_decoded
         self._most_of_namespace = most_of_namespace
+        self._most_objects = most_objects
+        self._number_in: Counter[str] = Counter()
+        """The number of stored projections by namespace."""
         self._excess: dict[Key, int] = {}
         """The bytes of JSON beyond FREE of each projection that counts for its namespace."""
         self._excess_in: Counter[str] = Counter()
@@ -355,12 +372,12 @@ class WatchStore(Generic[T]):
             return self._too_large(key, obj)
 
         value = self._project(obj)
-        if value is not None and not self._is_small(key, value, length):
+        if value is not None and not (self._has_place(key) and self._is_small(key, value, length)):
             return self._too_large(key, obj)
         if value is None or not self._is_cut(value):
-            self.too_large.pop(key, None)
+            self._unname(key)
         else:
-            self.too_large[key] = _uid(obj)
+            self._name(key, obj)
         return value
 
     def _too_large(self, key: Key, obj: Object) -> T | None:
@@ -368,10 +385,32 @@ class WatchStore(Generic[T]):
 
         Return None if `rest` returns None or too many bytes.
         """
-        self.too_large[key] = _uid(obj)
+        self._name(key, obj)
         self._release(key)
         rest = self._rest(obj)
         return rest if rest is not None and len(to_json(rest)) <= MOST_OF_REST else None
+
+    def _name(self, key: Key, obj: Object) -> None:
+        """Add an object to `too_large`, or its namespace to `too_many`."""
+        namespace = key[0]
+        if key not in self.too_large:
+            if self._named_in[namespace] >= MOST_NAMED:
+                self.too_many.add(namespace)
+                return
+            self._named_in[namespace] += 1
+        self.too_large[key] = _uid(obj)
+
+    def _unname(self, key: Key) -> None:
+        """Remove an object from `too_large`, if it is there."""
+        if self.too_large.pop(key, None) is not None:
+            self._named_in[key[0]] -= 1
+
+    def _has_place(self, key: Key) -> bool:
+        """Return whether a projection is stored already, or its namespace may have one more."""
+        if self._most_objects is None or not key[0]:
+            return True
+        is_stored = key in self._entries and key not in self.too_large
+        return is_stored or self._number_in[key[0]] < self._most_objects
 
     def _is_small(self, key: Key, value: T, length: int) -> bool:
         """Return whether a projection is within its own limit and the limit of its namespace.
@@ -406,7 +445,7 @@ class WatchStore(Generic[T]):
             self._excess_in[key[0]] -= excess
 
     def _remove(self, key: Key) -> None:
-        self.too_large.pop(key, None)
+        self._unname(key)
         self._set(key, None)
 
     def _empty(self) -> None:
@@ -416,6 +455,7 @@ class WatchStore(Generic[T]):
     def _set(self, key: Key, value: T | None) -> None:
         """Store `value` under `key`, or remove `key` for None. Call the subscribers on a change."""
         before = self._entries.get(key)
+        self._number_in[key[0]] += (value is not None) - (before is not None)
         if value is None:
             self._entries.pop(key, None)
             self._release(key)

@@ -137,6 +137,7 @@ class PermittedStores:
             most=max(self._least, row.most),
             most_decoded=row.most_decoded,
             most_of_namespace=row.most_of_namespace if self._bounds_namespaces else None,
+            most_objects=row.most_objects if self._bounds_namespaces else None,
             rest=row.rest,
         )
         store.subscribe(lambda key, before, after: self._changed(row.name))

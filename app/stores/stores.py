@@ -30,6 +30,7 @@ class Stores:
                 most=row.most,
                 most_decoded=row.most_decoded,
                 most_of_namespace=row.most_of_namespace,
+                most_objects=row.most_objects,
                 is_cut=row.is_cut,
                 rest=row.rest,
             )

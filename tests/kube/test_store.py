@@ -422,9 +422,39 @@ def test_the_objects_of_a_namespace_have_a_bounded_size() -> None:
     assert (names(store), set(store.too_large)) == (["b", "d", "e", "f", "g"], {("ns", "c")})
 
 
+def test_the_objects_of_a_namespace_have_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first KiB of each counts for no other limit, so small ones would take all memory."""
+    monkeypatch.setattr("app.kube.store.MOST_NAMED", 2)
+    store = WatchStore(project, clock=lambda: 0.0, most_objects=3, rest=rest_of)
+    small = [large(name, 1, 10) for name in ("a", "b", "c", "none", "d", "long")]
+    listed(store, 1, *small, large("e", 1, 10, "other"))
+    kept = {kept.name: kept.owner[:2] for kept in store.values()}
+    assert kept == {"a": "xx", "b": "xx", "c": "xx", "d": "re", "e": "xx"}
+    assert set(store.too_large) == {("ns", "none"), ("ns", "d")}
+    assert store.too_many == {"ns"}
+
+    store.apply(WatchEvent("MODIFIED", large("a", 2, 20)))
+    store.apply(WatchEvent("MODIFIED", large("d", 3, 20)))
+    assert (len(store), set(store.too_large)) == (5, {("ns", "none"), ("ns", "d")})
+
+    store.apply(WatchEvent("DELETED", large("d", 4, 20)))
+    store.apply(WatchEvent("DELETED", large("b", 5, 20)))
+    store.apply(WatchEvent("MODIFIED", large("none", 6, 20)))
+    assert (names(store), store.too_large) == (["a", "c", "e", "none"], {})
+    assert store.too_many == {"ns"}, "an object without a name may still be there"
+
+    store.apply(WatchEvent("ADDED", large("h", 6, 9, "ns")))
+    store.apply(WatchEvent("ADDED", large("i", 6, 9, "ns")))
+    assert set(store.too_large) == {("ns", "h"), ("ns", "i")}
+    unwanted = large("h", 7, 10)
+    unwanted["metadata"]["labels"] = {"unwanted": ""}
+    store.apply(WatchEvent("ADDED", unwanted))
+    assert (len(store), set(store.too_large)) == (5, {("ns", "i")})
+
+
 def test_objects_without_a_namespace_have_no_common_limit() -> None:
     """Only administrators create nodes."""
-    store = WatchStore(project, clock=lambda: 0.0, most_of_namespace=4000)
+    store = WatchStore(project, clock=lambda: 0.0, most_of_namespace=4000, most_objects=3)
     listed(store, 1, *(large(str(number), 1, 3000, "") for number in range(5)))
     assert (len(store), store.too_large) == (5, {})
 

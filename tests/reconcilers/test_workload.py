@@ -981,6 +981,23 @@ def test_a_podgroup_stays_while_its_pod_is_too_large_to_be_cached() -> None:
     virtual.run(story())
 
 
+def test_a_podgroup_stays_while_too_many_pods_of_its_namespace_are_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cache does not name all of them, so one may belong to the PodGroup."""
+    monkeypatch.setattr("app.kube.store.MOST_NAMED", 0)
+
+    async def story() -> None:
+        world = World(workload("w", {"g": 1}), pod("p", "w", "g"))
+        async with world.leading():
+            notes = {"metadata": {"annotations": {"note": "x" * 100_000}}}
+            await world.client.patch(ObjectRef(POD, "p", "ns"), notes)
+            await asyncio.sleep(UNKNOWN_SECONDS + EMPTY_SECONDS)
+            assert (world.caches.pods.too_large, world.pod_groups()) == ({}, {"w-g": 1})
+
+    virtual.run(story())
+
+
 def test_a_workload_that_is_too_large_to_be_cached_is_not_called_missing() -> None:
     async def story() -> None:
         large = workload("w", {"g": 1})
