@@ -72,6 +72,11 @@ class TimedQueue(Generic[Item]):
     def __bool__(self) -> bool:
         return bool(self._entries)
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether an item waits, or a taken item has not been handled."""
+        return bool(self._items)
+
     def put(self, owner: str, item: Item) -> None:
         """Append `item`."""
         if owner not in self._items:
