@@ -88,8 +88,23 @@ class TurnQueue(Generic[Item]):
             self.is_planned = False
 
 
-class FairTurns:
+class Turns:
     """Turns of the event loop for work that many tasks could do in the same one.
+
+    The tasks take their turns in the order in which they have asked for them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Wait for the next turn."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+class FairTurns:
+    """Turns of the event loop, as `Turns` has, that owners share.
 
     Of the waiting owners, such as namespaces, the one whose work has taken the least time is next.
     """

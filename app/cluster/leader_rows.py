@@ -409,8 +409,7 @@ class WorkloadCaches:
 
         The groups of these Pods are not known.
         """
-        pods = self.pods
-        return namespace in pods.too_many or any(key[0] == namespace for key in pods.too_large)
+        return self.pods.lacks_some_of(namespace)
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
         """Return the Pods at `value` in `index` if the key of their common group is `key`."""

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Never, Protocol
 
+from app.base.turns import Turns
 from app.kube.api import ClusterError, Conflict, Key
 from app.kube.backoff import Backoff
 
@@ -88,14 +89,14 @@ class Loop:
         begin: Callable[[], None] = lambda: None,
         observe: Observe = lambda name, result, seconds: None,
         random: Callable[[], float] = system_random.random,
-        turns: asyncio.Lock | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.reconciler = reconciler
         self._workers = workers
         self._begin = begin
         self._observe = observe
         self._random = random
-        self._turns = asyncio.Lock() if turns is None else turns
+        self._turns = Turns() if turns is None else turns
         self._queue: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         """The pending keys by namespace. The first namespace has the next turn."""
         self._added = asyncio.Event()
@@ -186,8 +187,7 @@ class Loop:
                 await self._added.wait()
             # Let verdicts run. There may be thousands of steps that never wait for a call, and a
             # step may take 30 ms: 16 of them in one turn would take half a second.
-            async with self._turns:
-                await asyncio.sleep(0)
+            await self._turns.next()
             key = self._next()
             if key is None:
                 continue

@@ -68,11 +68,10 @@ class WatchStore(Generic[T]):
     - A namespace has at most `most_objects` projections.
 
     An object that exceeds a limit is in `too_large` until it changes or is listed again. Of a
-    namespace, at most MOST_NAMED objects are. If there are more, the namespace is in `too_many`.
-    Instead of its projection, the smaller projection that `rest` returns is stored, such as how
-    much of a node a Pod uses, if it has at most MOST_OF_REST bytes. These bytes don't count toward
-    the limit of the namespace, so `rest` must return None for objects that tenants can create in
-    any number.
+    namespace, at most MOST_NAMED objects are. Instead of its projection, the smaller projection
+    that `rest` returns is stored, such as how much of a node a Pod uses, if it has at most
+    MOST_OF_REST bytes. These bytes don't count toward the limit of the namespace, so `rest` must
+    return None for objects that tenants can create in any number.
 
     An object is also in `too_large` if `is_cut` returns True for its projection, but then this
     projection is stored.
@@ -93,7 +92,7 @@ class WatchStore(Generic[T]):
     ) -> None:
         self.too_large: dict[Key, str] = {}
         """The uids of the objects that are too large to be stored in full, by key."""
-        self.too_many: set[str] = set()
+        self._unnamed_in: set[str] = set()
         """The namespaces with more such objects than `too_large` names, since the start."""
         self._named_in: Counter[str] = Counter()
         """The number of objects in `too_large` by namespace."""
@@ -175,6 +174,10 @@ class WatchStore(Generic[T]):
     def values(self) -> list[T]:
         """Return all stored projections."""
         return list(self._entries.values())
+
+    def lacks_some_of(self, namespace: str) -> bool:
+        """Return whether some objects of a namespace may be too large to be stored in full."""
+        return self._named_in[namespace] > 0 or namespace in self._unnamed_in
 
     def known_keys(self) -> list[Key]:
         """Return the keys of all stored objects, and of objects that are too large to be stored."""
@@ -391,11 +394,11 @@ class WatchStore(Generic[T]):
         return rest if rest is not None and len(to_json(rest)) <= MOST_OF_REST else None
 
     def _name(self, key: Key, obj: Object) -> None:
-        """Add an object to `too_large`, or its namespace to `too_many`."""
+        """Add an object to `too_large`, unless this names MOST_NAMED objects of its namespace."""
         namespace = key[0]
         if key not in self.too_large:
             if self._named_in[namespace] >= MOST_NAMED:
-                self.too_many.add(namespace)
+                self._unnamed_in.add(namespace)
                 return
             self._named_in[namespace] += 1
         self.too_large[key] = _uid(obj)

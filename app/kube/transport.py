@@ -22,6 +22,7 @@ from app import __version__
 from app.base.fair_queue import FairQueue
 from app.base.json import to_json
 from app.base.trace import IS_STRANGE, TRACEPARENT
+from app.base.turns import Turns
 from app.base.value import Value
 from app.kube.api import ClusterError, Object, TooLong, Unavailable, error_from
 from app.kube.credentials import Credentials
@@ -122,7 +123,7 @@ class Transport:
         self._trust = ServerTrust(credentials, limits.look)
         self._rate_limit = TokenBucket(limits.qps, limits.burst)
         self._strangers = asyncio.Semaphore(STRANGE_CALLS)
-        self.turns = Turns()
+        self.turns = AnswerTurns()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -346,20 +347,12 @@ def _plainly(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class Turns:
+class AnswerTurns(Turns):
     """Turns of the event loop for answers, one answer per turn.
 
     Without turns, concurrent answers could be decoded and used one after the other while verdicts
     and the renewal of the Lease wait.
     """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def next(self) -> None:
-        """Wait for the next turn."""
-        async with self._lock:
-            await asyncio.sleep(0)
 
     async def take(self, length: int) -> None:
         """Wait for a turn in which an event of `length` bytes can be decoded."""

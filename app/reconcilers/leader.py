@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from app.base.sample import Part, Sample, counter, gauge
+from app.base.turns import Turns
 from app.base.value import Value
 from app.cluster.cluster import Cluster, too_large
 from app.cluster.leader_rows import (
@@ -145,7 +146,7 @@ class Leader(Part):
             claims, self._own[CLIQUES], self._facts, mnnvl_claims.PodsWithoutClaim(claims)
         )
         self.loops: list[Loop] = []
-        turns = asyncio.Lock()
+        turns = Turns()
         for work in self._table():
             loop = Loop(
                 work.reconciler,

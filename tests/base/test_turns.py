@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.base.turns import FairTurns, TurnQueue
+from app.base.turns import FairTurns, TurnQueue, Turns
 from tests.kube import virtual
 
 
@@ -158,3 +158,20 @@ async def test_who_is_cancelled_takes_no_turn_and_keeps_none(
     assert work.handled == ["c"]
     async with asyncio.timeout(1), turns.take("d"):
         pass
+
+
+async def test_one_task_at_a_time_takes_a_turn() -> None:
+    turns = Turns()
+    taken = most = before = 0
+
+    async def take() -> None:
+        nonlocal taken
+        await turns.next()
+        taken += 1
+
+    tasks = [asyncio.create_task(take()) for _ in range(20)]
+    while taken < 20:
+        await asyncio.sleep(0)
+        most, before = max(most, taken - before), taken
+    await asyncio.gather(*tasks)
+    assert most == 1

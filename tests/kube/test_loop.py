@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
+from app.base.turns import Turns
 from app.kube.api import Conflict, Key, Rejected, Unavailable
 from app.kube.loop import RESYNC_SECONDS, Loop
 from tests.kube import virtual
@@ -76,7 +77,7 @@ def test_a_run_begins_with_all_keys_and_comes_back_to_them_at_each_resync() -> N
 
 async def test_one_step_of_all_loops_begins_in_a_turn_of_the_event_loop() -> None:
     # with 16 steps in a turn, each of 30 ms for a PodGang of 125 KB, a verdict took 0.6 s
-    turns = asyncio.Lock()
+    turns = Turns()
     loops = [
         looped(
             Recorded(keys=[(str(number % 7), str(number)) for number in range(300)]),

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import pytest
 
 from app.kube.api import TooLong
-from app.kube.transport import LineTooLong, TokenBucket, Turns, lines_of, read_body
+from app.kube.transport import AnswerTurns, LineTooLong, TokenBucket, lines_of, read_body
 from tests.kube import virtual
 
 
@@ -71,7 +71,7 @@ def test_who_gives_up_waiting_gives_the_turn_back() -> None:
 
 
 async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
-    turns = Turns()
+    turns = AnswerTurns()
     turn = 0
 
     async def count_turns() -> None:
@@ -90,23 +90,6 @@ async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
     )
     counting.cancel()
     assert short < first < second < third
-
-
-async def test_a_turn_of_the_event_loop_takes_one_answer_of_any_length() -> None:
-    turns = Turns()
-    taken = most = before = 0
-
-    async def take() -> None:
-        nonlocal taken
-        await turns.next()
-        taken += 1
-
-    tasks = [asyncio.create_task(take()) for _ in range(20)]
-    while taken < 20:
-        await asyncio.sleep(0)
-        most, before = max(most, taken - before), taken
-    await asyncio.gather(*tasks)
-    assert most == 1
 
 
 async def test_a_body_is_given_up_as_soon_as_it_is_too_long() -> None:
