@@ -332,6 +332,16 @@ class Gang(Value, dict=True):
         """The pods that have no node."""
         return tuple(pod for pod in self.pods if not pod.node)
 
+    @cached_property
+    def made_for(self) -> tuple[Ref, ...]:
+        """The workloads that its pods were created for, such as a Job and its JobSet."""
+        return tuple(dict.fromkeys([ref for pod in self.pods for ref in pod.made_for]))
+
+    @property
+    def lacks_required(self) -> bool:
+        """Whether fewer pods of a member exist than must be placed together."""
+        return any(len(member.pods) < member.minimum for member in self.members)
+
     @property
     def shared_claims(self) -> set[str]:
         """The claims that its pods name without a template, so that several pods may share one."""

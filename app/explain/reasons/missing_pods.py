@@ -154,7 +154,7 @@ def _indirect_words(gang: Gang) -> Iterator[tuple[Ref, Words]]:
     out: the workers' StatefulSet has the name of the leader.
     """
     leaders = {pod.name for pod in gang.pods}
-    for workload in dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for):
+    for workload in gang.made_for:
         for event in refusals_about(gang.index, workload):
             of_group = workload.kind == LEADER_WORKER_SET.kind and event.about.kind == "StatefulSet"
             if not of_group or event.about.name in {workload.name, *leaders}:

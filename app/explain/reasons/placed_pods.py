@@ -27,9 +27,9 @@ from app.explain.reasons.reason import (
     Who,
     about,
     ago,
+    commands_to_describe,
     counted,
     listed,
-    to_describe,
     upper_first,
     with_age,
 )
@@ -223,7 +223,7 @@ def node_not_ready(gang: Gang) -> Reasons:
         text = f"{on_node}, which is not ready"
         if lost is not None and gang.facts.now:
             text = f"{on_node}, which has not been ready for at least {ago(gang.facts.now - lost)}"
-        commands = tuple(filter(None, (to_describe(Ref("Node", "", evidence.value)),)))
+        commands = commands_to_describe(Ref("Node", "", evidence.value))
         yield about(
             evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=commands
         )

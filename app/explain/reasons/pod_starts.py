@@ -34,9 +34,11 @@ from app.explain.reasons.reason import (
     Who,
     about,
     ago,
+    commands_to_describe,
     counted,
     listed,
-    to_describe,
+    to_describe_pod,
+    to_read_log,
     with_age,
 )
 from app.explain.reasons.restarts import MOST_NAMED, fails_if_deleted
@@ -67,7 +69,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
         text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
         remedy, who = _start_remedy(words, pods)
         first = min(pods, key=attrgetter("name"))
-        see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        see = to_describe_pod(first.ref)
         plugin = _plugin_at_fault(gang, words, pods)
         if plugin:
             which = f"The driver's pod {plugin.namespace}/{plugin.name} on {plugin.node}"
@@ -338,13 +340,13 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     first = min(pods, key=attrgetter("name"))
     container = first.stalled[0]
     text = f"{stalled_words(container, gang.facts.now)} in {counted(pods, 'pod')}"
-    log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    log = to_read_log(first.ref)
     log += f" -c {shlex.quote(container.name)}"
     remedy = f"Read the log of container {container.name}"
     if not (container.restarts or container.ended or container.reason in (RUNS, UNSTARTED)):
         # It has never run, so there is no log.
         remedy = f"Read the events of the pod to see why container {container.name} cannot run"
-        log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        log = to_describe_pod(first.ref)
     # A pod that has started was placed as requested, and a running init container may be normal.
     severity: Severity = "warning" if first.bound is None else "problem"
     if container.reason == RUNS:
@@ -362,7 +364,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
     known = next(advice_for(why.lower(), _STARTS), None) if why else None
     if known:  # The container could not be started, so that its log does not say why.
         remedy, who = _start_remedy(Words("kubelet", why), pods)
-        log = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        log = to_describe_pod(first.ref)
     probe, said = _failed_probe(gang, first)
     if probe:
         text += f". {said}"
@@ -419,7 +421,7 @@ def kubelet_rejects(gang: Gang) -> Reasons:
             text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
             text = with_age(text, first.created, gang.facts.now)
         remedy, who = _rejection_remedy(pods)
-        commands = tuple(filter(None, (to_describe(Ref("Node", "", first.node)),)))
+        commands = commands_to_describe(Ref("Node", "", first.node))
         if "devices unavailable" in first.failure and GPU in first.failure:
             unused = unused_reservations(gang.index, first.node)
             if unused:
@@ -663,7 +665,7 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     )
     first = min(pods, key=attrgetter("name"))
     evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
-    see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    see = to_describe_pod(first.ref)
     remedy = "Read the kubelet's messages in the events of the pod"
     if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
         nodes = listed(sorted({pod.node for pod in pods}))

@@ -22,10 +22,12 @@ from app.explain.reasons.reason import (
     Who,
     about,
     ago,
+    commands_to_describe,
     counted,
     listed,
     lower_first,
-    to_describe,
+    to_describe_pod,
+    to_read_log,
 )
 from app.explain.reasons.restarts import deletion_of
 from app.facts.identity import Ref
@@ -77,7 +79,7 @@ def pods_not_ready(gang: Gang) -> Reasons:
             f" {'' if len(pods) == 1 else 'up to '}{ago(since)}"
         )
         text += f". {said.quoted(now)}" if said else ""
-        log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        log = to_read_log(first.ref)
         log += f" -c {shlex.quote(container)}"
         remedy = (
             f"Read the log of container {container}. If it is still starting, for example loading a"
@@ -203,8 +205,7 @@ def old_template(gang: Gang) -> Reasons:
 
 def update_unfinished(gang: Gang) -> Reasons:
     """Report that an update of a workload's template does not end, with all pods placed."""
-    made_by = dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for)
-    for status in filter(None, map(gang.index.workload_statuses.get, made_by)):
+    for status in filter(None, map(gang.index.workload_statuses.get, gang.made_for)):
         pods = gang.index.pods_made_for.get(status.ref, ())
         if status.rollout and not status.ended and not any(old_revision(gang)):
             yield from _unfinished(gang, status.ref, status.rollout, pods)
@@ -243,7 +244,7 @@ _BY_STATUS: Mapping[str, tuple[str, str, Who]] = {
 
 def not_ready_by_status(gang: Gang) -> Reasons:
     """Report that the status of a workload says that it is not ready, although its pods are."""
-    made_by = [ref for pod in gang.pods for ref in pod.made_for]
+    made_by = [*gang.made_for]
     made_by += filter(None, (gang.pcs.maker if gang.pcs else None,))
     for status in filter(None, map(gang.index.workload_statuses.get, dict.fromkeys(made_by))):
         ref = status.ref
@@ -269,7 +270,7 @@ def not_ready_by_status(gang: Gang) -> Reasons:
             text,
             remedy,
             who,
-            commands=tuple(filter(None, (to_describe(ref),))),
+            commands=commands_to_describe(ref),
             severity="warning",
         )
 
@@ -304,14 +305,13 @@ def _unfinished(gang: Gang, ref: Ref, rollout: Rollout, pods: Sequence[Pod]) -> 
     )
     if unready:
         first = unready[0]
-        named = f"-n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
-        commands: tuple[str, ...] = (f"kubectl describe pod {named}", f"kubectl logs {named}")
+        commands: tuple[str, ...] = (to_describe_pod(first.ref), to_read_log(first.ref))
         remedy = (
             f"Find out why {first.name} is not ready: usually, more pods are replaced only once the"
             " new ones are ready"
         )
     else:
-        commands = tuple(filter(None, (to_describe(ref),)))
+        commands = commands_to_describe(ref)
         remedy = (
             f"Read the status and the events of {ref}, which may say why it replaces no more pods."
             f" If they don't, ask the platform team whether {controller} runs"

@@ -1,6 +1,7 @@
 """Define reasons, and put numbers, amounts, lists and times into words for their texts."""
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
 
@@ -118,6 +119,21 @@ def to_describe(ref: Ref) -> str:
         return ""
     of_namespace = f" -n {ref.namespace}" if ref.namespace else ""
     return f"kubectl describe {ref.kind.lower()} {ref.name}{of_namespace}"
+
+
+def commands_to_describe(ref: Ref) -> tuple[str, ...]:
+    """Return the command of `to_describe` alone, or () if it is ""."""
+    return tuple(filter(None, (to_describe(ref),)))
+
+
+def to_describe_pod(pod: Ref) -> str:
+    """Return the command that shows the status and the events of a pod."""
+    return f"kubectl describe pod -n {shlex.quote(pod.namespace)} {shlex.quote(pod.name)}"
+
+
+def to_read_log(pod: Ref) -> str:
+    """Return the command that prints the log of a pod."""
+    return f"kubectl logs -n {shlex.quote(pod.namespace)} {shlex.quote(pod.name)}"
 
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -10,7 +10,6 @@ started (`pkg/controllers/jobset_controller.go`). The MPI operator can create th
 the workers are ready (`pkg/controller/mpi_job_controller.go`).
 """
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
@@ -25,10 +24,12 @@ from app.explain.reasons.reason import (
     Reasons,
     Who,
     about,
+    commands_to_describe,
     counted,
     listed,
     lower_first,
-    to_describe,
+    to_describe_pod,
+    to_read_log,
 )
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
@@ -117,7 +118,7 @@ def _without_workers(
             remedy,
             "you",
             objects=objects,
-            commands=tuple(filter(None, (to_describe(made_by),))),
+            commands=commands_to_describe(made_by),
         )
     when = f" (startupPolicy: {policy})" if policy else ", if its startupPolicy is LeaderReady"
     text = (
@@ -147,8 +148,7 @@ def _without_workers(
 
 def _commands(pod: Pod) -> tuple[str, ...]:
     """Return the commands that show why a pod is not ready."""
-    named = f"-n {shlex.quote(pod.namespace)} {shlex.quote(pod.name)}"
-    return f"kubectl describe pod {named}", f"kubectl logs {named}"
+    return to_describe_pod(pod.ref), to_read_log(pod.ref)
 
 
 class _Step(Value):
@@ -224,8 +224,7 @@ def _is_job(ref: Ref, prefix: str) -> bool:
 
 def _steps_of(gang: Gang) -> dict[Ref, list[_Step]]:
     """Return the steps of the workloads for which the pods of a gang were created."""
-    made_by = dict.fromkeys(ref for pod in gang.pods for ref in pod.made_for)
-    statuses = filter(None, map(gang.index.workload_statuses.get, made_by))
+    statuses = filter(None, map(gang.index.workload_statuses.get, gang.made_for))
     return {status.ref: list(_steps(gang.index, status)) for status in statuses}
 
 
@@ -254,7 +253,7 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
     if stalled:
         words = lower_first(stalled_words(stalled.stalled[0], gang.facts.now))
         text += f". In {stalled.name}, {words}"
-    if unplaced and _lacks_required(gang):
+    if unplaced and gang.is_of_kai and gang.lacks_required:
         text += f". This is a deadlock: KAI places {unplaced[0].name} only together with these pods"
         before = "run the Jobs that must come first as a workload of their own"
         remedy = f"Create {made_by} again without {step.setting}"
@@ -286,7 +285,7 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
             f"Read the status and the events of {made_by}, which may say why there are no pods. If"
             " they don't, ask the platform team whether its controller runs"
         )
-        commands = tuple(filter(None, (to_describe(made_by),)))
+        commands = commands_to_describe(made_by)
     return about(
         Evidence(made_by, step.setting, "pods not created"),
         "PodsMissing",
@@ -297,11 +296,6 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
         commands=commands,
         follows=follows,
     )
-
-
-def _lacks_required(gang: Gang) -> bool:
-    """Return whether KAI waits for pods of the gang that do not exist."""
-    return gang.is_of_kai and any(len(member.pods) < member.minimum for member in gang.members)
 
 
 def pods_to_come(index: Index, ref: Ref, gangs: Iterable[Gang]) -> int:

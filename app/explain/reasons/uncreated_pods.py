@@ -14,7 +14,15 @@ from app.explain.reasons.messages import (
     words_about,
     words_of,
 )
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, to_describe
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    commands_to_describe,
+    to_describe,
+)
 from app.explain.state.makers import (
     is_refusal,
     refusals,
@@ -237,9 +245,9 @@ def _refused_by_condition(gang: Gang) -> Reasons:
 
     Events are gone after an hour, but the condition stays until the controller succeeds.
     """
-    if not gang.index.workload_statuses or _lacks_required(gang):
+    if not gang.index.workload_statuses or gang.lacks_required:
         return
-    workloads = dict.fromkeys((gang.ref, *(ref for pod in gang.pods for ref in pod.made_for)))
+    workloads = dict.fromkeys((gang.ref, *gang.made_for))
     for ref in workloads:
         status = status_of(gang.index, ref)
         if status and status.refused and not status.ended:
@@ -251,8 +259,7 @@ def _refused_by_condition(gang: Gang) -> Reasons:
 
 def graph_failed(gang: Gang) -> Reasons:
     """Report that Dynamo's operator can't create or change what a DynamoGraphDeployment needs."""
-    made_by = (ref for pod in gang.pods for ref in pod.made_for)
-    refs = [gang.ref, *filter(None, (gang.pcs.maker if gang.pcs else None,)), *made_by]
+    refs = [gang.ref, *filter(None, (gang.pcs.maker if gang.pcs else None,)), *gang.made_for]
     for ref in dict.fromkeys(refs):
         status = gang.index.workload_statuses.get(ref)
         is_empty = not (gang.pods or gang.pcs)
@@ -270,7 +277,7 @@ def graph_failed(gang: Gang) -> Reasons:
             f"Change {ref} as the message requires. If the message is about permissions, or a"
             " webhook that does not answer, ask the platform team",
             "you",
-            commands=tuple(filter(None, (to_describe(ref),))),
+            commands=commands_to_describe(ref),
         )
         return
 
@@ -352,11 +359,6 @@ def _about_group(gang: Gang, words: Words) -> str:
     return f". About {group}, {said.quoted(gang.facts.now)}" if said else ""
 
 
-def _lacks_required(gang: Gang) -> bool:
-    """Return whether required pods are missing, which GangIncomplete reports."""
-    return any(len(member.pods) < member.minimum for member in gang.members)
-
-
 def _refusals(gang: Gang) -> Iterator[Event]:
     """Yield the messages of controllers that explain missing pods of a gang, newest first.
 
@@ -368,12 +370,11 @@ def _refusals(gang: Gang) -> Iterator[Event]:
         warnings = warnings_about(gang.index, gang.ref)
         yield from (event for event in warnings if not is_of_kai(event))
         return
-    if not refusals(gang.index) or _lacks_required(gang):
+    if not refusals(gang.index) or gang.lacks_required:
         return
     uids = set(makers_of(gang, gang.pods))
-    workloads = {ref for pod in gang.pods for ref in pod.made_for}
     newest = max((pod.created or 0.0 for pod in gang.pods), default=0.0)
-    found = [event for ref in workloads for event in refusals_about(gang.index, ref)]
+    found = [event for ref in gang.made_for for event in refusals_about(gang.index, ref)]
     found += [event for uid in uids for event in refusals_of_uid(gang.index, uid)]
     for event in sorted(found, key=lambda event: -(event.time or 0.0)):
         if (event.time or 0.0) > newest:

@@ -11,9 +11,10 @@ from app.explain.reasons.reason import (
     Reasons,
     Who,
     about,
+    commands_to_describe,
     counted,
     listed,
-    to_describe,
+    to_read_log,
     with_age,
 )
 from app.explain.state.index import Index
@@ -74,7 +75,7 @@ def workload_failed(gang: Gang) -> Reasons:
         f"Find out why, then delete {ref} and create it again. A failed workload creates no more"
         " pods"
     )
-    commands: tuple[str, ...] = tuple(filter(None, (to_describe(ref),)))
+    commands = commands_to_describe(ref)
     made = gang.index.pods_made_for.get(ref, ())
     failed = sorted((pod for pod in made if pod.phase == FAILED), key=_age)
     if failed:
@@ -90,7 +91,7 @@ def workload_failed(gang: Gang) -> Reasons:
                 f"Raise limits.memory of container {container}, because memory ran out, then delete"
                 f" {ref} and create it again. A failed workload creates no more pods"
             )
-        log = f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(failed[-1].name)}"
+        log = to_read_log(failed[-1].ref)
         commands = (log,)
     evidence = Evidence(ref, "status.conditions[Failed]", status.message)
     objects = tuple(dict.fromkeys((ref, gang.ref)))
@@ -117,7 +118,7 @@ def job_retries(gang: Gang) -> Reasons:
     remedy = "Read the log of a failed pod, and correct the cause"
     if how == "OOMKilled":
         remedy = f"Raise limits.memory of container {container}, because memory ran out"
-    log = f"kubectl logs -n {shlex.quote(ref.namespace)} {shlex.quote(last.name)}"
+    log = to_read_log(last.ref)
     yield about(
         Evidence(last.ref, "status.phase", FAILED),
         "WorkloadFailed",
@@ -183,7 +184,7 @@ def workload_suspended(gang: Gang) -> Reasons:
         )
     evidence = Evidence(ref, status.suspended, "true")
     objects = tuple(dict.fromkeys((ref, gang.ref)))
-    commands = tuple(filter(None, (of_kueue or to_describe(see),)))
+    commands = (of_kueue,) if of_kueue else commands_to_describe(see)
     yield about(
         evidence,
         "WorkloadSuspended",
