@@ -83,7 +83,7 @@ class Ready(Value):
 class Later(Value):
     """A verdict that needs calls to the API server first."""
 
-    make: Callable[[], Awaitable["Verdict | Later"] | Awaitable[Ready]]
+    make: Callable[[], Awaitable["Verdict | Later | Ready"]]
     """The function that makes the calls and returns the verdict, another Later, or a Ready."""
 
 

@@ -175,11 +175,21 @@ def _place(values: tuple[Any, ...]) -> Place:
     The labels of the designs take precedence over Grove's, except for the name of the PodClique.
     The value of Grove's scaling group label is `<pcs>-<replica>-<group>`.
     """
-    texts = [intern(value) if isinstance(value, str) else "" for value in values]
-    pcs, grove_pcs, replica, grove_replica, group, grove_group = texts[:6]
-    group_replica, grove_group_replica, podgang, grove_clique, clique, base_podgang, unit = texts[
-        6:
-    ]
+    (
+        pcs,
+        grove_pcs,
+        replica,
+        grove_replica,
+        group,
+        grove_group,
+        group_replica,
+        grove_group_replica,
+        podgang,
+        grove_clique,
+        clique,
+        base_podgang,
+        unit,
+    ) = [intern(value) if isinstance(value, str) else "" for value in values]
 
     pcs = pcs or grove_pcs
     replica = replica or grove_replica

@@ -130,8 +130,8 @@ def never_fits(gang: Gang) -> Reasons:
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
     # LevelLabelMissing says which labels are missing, and which labels nodes have instead.
-    follows = bool(gang.topology.absent_keys) and not obstacle.placements.under(EMPTY).best
-    follows = follows or (bool(gang.topology.outside) and gang.fits_once_labelled)
+    lacks_level = bool(gang.topology.absent_keys) and not obstacle.placements.under(EMPTY).best
+    follows = lacks_level or (bool(gang.topology.outside) and gang.fits_once_labelled)
     yield about(
         evidence,
         "NeverFits",
