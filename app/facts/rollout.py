@@ -23,7 +23,7 @@ class Rollout(Value):
     is_late: bool = False
     """Whether its controller says that it takes too long."""
     held_by: str = ""
-    """The setting that keeps the other pods as they are, such as `spec.paused: true`, or ""."""
+    """The setting that keeps pods on the older template, such as `spec.paused: true`, or ""."""
 
 
 def read_rollout(kind: str, spec: JsonMap, status: JsonMap) -> Rollout | None:

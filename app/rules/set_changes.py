@@ -16,7 +16,7 @@ _ORDERED = ("CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit")
 """The startup types with which Grove keeps the order of cliques."""
 
 _DEFAULTED = ("cliqueStartupType", "minAvailable")
-"""Fields with defaults. A document without them leaves them as they are."""
+"""Fields with defaults. A document without them keeps the stored values."""
 
 Parts = Mapping[str, tuple[FieldPath, JsonMap]]
 """Cliques or scaling groups by name, each with its path."""

@@ -93,7 +93,7 @@ def _mistakes_of_template(
     if int_of(map_at(document, "spec").get("replicas")) < 0:
         yield FieldPath("spec.replicas"), "it is negative"
     if not cliques:
-        yield _TEMPLATE.child("cliques"), "there is no clique. Add at least one"
+        yield _TEMPLATE.child("cliques"), "a PodCliqueSet needs at least one clique"
 
     startup = template.get("cliqueStartupType")
     if startup is not None and startup not in _STARTUP_TYPES:

@@ -57,7 +57,7 @@ _OF_PODS = (
     "tolerations",
     "volumes",
 )
-"""Fields of a pod spec that people write beside it."""
+"""Fields of the pod spec that people put into the enclosing map by mistake."""
 
 _OF_CONSTRAINT = ("packDomain", "topologyName", "pack")
 _OF_PACK = ("required", "preferred")

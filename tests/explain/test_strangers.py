@@ -1052,7 +1052,7 @@ def test_the_own_pods_that_hold_the_room_are_told(number: int, scheduler: str, s
         pytest.param(
             "2 Insufficient nvidia.com/gpu, 2 node(s) had volume node affinity conflict",
             False,
-            id="room and volumes without a reason of their own",
+            id="room and volumes that no reason names",
         ),
     ],
 )

@@ -105,7 +105,7 @@ POD_CLIQUE_SETS: list[Any] = [
         {"replicas": 2},
         {"rollingUpdateProgress": {"updateStartedAt": STARTED}, "updatedReplicas": 1},
         Rollout(1, 2, 60.0),
-        id="the former name of the field",
+        id="the old name of the field",
     ),
     pytest.param(
         {},

@@ -128,7 +128,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def said_earlier(self) -> bool:
-        """Are KAI's messages about an older state? Only if all is checked and nothing blocks it."""
+        """Whether KAI spoke about an older state: all was checked, and nothing blocks it now."""
         is_next = any(own.next == "next" for own in self.line)
         return is_next and not (self.causes or self.skipped or self.unknown)
 

@@ -428,7 +428,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def fits_once_labelled(self) -> bool:
-        """Whether there is room once nodes have their missing labels, as far as they are likely."""
+        """Whether the gang fits once nodes have their missing labels, with the guessed values."""
         labels = guessed_labels(self.topology)
         return bool(labels) and self.placements.with_labels(labels).now.fits
 

@@ -163,7 +163,7 @@ class _Step(Value):
     awaited: tuple[Pod, ...]
     """The pods that must reach the state, as far as they exist."""
     must_end: bool = False
-    """Must these pods complete? Otherwise, they must be ready."""
+    """Whether these pods must complete. Otherwise, they must be ready."""
 
 
 def _steps(index: Index, status: WorkloadStatus) -> Iterator[_Step]:
@@ -255,7 +255,7 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
         text += f". In {stalled.name}, {words}"
     if unplaced and gang.is_of_kai and gang.lacks_required:
         text += f". This is a deadlock: KAI places {unplaced[0].name} only together with these pods"
-        before = "run the Jobs that must come first as a workload of their own"
+        before = "run the Jobs that must come first in a separate workload"
         remedy = f"Create {made_by} again without {step.setting}"
         remedy += f", and {before}" if step.must_end else ""
         commands: tuple[str, ...] = ()
