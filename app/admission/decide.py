@@ -13,7 +13,7 @@ from app.admission.verdict import (
     ALLOWED,
     FAILED,
     Later,
-    Ready,
+    Outcome,
     Verdict,
     bad_request,
     inapplicable,
@@ -131,7 +131,7 @@ async def _awaited(
     route: Route, request: Request, later: Later, seconds: float, turns: FairTurns
 ) -> Verdict:
     """Return the verdict after its calls to the API server, or a 503 after `seconds`."""
-    answer: Verdict | Later | Ready = later
+    answer: Outcome = later
     try:
         async with asyncio.timeout(seconds):
             while not isinstance(answer, Verdict):

@@ -83,8 +83,12 @@ class Ready(Value):
 class Later(Value):
     """A verdict that needs calls to the API server first."""
 
-    make: Callable[[], Awaitable["Verdict | Later | Ready"]]
-    """The function that makes the calls and returns the verdict, another Later, or a Ready."""
+    make: Callable[[], Awaitable["Outcome"]]
+    """The function that makes the calls."""
+
+
+Outcome = Verdict | Later | Ready
+"""The verdict, or the way to it."""
 
 
 MOST_FINDINGS = 100
