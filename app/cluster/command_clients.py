@@ -13,6 +13,7 @@ from app.kube.credentials import (
     in_cluster,
     is_in_cluster,
 )
+from app.kube.kubeconfig import renewal_of
 from app.kube.read_only import ReadOnlyClient
 from app.kube.transport import Call, CallLimits
 from app.objects.resource import Resource
@@ -79,7 +80,4 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""
-    # imported here, because it loads kubernetes_asyncio, which a server in a Pod doesn't need
-    from app.kube.kubeconfig import renewal_of
-
     return renewal_of(kubeconfig, context)

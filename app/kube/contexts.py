@@ -1,16 +1,42 @@
-"""Read the contexts of a kubeconfig without its credentials.
-
-`kubeconfig.py` reads credentials with kubernetes_asyncio, whose import takes 0.16 s. Commands that
-only need a namespace, such as shell completion, avoid that import.
-"""
+"""Find the entries of kubeconfigs: contexts, clusters and users, as kubectl merges them."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at
+from app.base.value import Value
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
+
+
+class Entry(Value):
+    """A cluster or a user of a kubeconfig."""
+
+    name: str
+    content: JsonMap
+    folder: Path
+    """The directory of its file, to which the paths in `content` are relative."""
+
+    def path_at(self, key: str) -> str:
+        """Return the absolute path at `key`, or "" if there is none."""
+        path = text_at(self.content, key)
+        return str(self.folder / Path(path).expanduser()) if path else ""
+
+
+class Kubeconfig(Value):
+    """The entries of one or more files by name, and the name of the current context."""
+
+    contexts: Mapping[str, JsonMap]
+    current: str
+    """The first `current-context` that is not empty, or ""."""
+    clusters: Mapping[str, Entry] = {}
+    users: Mapping[str, Entry] = {}
+
+
+class NotKubeconfig(ValueError):
+    """A file whose content is not a map."""
 
 
 def usual_files() -> str:
@@ -35,6 +61,48 @@ def has_content(name: str) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
+def read_kubeconfig(path: Path | None) -> Kubeconfig:
+    """Read and merge the files of a kubeconfig. Files that are missing or empty are left out.
+
+    As in kubectl, the first entry of a name is used. Raise NotKubeconfig, OSError, ValueError or
+    yaml.YAMLError if a file can't be read.
+    """
+    contexts: dict[str, JsonMap] = {}
+    clusters: dict[str, Entry] = {}
+    users: dict[str, Entry] = {}
+    current = ""
+    for name in filter(has_content, files_of(path)):
+        file = Path(name).expanduser().absolute()
+        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise NotKubeconfig(f"{name} is not a kubeconfig")
+        for item in maps_at(content, "contexts"):
+            contexts.setdefault(_name_of(item), map_at(item, "context"))
+        for kind, entries in (("cluster", clusters), ("user", users)):
+            for item in maps_at(content, f"{kind}s"):
+                entry = Entry(_name_of(item), map_at(item, kind), file.parent)
+                entries.setdefault(entry.name, entry)
+        current = current or str(content.get("current-context") or "")
+    return Kubeconfig(contexts, current, clusters, users)
+
+
+def _name_of(item: JsonMap) -> str:
+    """Return the name of an entry. YAML reads a name such as `1` as a number."""
+    return str(item.get("name", ""))
+
+
+def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
+    """Return the contexts in a kubeconfig by name, and the name of the current one.
+
+    Return ({}, "") if the kubeconfig cannot be read.
+    """
+    try:
+        kubeconfig = read_kubeconfig(path)
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}, ""
+    return kubeconfig.contexts, kubeconfig.current
+
+
 def namespace_of(path: Path | None, context: str | None) -> str:
     """Return the namespace that kubectl uses in `context`, or in the current context for None.
 
@@ -48,22 +116,3 @@ def current_context(path: Path | None) -> str:
     """Return the name of the current context, or "" if none exists or the file can't be read."""
     contexts, current = contexts_in(path)
     return current if current in contexts else ""
-
-
-def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
-    """Return the contexts in a kubeconfig by name, and the name of the current one.
-
-    Return ({}, "") if the kubeconfig cannot be read. Files are merged as in kubectl: the first
-    context of a name is used, and the first `current-context` that is not empty.
-    """
-    contexts: dict[str, JsonMap] = {}
-    current = ""
-    try:
-        for name in filter(has_content, files_of(path)):
-            content = map_of(yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")))
-            for item in maps_at(content, "contexts"):
-                contexts.setdefault(text_at(item, "name"), map_at(item, "context"))
-            current = current or text_at(content, "current-context")
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}, ""
-    return contexts, current

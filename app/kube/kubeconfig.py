@@ -1,37 +1,39 @@
-"""Read credentials from a kubeconfig with kubernetes_asyncio.
+"""Read the credentials of a context in a kubeconfig.
 
-This module is imported only if a kubeconfig is read: the import costs 0.16 s and 36 MiB, because
-the library defines the models of all Kubernetes APIs. A server that uses the credentials of its
-Pod never imports it.
+A user has a client certificate, a token, a name and password, an exec plugin, or an OpenID Connect
+provider. The rules are those of kubectl:
+https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import itertools
 import logging
-import os
 import shlex
-import shutil
 import ssl
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import yaml
-from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.config import ConfigException
-from kubernetes_asyncio.config import kube_config as reader
-from kubernetes_asyncio.config.openid import OpenIDRequestor
 
+from app.base.value import Value
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
-from app.kube.contexts import files_of, has_content, usual_files
+from app.kube.contexts import (
+    Entry,
+    Kubeconfig,
+    files_of,
+    has_content,
+    read_kubeconfig,
+    usual_files,
+)
+from app.kube.exec_plugin import Issued, MissingPlugin, run_plugin
 from app.kube.impersonation import Headers, impersonation_headers
-from app.objects.shape import JsonMap, map_at, map_of
-
-# the library raises the errors that it logs
-logging.getLogger(reader.__name__).disabled = True
+from app.objects.shape import map_at, maps_at, text_at
 
 _LOGINS = {
     "aws": "aws sso login",
@@ -46,42 +48,41 @@ _LOGINS = {
 PLUGIN_SECONDS = 5.0
 """The seconds after which users are warned that an exec plugin is slow."""
 
-_UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
-"""The errors of the library, and of this module, for a kubeconfig that can't be used."""
+_UNREADABLE = (OSError, ValueError, TypeError, yaml.YAMLError)
+"""The errors for a kubeconfig, or a file that it names, that can't be used."""
 
 logger = logging.getLogger(__name__)
 
 
-class _Requestor(OpenIDRequestor):
-    """A request for a new OpenID Connect token that checks the server's certificate.
-
-    Without a CA in the kubeconfig (`idp-certificate-authority-data`), the library's own request
-    does not check the certificate: it would send the refresh token and the client secret to any
-    server that answers. With a CA, the library's own request fails.
-    """
-
-    def _get_connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(ssl=trusting(cafile=self._ssl_ca_cert))
+class Unusable(ValueError):
+    """A kubeconfig without the entry or the value that is needed."""
 
 
-vars(reader)["OpenIDRequestor"] = _Requestor
+class _User(Value):
+    """The credentials of a user, as the server gets them."""
 
-
-class MissingPlugin(OSError):
-    """An exec plugin is not installed, so a login would not help."""
+    authorization: str | None = None
+    """The Authorization header, or None."""
+    issued: Issued = Issued()
+    """What the exec plugin printed, if the user has one."""
+    token_file: str = ""
+    """The path of the token's file, or ""."""
 
 
 class KubeconfigCredentials:
-    """The `Credentials` of one context, such as a token or the output of an exec plugin.
+    """The `Credentials` of one context. Call `load` before anything else."""
 
-    Call `load` before anything else.
-    """
+    host: str
+    proxy: str | None
+    server_hostname: str | None
+    impersonation: Headers
 
     def __init__(self, path: Path | None, context: str | None) -> None:
         self._path = path
         self._context = context
-        self._configuration: Any = Configuration()
-        self.impersonation: Headers = ()
+        self._cluster = Entry("", {}, Path())
+        self._entry = Entry("", {}, Path())
+        self._user = _User()
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -89,64 +90,77 @@ class KubeconfigCredentials:
         try:
             await self._read()
         except _UNREADABLE as error:
-            text = f"no credentials for the cluster: {' '.join(str(error).split())}"
+            cause = " ".join(str(error).split()) or type(error).__name__
+            text = f"no credentials for the cluster: {cause}"
             reason = "" if isinstance(error, MissingPlugin) else "Credentials"
             raise ClusterError(text, reason=reason) from error
 
     async def _read(self) -> None:
         _require_file(self._path)
-        merged = _merged(self._path)
-        _require_context(merged, self._context)
-        name, user = _user_of(merged, self._context)
-        _require_plugin(name, user)
-        with _warn_if_slow(name, user):
-            await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
+        cluster, user = _entries(read_kubeconfig(self._path), self._context)
+        host = str(cluster.content.get("server") or "").rstrip("/")
+        if not host:
+            raise Unusable(f"cluster {cluster.name} of the kubeconfig has no server")
         try:
-            # kubernetes_asyncio does not support impersonation
-            self.impersonation = impersonation_headers(user)
+            impersonation = impersonation_headers(user.content)
         except (TypeError, ValueError) as error:
-            raise ConfigException(f"user {name}: {error}") from error
+            raise Unusable(f"user {user.name}: {error}") from error
 
-    @property
-    def host(self) -> str:
-        return str(self._configuration.host).rstrip("/")
-
-    @property
-    def proxy(self) -> str | None:
-        return self._configuration.proxy or None
-
-    @property
-    def server_hostname(self) -> str | None:
-        return self._configuration.tls_server_name or None
+        self._user = await _authenticated(user, cluster)
+        self._cluster, self._entry = cluster, user
+        self.host = host
+        self.proxy = text_at(cluster.content, "proxy-url") or None
+        self.server_hostname = text_at(cluster.content, "tls-server-name") or None
+        self.impersonation = impersonation
 
     def ssl_context(self) -> ssl.SSLContext | None:
         if not self.host.startswith("https:"):
             return None
-        configuration = self._configuration
-        context = trusting(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-        if not configuration.verify_ssl:
+        cluster = self._cluster
+        inline = _decoded(cluster, "certificate-authority-data")
+        file = cluster.path_at("certificate-authority")
+        # certificates are ASCII, but comments may not be, and Python rejects such a text
+        bundle = inline or (Path(file).read_bytes() if file else b"")
+        if file and not bundle.strip():  # otherwise, Python would trust the CAs of the system
+            raise OSError(f"{file} is empty")
+        context = trusting(cadata=bundle.decode("ascii", "ignore") or None)
+        self._load_certificate(context)
+        if cluster.content.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        """Load the client certificate into `context`, if the user has one."""
+        user, issued = self._entry, self._user.issued
+        if issued.certificate:
+            certificate, key = issued.certificate.encode(), issued.key.encode()
+        else:
+            certificate = _content(user, "client-certificate")
+            key = _content(user, "client-key")
+        if not certificate:
+            return
+
+        # Python loads a key only from a file
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            context.load_cert_chain(file.name)
+
     def files(self) -> Sequence[str]:
-        configuration = self._configuration
-        kubeconfigs = files_of(self._path)
-        named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-        return [*kubeconfigs, *filter(None, named)]
+        named = (
+            self._cluster.path_at("certificate-authority"),
+            self._entry.path_at("client-certificate"),
+            self._entry.path_at("client-key"),
+            self._user.token_file,
+        )
+        return [*files_of(self._path), *filter(None, named)]
 
     async def authorization(self) -> str | None:
-        try:
-            token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        except _UNREADABLE as error:
-            raise Unavailable(f"credentials: {error}", reason="Credentials") from error
-        if token:
-            return " ".join(str(token).split())
-        if self._configuration.username:
-            return str(self._configuration.get_basic_auth_token())
-        return None
+        expires = self._user.issued.expires
+        if expires is not None and time.time() >= expires:
+            await self.renew()
+        return self._user.authorization
 
     async def renew(self) -> None:
         async with self._renewing:
@@ -157,99 +171,122 @@ class KubeconfigCredentials:
 
 
 def _require_file(path: Path | None) -> None:
-    """Raise ConfigException if there is no kubeconfig.
-
-    kubernetes_asyncio's own error would only name a missing key.
-    """
+    """Raise Unusable if there is no kubeconfig, or if it is empty."""
     if path is not None and not path.is_file():
-        raise ConfigException(f"the file {path} does not exist")
+        raise Unusable(f"the file {path} does not exist")
     if path is None and not any(Path(name).expanduser().is_file() for name in files_of(None)):
-        raise ConfigException(
-            f"the kubeconfig {usual_files()} does not exist. Add --kubeconfig FILE"
-        )
+        raise Unusable(f"the kubeconfig {usual_files()} does not exist. Add --kubeconfig FILE")
+    if not any(map(has_content, files_of(path))):
+        advice = "" if path else ". Add --kubeconfig FILE"
+        raise Unusable(f"the kubeconfig {path or usual_files()} is empty{advice}")
 
 
-def _require_context(merged: Any, context: str | None) -> None:
-    """Raise ConfigException if the kubeconfig lacks `context`, or its current context for None.
+def _entries(kubeconfig: Kubeconfig, context: str | None) -> tuple[Entry, Entry]:
+    """Return the cluster and the user of a context, or of the current context for None.
 
-    A kubeconfig without contexts is accepted.
+    If the context names no user, the user has no credentials. Raise Unusable if an entry is
+    missing.
     """
-    contexts = _entries(merged, "context")
-    used = context or _current(merged)
-    if not contexts or used in contexts:
-        return
+    used = context or kubeconfig.current
+    if used not in kubeconfig.contexts:
+        missing = f"has no context {used}" if used else "has no current context"
+        if used and not context:
+            missing += ", which is its current context"
+        names = ", ".join(kubeconfig.contexts)
+        advice = f". Add --context NAME, one of: {names}" if names else ""
+        raise Unusable(f"the kubeconfig {missing}{advice}")
 
-    missing = f"has no context {used}" if used else "has no current context"
-    if used and not context:
-        missing += ", which is its current context"
-    names = ", ".join(contexts)
-    raise ConfigException(f"the kubeconfig {missing}. Add --context NAME, one of: {names}")
+    cluster = str(kubeconfig.contexts[used].get("cluster") or "")
+    user = _user_name(kubeconfig, context)
+    if cluster not in kubeconfig.clusters:
+        named = f"cluster {cluster}, which is not in the kubeconfig" if cluster else "no cluster"
+        raise Unusable(f"the context names {named}")
+    if user and user not in kubeconfig.users:
+        raise Unusable(f"the context names user {user}, which is not in the kubeconfig")
+    return kubeconfig.clusters[cluster], kubeconfig.users.get(user, Entry("", {}, Path()))
 
 
-def _require_plugin(name: str, user: JsonMap) -> None:
-    """Raise MissingPlugin if the exec plugin of a user is not installed."""
-    plugin = map_at(user, "exec")
-    command = str(plugin.get("command") or "")
-    if command and shutil.which(command) is None:
-        hint = " ".join(str(plugin.get("installHint") or "").split())
-        text = f"{command}, the exec plugin of user {name}, is not installed or not in PATH"
-        raise MissingPlugin(text + (hint and f": {hint}"))
+def _user_name(kubeconfig: Kubeconfig, context: str | None) -> str:
+    chosen = kubeconfig.contexts.get(context or kubeconfig.current, {})
+    return str(chosen.get("user") or "")
+
+
+async def _authenticated(user: Entry, cluster: Entry) -> _User:
+    """Return the credentials of a user. Run the exec plugin, or ask the OpenID Connect provider.
+
+    Raise an error in _UNREADABLE if that fails.
+    """
+    content = user.content
+    if provider := text_at(map_at(content, "auth-provider"), "name"):
+        if provider != "oidc":
+            raise Unusable(
+                f"user {user.name} has the auth-provider {provider}, which kubectl does not support"
+                " since 1.26. Use an exec plugin, such as gke-gcloud-auth-plugin or kubelogin"
+            )
+        # imported here, because its import takes a quarter of a second and 36 MiB
+        from app.kube.openid import id_token
+
+        return _User(f"Bearer {await id_token(user)}")
+
+    if map_at(content, "exec"):
+        with _warn_if_slow(user.name):
+            issued = await run_plugin(user, cluster)
+        return _User(_bearer(issued.token), issued)
+
+    return _with_own_token(user)
+
+
+def _with_own_token(user: Entry) -> _User:
+    """Return the token or password of a user. Raise OSError if the token's file can't be read."""
+    content = user.content
+    if token := text_at(content, "token"):
+        return _User(_bearer(token))
+    if token_file := user.path_at("tokenFile"):
+        return _User(_bearer(Path(token_file).read_text()), token_file=token_file)
+    if "username" in content and "password" in content:
+        pair = f"{content['username']}:{content['password']}".encode()
+        return _User(f"Basic {base64.b64encode(pair).decode()}")
+    return _User()
+
+
+def _bearer(token: str) -> str | None:
+    return f"Bearer {' '.join(token.split())}" if token.strip() else None
+
+
+def _content(entry: Entry, key: str) -> bytes:
+    """Return the content at `<key>-data`, or else of the file at `key`, or b"" if neither is set.
+
+    Raise Unusable or OSError if it can't be read.
+    """
+    inline = _decoded(entry, f"{key}-data")
+    file = entry.path_at(key)
+    return inline or (Path(file).read_bytes() if file else b"")
+
+
+def _decoded(entry: Entry, key: str) -> bytes:
+    """Return the bytes of the base64 text at `key`, or b"". Raise Unusable if it is not base64."""
+    try:
+        return base64.b64decode(text_at(entry.content, key))
+    except binascii.Error as error:
+        raise Unusable(f"{key} of {entry.name} is not base64: {error}") from error
 
 
 @contextlib.contextmanager
-def _warn_if_slow(name: str, user: JsonMap) -> Iterator[None]:
-    """Log a warning if the exec plugin of `user` takes longer than PLUGIN_SECONDS.
+def _warn_if_slow(user: str) -> Iterator[None]:
+    """Log a warning if an exec plugin takes longer than PLUGIN_SECONDS.
 
-    kubernetes_asyncio hides the plugin's output, such as the URL for a login.
+    Its output, such as the URL for a login, is not shown.
     """
-    if not user.get("exec"):
-        yield
-        return
-
     text = (
         "the exec plugin of user %s has not answered for %g s. If it waits for you to log in, stop"
         " this command, log in by running kubectl get namespaces, and try again"
     )
     loop = asyncio.get_running_loop()
-    warning = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
+    warning = loop.call_later(PLUGIN_SECONDS, logger.warning, text, user, PLUGIN_SECONDS)
     try:
         yield
     finally:
         warning.cancel()
-
-
-def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
-    """Return the contexts or users of a kubeconfig by name. `kind` is "context" or "user"."""
-    listed = merged.safe_get(f"{kind}s") or ()
-    entries = [map_of(item.value) for item in listed]
-    return {str(entry.get("name")): map_at(entry, kind) for entry in entries}
-
-
-def _current(merged: Any) -> str:
-    return str(merged.safe_get("current-context") or "")
-
-
-def _merged(path: Path | None) -> Any:
-    """Return the kubeconfig as a ConfigNode of kubernetes_asyncio, which merges several files.
-
-    As in kubectl, the first entry of a name is used, and the first `current-context` that is not
-    empty. Raise ConfigException if all files are missing or empty, or if one is not a kubeconfig.
-    """
-    names = [name for name in files_of(path) if has_content(name)]
-    if not names:
-        advice = "" if path else ". Add --kubeconfig FILE"
-        raise ConfigException(f"the kubeconfig {path or usual_files()} is empty{advice}")
-    try:
-        merger = reader.KubeConfigMerger(os.pathsep.join(names))
-    except (AttributeError, LookupError, TypeError):
-        raise ConfigException(f"{os.pathsep.join(names)} is not a kubeconfig") from None
-
-    # the library uses the last `current-context`, even if it is empty
-    currents = (content.get("current-context") for content in merger.config_files.values())
-    merged: Any = merger.config
-    if current := next(filter(None, currents), None):
-        merged.value["current-context"] = current
-    return merged
 
 
 def renewal_of(path: Path | None, context: str | None) -> str:
@@ -260,14 +297,18 @@ def renewal_of(path: Path | None, context: str | None) -> str:
     is no exec plugin, as for a token or a certificate, or if the kubeconfig cannot be read.
     """
     try:
-        _, user = _user_of(_merged(path), context)
-        plugin = user["exec"]
-        command = str(plugin["command"])
-        arguments = [str(argument) for argument in plugin.get("args") or ()]
-        variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
-    except (*_UNREADABLE, LookupError):
+        kubeconfig = read_kubeconfig(path)
+    except _UNREADABLE:
         return ""
-
+    user = kubeconfig.users.get(_user_name(kubeconfig, context))
+    plugin = map_at(user.content, "exec") if user else {}
+    command = str(plugin.get("command") or "")
+    if not command:
+        return ""
+    arguments = [str(argument) for argument in plugin.get("args") or ()]
+    variables = {
+        text_at(item, "name"): str(item.get("value", "")) for item in maps_at(plugin, "env")
+    }
     return _login(command, arguments, variables)
 
 
@@ -285,18 +326,3 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
         login += f" --profile {shlex.quote(profile)}"
 
     return login
-
-
-def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
-    """Return the name of a context's user, and the entry of this user in the kubeconfig.
-
-    Both are empty if the context has no user. Raise ConfigException if the context names a user
-    that is not in the kubeconfig.
-    """
-    chosen = _entries(merged, "context").get(context or _current(merged), {})
-    name = str(chosen.get("user") or "")
-    users = _entries(merged, "user")
-    if name and name not in users:
-        raise ConfigException(f"the context names user {name}, which is not in the kubeconfig")
-
-    return name, users.get(name, {})

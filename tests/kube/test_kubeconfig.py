@@ -1,18 +1,18 @@
-"""Which command renews the credentials of a kubeconfig.
+"""The credentials in kubeconfigs: what is read, what is wrong with it, and how to renew them."""
 
-Tests `app/kube/contexts.py`.
-"""
-
+import base64
 import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from app.certificates.certificate import make_ca
 from app.cluster.command_clients import how_to_renew
 from app.kube import kubeconfig
 from app.kube.api import ClusterError, Unavailable
@@ -169,8 +169,8 @@ def written(folder: Path, user: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_server_in_a_pod_does_not_import_the_library_of_kubeconfigs() -> None:
-    code = "import sys, app.commands.serve, app.server.serve, app.kube.client; print(*sys.modules)"
+def test_only_openid_connect_imports_the_library_with_all_models() -> None:
+    code = "import sys, app.commands.serve, app.commands.explain, app.kube.kubeconfig; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "aiohttp" in modules
@@ -279,6 +279,105 @@ async def test_of_several_files_the_first_current_context_is_used_as_in_kubectl(
     await credentials.load()
     assert credentials.host == host
     assert current_context(None) == credentials.host[-1]
+
+
+async def test_paths_are_relative_to_the_file_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    pair = make_ca("a cluster", now, now + timedelta(days=1))
+    content = document({"client-certificate": "user/tls.crt", "client-key": "user/tls.key"})
+    content["clusters"][0]["cluster"] = {
+        "server": "https://localhost:1",
+        "certificate-authority": "ca.crt",
+    }
+    (tmp_path / "user").mkdir()
+    (tmp_path / "ca.crt").write_bytes(pair.cert_pem)
+    (tmp_path / "user/tls.crt").write_bytes(pair.cert_pem)
+    (tmp_path / "user/tls.key").write_bytes(pair.key_pem)
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(content))
+    monkeypatch.chdir("/")
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    names = ("config", "ca.crt", "user/tls.crt", "user/tls.key")
+    assert credentials.files() == [str(tmp_path / name) for name in names]
+    context = credentials.ssl_context()
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+    (tmp_path / "ca.crt").write_text("")
+    with pytest.raises(OSError, match=r"ca.crt is empty"):
+        credentials.ssl_context()
+
+
+async def test_certificates_may_be_in_the_kubeconfig(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    pair = make_ca("a cluster", now, now + timedelta(days=1))
+    certificate, key = (base64.b64encode(pem).decode() for pem in (pair.cert_pem, pair.key_pem))
+    content = document({"client-certificate-data": certificate, "client-key-data": key})
+    content["clusters"][0]["cluster"] = {
+        "server": "https://localhost:1",
+        "certificate-authority-data": certificate,
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(content))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    assert credentials.files() == [str(path)]
+    assert credentials.ssl_context() is not None
+
+
+async def test_a_replaced_token_file_is_a_changed_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one\n")
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(document({"tokenFile": "token"})))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    assert await credentials.authorization() == "Bearer one"
+    assert credentials.files() == [str(path), str(tmp_path / "token")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"clusters": []}, "names cluster c, which is not in", id="no such cluster"),
+        pytest.param(
+            {"contexts": [{"name": "a", "context": {}}]}, "names no cluster", id="no cluster"
+        ),
+        pytest.param(
+            {"clusters": [{"name": "c", "cluster": {}}]}, "cluster c .* has no server", id="server"
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"auth-provider": {"name": "gcp"}}}]},
+            "auth-provider gcp, which kubectl does not support since 1.26. Use an exec plugin",
+            id="a removed provider",
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"tokenFile": "/absent"}}]}, "/absent", id="token file"
+        ),
+        pytest.param(
+            {"users": [{"name": "u", "user": {"as-uid": "7"}}]}, "user u: as-uid", id="as-uid"
+        ),
+    ],
+)
+async def test_what_is_wrong_with_an_entry_is_said(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump({**document({"token": "t"}), **changes}))
+    with pytest.raises(ClusterError, match=f"no credentials for the cluster: .*{message}"):
+        await KubeconfigCredentials(path, None).load()
+
+
+async def test_data_that_is_not_base64_is_named(tmp_path: Path) -> None:
+    content = document({"client-certificate-data": "a"})
+    content["clusters"][0]["cluster"]["server"] = "https://localhost:1"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(content))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    with pytest.raises(ValueError, match="client-certificate-data of u is not base64"):
+        credentials.ssl_context()
 
 
 def document(user: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -97,3 +99,35 @@ async def test_a_provider_with_the_ca_of_the_kubeconfig_gives_a_token(tmp_path: 
         credentials = await from_kubeconfig(path, None)
         assert await credentials.authorization() == "Bearer new"
         assert asked.forms == [{"grant_type": "refresh_token", "refresh_token": "former"}]
+
+
+def token(expires: float) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps({"exp": expires}).encode()).decode().rstrip("=")
+    return f"head.{payload}.signature"
+
+
+async def test_a_token_is_used_until_it_expires(tmp_path: Path) -> None:
+    async with provider(tmp_path) as (asked, ca):
+        (tmp_path / "ca.crt").write_bytes(ca)
+        given = {"idp-certificate-authority": "ca.crt"}
+        valid = token(time.time() + 60)
+        path = kubeconfig(tmp_path, asked.url, **given, **{"id-token": valid})
+        assert await (await from_kubeconfig(path, None)).authorization() == f"Bearer {valid}"
+        assert asked.forms == []
+        path = kubeconfig(tmp_path, asked.url, **given, **{"id-token": token(time.time() - 60)})
+        assert await (await from_kubeconfig(path, None)).authorization() == "Bearer new"
+        assert len(asked.forms) == 1
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ({"id-token": "x"}, "the id-token in the kubeconfig is not a JSON Web Token"),
+        ({"refresh-token": ""}, "user u has no valid id-token, and no refresh-token"),
+    ],
+)
+async def test_a_user_without_a_usable_token_is_told(
+    configuration: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ClusterError, match=message):
+        await from_kubeconfig(kubeconfig(tmp_path, "http://localhost:1", **configuration), None)
