@@ -238,6 +238,8 @@ def _untold(
         yield pcs.asked.required
     if cluster.key_of(pcs.asked.preferred) and not whole.told.preferred:
         yield f"{pcs.asked.preferred} (preferred)"
+    if not any(asked.required for owner, asked in pcs.constraints if owner):
+        return
     cliques = PodGroupCliques(pcs)
     for name, rank in _ranks(whole, -1, keys):
         found = cliques.find(name)

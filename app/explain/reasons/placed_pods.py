@@ -270,6 +270,10 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
         position = domains.positions.get(name)
         if depth is None or position is None:
             continue
+        path = domains.paths[position]
+        if path is not None:
+            paths.add(path[:depth])
+            continue
         labels = domains.nodes[position].labels
         path = tuple(labels[level] for level in domains.keys[:depth] if level in labels)
         if len(path) == depth:
@@ -284,6 +288,8 @@ def not_as_preferred(gang: Gang) -> Reasons:
     if gang.waits:
         return
     for part in gang.bound_parts:
+        if not part.told.preferred:
+            continue
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
         if len(used) < 2:
             continue

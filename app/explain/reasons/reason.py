@@ -92,6 +92,8 @@ class Rule(Value):
     """The id of the reason if it differs from the name of `check`."""
     together: bool = False
     """Does `check` judge each pod alone? Then all pods without a gang are passed as one gang."""
+    of_set: bool = False
+    """Is the reason about the PodCliqueSet? Then only one gang of each set is passed."""
     unexplained: bool = False
     """Is it checked only for pending gangs that no other rule explains?"""
 

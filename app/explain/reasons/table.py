@@ -210,11 +210,16 @@ RULES: tuple[Rule, ...] = (
     Rule(workload_status.workload_suspended, ("workload_statuses",), _has_status),
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
-    Rule(creation.set_being_deleted, ("sets",), _of_set),
-    Rule(creation.part_being_deleted, ("cliques", "gangs", "pods"), _of_set, "SetBeingDeleted"),
+    Rule(creation.set_being_deleted, ("sets",), of_set=True),
+    Rule(
+        creation.part_being_deleted,
+        ("cliques", "gangs", "pods"),
+        named="SetBeingDeleted",
+        of_set=True,
+    ),
     Rule(creation.nothing_made, ("cliques", "gangs", "pods")),
-    Rule(creation.pod_gang_migration_in_progress, ("sets",), _of_set),
-    Rule(creation.pod_gang_missing, ("cliques", "gangs", "pods"), _of_set),
+    Rule(creation.pod_gang_migration_in_progress, ("sets",), of_set=True),
+    Rule(creation.pod_gang_missing, ("cliques", "gangs", "pods"), of_set=True),
     Rule(gates.wrong_scheduler, ("pods",), Gang.is_constrained),
     Rule(constraints.level_unknown, ("topologies",), Gang.is_constrained),
     Rule(constraints.min_above_replicas, ("cliques",)),
@@ -452,6 +457,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """
     gangs = list(gangs)
     joined = _joined(gangs)
+    of_sets = _one_of_each_set(gangs)
     # Many rules apply to the same gangs.
     applying_of = cache(
         lambda applies, together: list(filter(applies, joined if together else gangs))
@@ -463,7 +469,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     explained: set[Ref] = set()
 
     for position, rule in enumerate(RULES):
-        applying = applying_of(rule.applies, rule.together)
+        applying = of_sets if rule.of_set else applying_of(rule.applies, rule.together)
         if not applying or rule.unexplained:
             continue
         facts = applying[0].facts
@@ -477,12 +483,9 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
         elif not facts.absent.intersection(needs):
             for gang in applying:
                 of_gang = list(rule.check(gang))
-                if not of_gang:
-                    continue
-                found.setdefault(position, []).extend(of_gang)
-                holding = list(filter(_explains, of_gang))
-                if holding:
-                    explained.update((gang.ref, *(ref for each in holding for ref in each.objects)))
+                if of_gang:
+                    found.setdefault(position, []).extend(of_gang)
+                    explained |= _explained(of_gang, gang, rule, gangs)
 
     if quoting and not unknown and not skipped:
         left = [gang for gang in gangs if gang.ref not in explained]
@@ -498,6 +501,15 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     # Another rule of the same reason may have found it without these facts.
     unchecked = tuple(id for id in skipped if all(id != reason.id for reason in in_order))
     return Examined(tuple(in_order), tuple(unknown.values()), unchecked, tuple(sorted(lacking)))
+
+
+def _one_of_each_set(gangs: Iterable[Gang]) -> list[Gang]:
+    """Return the first gang of each PodCliqueSet."""
+    firsts: dict[Ref, Gang] = {}
+    for gang in gangs:
+        if gang.pcs:
+            firsts.setdefault(gang.pcs.ref, gang)
+    return list(firsts.values())
 
 
 def _joined(gangs: Sequence[Gang]) -> list[Gang]:
@@ -555,6 +567,17 @@ def _severity(reason: Reason) -> int:
 def _explains(reason: Reason) -> bool:
     """Return whether a reason explains why pods of a gang do not run."""
     return reason.severity == "problem" and reason.id not in NOT_HOLDING
+
+
+def _explained(
+    reasons: Iterable[Reason], gang: Gang, rule: Rule, gangs: Iterable[Gang]
+) -> set[Ref]:
+    """Return the gangs and objects whose pods do not run because of reasons that `rule` found."""
+    holding = list(filter(_explains, reasons))
+    if not holding:
+        return set()
+    alike = (each for each in gangs if each.pcs is gang.pcs) if rule.of_set else (gang,)
+    return {each.ref for each in alike} | {ref for reason in holding for ref in reason.objects}
 
 
 def keeps_from_starting(reason: Reason, gang: Gang) -> bool:

@@ -4,7 +4,7 @@ from typing import Any, TypedDict
 
 from app.facts.grove.status import LastError, read_last_errors
 from app.facts.grove.unit_member import Unclaimed, read_carrier, unclaimed
-from app.facts.identity import NOWHERE, Namespaced, Place, read_key, read_place
+from app.facts.identity import NOWHERE, Namespaced, Place, read_key
 from app.facts.kubernetes.pod import (
     ONLY_A_POD,
     PodClaim,
@@ -74,11 +74,12 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
     pod_spec = map_at(spec, "podSpec")
     status = map_at(obj, "status")
     namespace, name = read_key(obj)
+    carrier = read_carrier(obj, namespace)
     return PodClique(
         namespace,
         name,
         uid=text_at(metadata, "uid"),
-        place=read_place(map_at(metadata, "labels")),
+        place=carrier.place,
         revision=text_at(map_at(metadata, "labels"), POD_TEMPLATE_HASH),
         replicas=int_of(spec.get("replicas"), 1),
         scheduled=int_of(status.get("scheduledReplicas")),
@@ -87,5 +88,5 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
         errors=read_last_errors(status),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
-        unclaimed=unclaimed(read_carrier(obj, namespace)),
+        unclaimed=unclaimed(carrier),
     )

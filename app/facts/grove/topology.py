@@ -1,6 +1,7 @@
 """Read ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from app.base.value import Value
 from app.facts.identity import Ref
@@ -40,7 +41,7 @@ def levels_for_kai(levels: Sequence[Level]) -> tuple[Level, ...]:
     return tuple(levels[: keys.index(HOSTNAME_KEY) + 1] if HOSTNAME_KEY in keys else levels)
 
 
-class ClusterTopology(Value):
+class ClusterTopology(Value, dict=True):
     """A ClusterTopology or a ClusterTopologyBinding."""
 
     kind: str
@@ -73,7 +74,7 @@ class ClusterTopology(Value):
         """The node labels of the levels, broadest first."""
         return tuple(level.key for level in self.levels)
 
-    @property
+    @cached_property
     def levels_for_kai(self) -> tuple[Level, ...]:
         """The levels by which KAI places pods.
 
@@ -94,9 +95,16 @@ class ClusterTopology(Value):
         If KAI cannot use the level, this is the label of the strictest level that KAI can use.
         Return None if no level has the domain.
         """
-        key = next((level.key for level in self.levels if level.domain == domain), None)
+        return self._keys_for_kai.get(domain)
+
+    @cached_property
+    def _keys_for_kai(self) -> Mapping[str, str | None]:
+        """The results of `key_of` by domain. Each gang asks for those of its constraints."""
         usable = {level.key for level in self.levels_for_kai}
-        return key if key is None or key in usable else self.strictest_key
+        return {
+            level.domain: level.key if level.key in usable else self.strictest_key
+            for level in reversed(self.levels)  # of equal domains, the first one counts
+        }
 
 
 def read_cluster_topology(obj: JsonMap) -> ClusterTopology:
