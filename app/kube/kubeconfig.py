@@ -239,10 +239,10 @@ async def _authenticated(user: Entry, cluster: Entry) -> _User:
 def _with_own_token(user: Entry) -> _User:
     """Return the token or password of a user. Raise OSError if the token's file can't be read."""
     content = user.content
+    if token_file := user.path_at("tokenFile"):  # it may be newer than the token
+        return _User(_bearer(Path(token_file).read_text()), token_file=token_file)
     if token := text_at(content, "token"):
         return _User(_bearer(token))
-    if token_file := user.path_at("tokenFile"):
-        return _User(_bearer(Path(token_file).read_text()), token_file=token_file)
     if "username" in content and "password" in content:
         pair = f"{content['username']}:{content['password']}".encode()
         return _User(f"Basic {base64.b64encode(pair).decode()}")

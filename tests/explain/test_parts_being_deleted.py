@@ -6,8 +6,11 @@ Tests `part_being_deleted` in `app/explain/reasons/creation.py`.
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.explain.fleet import NOW, answer, cliques, facts, gang, pcs, pods
+from app.facts.grove.podgang import GangPart
+from app.facts.kubernetes.pod import Pod
+from tests.explain.fleet import NOW, answer, cliques, facts, gang, pcs, pod_group, pods
 from tests.explain.table.row import Changes
 
 OF_GROVE = {"deleted_at": NOW - 900, "finalizers": ("grove.io/podclique.grove.io",)}
@@ -60,3 +63,33 @@ def test_what_does_not(changes: dict[str, Any]) -> None:
         for reason in told
         if reason.objects[0].kind != "PodCliqueSet" and reason.id == "SetBeingDeleted"
     ]
+
+
+def of_second_replica(pod: Pod) -> Pod:
+    clique = pod.place.clique.replace("llm-0", "llm-1")
+    place = replace(pod.place, replica="1", podgang="llm-1", clique=clique)
+    name = pod.name.replace("llm-0", "llm-1")
+    return replace(pod, name=name, uid=name, place=place, group="llm-1", subgroup=clique)
+
+
+def test_a_part_in_deletion_explains_every_gang_of_the_set() -> None:
+    """The rule is checked with one gang of the set. No scheduler is quoted for the others."""
+    second = tuple(map(of_second_replica, pods()))
+    names = [frozenset({second[0].name}), frozenset(pod.name for pod in second[1:])]
+    parts = (
+        GangPart("llm-1-router", 1, names[0]),
+        GangPart("llm-1-pool-0-workers", 3, names[1]),
+    )
+    both = {
+        "pods": (*pods(), *second),
+        "pod_groups": (pod_group(), pod_group(name="llm-1", uid="second", subgroups=())),
+    }
+
+    def silent(**changes: Any) -> list[str]:
+        gangs = (gang(**changes), gang(name="llm-1", uid="second", parts=parts, groups=()))
+        reasons = answer(facts(gangs=gangs, **both)).reasons
+        found = (reason.objects for reason in reasons if reason.id == "KaiSilent")
+        return [ref.name for objects in found for ref in objects]
+
+    assert silent() == ["llm-0", "llm-1"]
+    assert silent(**FOREIGN) == []

@@ -330,7 +330,7 @@ async def test_certificates_may_be_in_the_kubeconfig(tmp_path: Path) -> None:
 async def test_a_replaced_token_file_is_a_changed_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(document({"tokenFile": "token"})))
+    path.write_text(yaml.safe_dump(document({"tokenFile": "token", "token": "old"})))
     credentials = KubeconfigCredentials(path, None)
     await credentials.load()
     assert await credentials.authorization() == "Bearer one"
