@@ -116,16 +116,14 @@ class KubeconfigCredentials:
     def ssl_context(self) -> ssl.SSLContext | None:
         if not self.host.startswith("https:"):
             return None
-        cluster = self._cluster
-        inline = _decoded(cluster, "certificate-authority-data")
-        file = cluster.path_at("certificate-authority")
-        # certificates are ASCII, but comments may not be, and Python rejects such a text
-        bundle = inline or (Path(file).read_bytes() if file else b"")
+        bundle = _content(self._cluster, "certificate-authority")
+        file = self._cluster.path_at("certificate-authority")
         if file and not bundle.strip():  # otherwise, Python would trust the CAs of the system
             raise OSError(f"{file} is empty")
+        # certificates are ASCII, but comments may not be, and Python rejects such a text
         context = trusting(cadata=bundle.decode("ascii", "ignore") or None)
         self._load_certificate(context)
-        if cluster.content.get("insecure-skip-tls-verify"):
+        if self._cluster.content.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -145,7 +143,8 @@ class KubeconfigCredentials:
         with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
             file.flush()
-            context.load_cert_chain(file.name)
+            # without a password, Python would ask for one at the terminal if the key is encrypted
+            context.load_cert_chain(file.name, password="")
 
     def files(self) -> Sequence[str]:
         named = (
