@@ -177,7 +177,7 @@ def test_kai_does_not_preempt_a_gang_that_started_recently(
     [
         (8_000, "uses 128 GPUs for non-preemptible pods, above its quota of 8 GPUs"),
         (0, "uses 128 GPUs for non-preemptible pods, above its quota of 0 GPUs"),
-        (128_000, "uses 128 GPUs, within its quota of 128 GPUs"),
+        (128_000, "uses 128 GPUs for non-preemptible pods, within its quota of 128 GPUs"),
     ],
 )
 def test_kai_reclaims_no_pods_that_are_not_preemptible(
@@ -196,7 +196,9 @@ def test_kai_reclaims_no_pods_that_are_not_preemptible(
     reasons = answered(facts(**changes)).reasons
     [reason] = [reason for reason in reasons if reason.id == "WithinQuota"]
     assert reason.text.startswith(f"KAI reclaims nothing for this gang: queue team-b {words}")
-    assert ("scale down" in reason.remedy) is (quota < 128_000)
+    assert "scale down" in reason.remedy
+    assert "lower the quota" not in reason.remedy
+    assert ("preemptible" in reason.remedy) is (quota < 128_000)
 
 
 @pytest.mark.parametrize(

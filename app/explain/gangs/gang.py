@@ -264,9 +264,12 @@ def demand_of(part: Member | Unit, **content: Any) -> Demand:
     return Demand(part.name, told.required, preferred=told.preferred, levels=told.levels, **content)
 
 
-def whole_demand(part: Member | Unit) -> Demand:
-    """Return the demand for all existing pods of a part, assuming that none is placed yet."""
-    demand = part.demand_for(lambda pod: True)
+def whole_demand(part: Member | Unit, takes: Callable[[Pod], bool] = lambda pod: True) -> Demand:
+    """Return the demand for the existing pods of a part, assuming that none is placed yet.
+
+    Only pods that `takes` accepts count, by default all.
+    """
+    demand = part.demand_for(takes)
     return demand.changed(lambda part: replace(part, occupied=frozenset()))
 
 

@@ -34,7 +34,15 @@ from app.explain.placing.placements import (
 )
 from app.explain.placing.room import DomainRoom
 from app.explain.queue_order.cycle import line_of
-from app.explain.reasons.blocking_workloads import NEEDS_ALL, OF_NODES, freeing_remedies, together
+from app.explain.reasons.blocking_workloads import (
+    MOST,
+    NEEDS_ALL,
+    OF_NODES,
+    freeing_remedies,
+    holders_of,
+    together,
+)
+from app.explain.reasons.consolidation import moved_for
 from app.explain.reasons.gpu_sharing import (
     counted_memory,
     labelling_memory,
@@ -88,6 +96,7 @@ from app.explain.reasons.reason import (
 )
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
+from app.explain.reasons.victims import fewest
 from app.explain.state.amounts import (
     PREFIX,
     counts_as_gpu,
@@ -856,6 +865,7 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     Waiting comes first if room becomes free by itself.
     """
     itself = _by_itself(obstacle)
+    moves = [] if itself else list(filter(None, [_moving(obstacle.gang)]))
     elsewhere, commands = _elsewhere(obstacle)
     unselected, patches = _unselected(obstacle)
     commands = commands or patches
@@ -870,7 +880,8 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
     waits, who = _freeing(obstacle)
     if itself:
         waits, who = [], "wait"
-    return together(*itself, *now, *waits), "you" if now else who, commands
+    who = "wait" if moves else who
+    return together(*itself, *moves, *now, *waits), "you" if now else who, commands
 
 
 def _by_itself(obstacle: Obstacle) -> list[str]:
@@ -899,6 +910,20 @@ def _reclaiming(obstacle: Obstacle) -> str:
         return f"Wait: queue {queues} is above its {bounds[0]}, and KAI may evict its pods{then}"
     their = " or ".join(f"{bound}s" for bound in bounds)
     return f"Wait: queues {queues} are above their {their}, and KAI may evict their pods{then}"
+
+
+def _moving(gang: Gang) -> str:
+    """Return a remedy if KAI may move running pods to make room for the gang, or else ""."""
+    groups = moved_for(gang)
+    if not groups:
+        return ""
+    pods = [pod for group in groups for pod in gang.index.pods_of_group[group.key] if pod.node]
+    names = listed((holder.words(gang) for holder in holders_of(gang, pods)), MOST)
+    return (
+        f"Wait: KAI may move running pods, such as those of {names}, to other nodes or GPUs to make"
+        " room. If it does not do so within a few minutes, ask the platform team whether KAI's"
+        " action consolidation is enabled"
+    )
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
@@ -982,20 +1007,27 @@ def _ending(obstacle: Obstacle) -> str:
     return ""
 
 
-def _evicted_for(obstacle: Obstacle) -> list[Pod]:
-    """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
+def _evicted_for(obstacle: Obstacle) -> Sequence[Pod]:
+    """Return the pods in the same queue that KAI should evict, if that makes room for the gang.
 
     Only pods on nodes that are open to the pending pods count.
     """
-    losing = losing_against(obstacle.gang)
+    gang = obstacle.gang
+    losing = losing_against(gang)
     if not losing:
-        return []
+        return ()
 
-    nodes = obstacle.gang.index.nodes
+    nodes = gang.index.nodes
     in_the_way = {nodes[position].name for position in obstacle.open}
     victims = [pod for pod in losing if pod.node in in_the_way]
-    gone = Assumption(gone=frozenset(pod.key for pod in victims))
-    return victims if victims and obstacle.placements.under(gone).fits else []
+
+    def fits_without(pods: Sequence[Pod]) -> bool:
+        gone = Assumption(gone=frozenset(pod.key for pod in pods))
+        return obstacle.placements.under(gone).fits
+
+    # Equal gangs share placements, but each has its own queue.
+    key = (id(obstacle.placements), gang.ref)
+    return gang.index.one_of_few("evicted", key, lambda: fewest(gang.index, victims, fits_without))
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:

@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from app.explain.queue_order.usage import (
     pods_are_known,
     total_of,
 )
+from app.explain.reasons.consolidation import moved_for
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -50,6 +51,7 @@ from app.explain.reasons.reason import (
     plain,
     upper_first,
 )
+from app.explain.reasons.victims import fewest
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.explain.state.index import Index
 from app.explain.state.min_runtimes import spared_from_preemption, spared_from_reclaim
@@ -546,8 +548,31 @@ def lower_priority(gang: Gang) -> Reasons:
     losing = losing_against(gang)
     if _said(gang, "OverLimit") and not any(_spared(gang.index, losing)):
         return
-    if not any(over_limits(gang, group.queue, losing)):
-        yield _at_limit(gang, over, "LowerPriority", evicting(gang.index, losing), "wait")
+    victims = fewest(gang.index, losing, _makes_way_for(gang, group, losing))
+    if victims:
+        yield _at_limit(gang, over, "LowerPriority", evicting(gang.index, victims), "wait")
+
+
+def _makes_way_for(
+    gang: Gang, group: KaiPodGroup, losing: Sequence[Pod]
+) -> Callable[[Sequence[Pod]], bool]:
+    """Return a function that says whether KAI can place a gang without some of the pods `losing`.
+
+    The gang must be within its limits. It must also have room, unless it lacks room even without
+    all of `losing`.
+    """
+
+    def fits_without(pods: Sequence[Pod]) -> bool:
+        gone = Assumption(gone=frozenset(pod.key for pod in pods))
+        return gang.placements.under(gone).fits
+
+    lacks_room = not fits_without(losing)
+
+    def is_enough(pods: Sequence[Pod]) -> bool:
+        within = not any(over_limits(gang, group.queue, pods))
+        return within and (lacks_room or fits_without(pods))
+
+    return is_enough
 
 
 def _at_limit(gang: Gang, over: Excess, reason: str, remedy: str, who: Who) -> Reason:
@@ -721,15 +746,12 @@ def within_quota(gang: Gang) -> Reasons:
         yield from _held_by_other_schedulers(gang)
         return
     above = [each for each in holding if each.allocated[0] > each.quota[0]]
-    if any(each.evictable[0] for each in above):
+    if any(each.evictable[0] for each in above) or moved_for(gang):
         return
     held = listed(
         f"queue {each.queue.name} uses {_gpus(each.allocated[0])}"
-        + (
-            f" for non-preemptible pods, above its {_quota_words(each.quota[0])}"
-            if each in above
-            else f", within its {_quota_words(each.quota[0])}"
-        )
+        + ("" if each.evictable[0] else " for non-preemptible pods")
+        + f", {'above' if each in above else 'within'} its {_quota_words(each.quota[0])}"
         for each in holding
     )
     promised = sum(each.quota[0] for each in (own, *leaves))
@@ -739,15 +761,19 @@ def within_quota(gang: Gang) -> Reasons:
         than = f"more than the {_gpus(has)} of the nodes"
         more = f". The quotas of all queues add up to {_gpus(promised)}, {than}"
     text = f"KAI reclaims nothing for this gang: {held}{more}"
-    of = f"quota of queue {holding[0].queue.name}"
-    if len(holding) > 1:
-        of = "quotas of these queues"
+    # A lower quota helps only if KAI may evict the pods that it no longer covers.
+    evictable = [each for each in holding if each.evictable[0]]
+    of = "quotas of these queues"
+    if len(evictable) == 1:
+        of = f"quota of queue {evictable[0].queue.name}"
     remedy = f"Ask the platform team to lower the {of}, or to add nodes"
-    if above:
-        names = listed(each.queue.name for each in above)
+    if above or not evictable:
+        lasting = above or holding
+        names = listed(each.queue.name for each in lasting)
+        preemptible = ", or to make their workloads preemptible" if above else ""
         remedy = (
-            f"Ask the users of queue{'s' if above[1:] else ''} {names} to scale down, or to make"
-            " their workloads preemptible. Or ask the platform team for more nodes"
+            f"Ask the users of queue{'s' if lasting[1:] else ''} {names} to scale"
+            f" down{preemptible}. Or ask the platform team for more nodes"
         )
     evidence = Evidence(
         holding[0].queue.ref, "spec.resources.gpu.quota", _quota_value(holding[0].quota[0])

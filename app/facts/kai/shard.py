@@ -76,6 +76,8 @@ class Shard(ClusterScoped):
     """The `reclaimMinRuntime` in seconds of queues that set none."""
     preempt_after: float = 0.0
     """The `preemptMinRuntime` in seconds of queues that set none."""
+    consolidates: bool = True
+    """Whether the scheduler moves running pods to make room for others."""
 
 
 def read_shard(obj: JsonMap) -> Shard:
@@ -89,7 +91,17 @@ def read_shard(obj: JsonMap) -> Shard:
         sets=tuple(_sets(spec)),
         reclaim_after=duration(after.get("reclaimMinRuntime")),
         preempt_after=duration(after.get("preemptMinRuntime")),
+        consolidates=_consolidates(spec),
     )
+
+
+def _consolidates(spec: JsonMap) -> bool:
+    """Return whether consolidation is enabled, which it is by default unless pods are spread."""
+    if map_at(spec, "args").get("max-consolidation-preemptees") == "0":
+        return False
+    is_spread = "spread" in map_at(spec, "placementStrategy").values()
+    enabled = map_at(spec, "actions", "consolidation").get("enabled")
+    return enabled if isinstance(enabled, bool) else not is_spread
 
 
 def _has_background(plugin: JsonMap) -> bool:
