@@ -12,7 +12,7 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.certificates.certificate import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
-from app.doctor.report import Check, Checks, ok, problem, unknown, warning
+from app.doctor.report import Check, Checks, logs_of, ok, problem, unknown, warning
 from app.doctor.service import Endpoint, Target, target_of
 from app.doctor.webhooks import webhooks_in
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
@@ -20,16 +20,13 @@ from app.kube.authorities import trusting
 from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
 
-_KEEPER = (
-    "Read the log of the writer of the caBundle: with self-managed certificates, that of"
-    " deployment/grove-admission; with cert-manager, that of its cainjector. If there is no writer,"
-    " write the CA into caBundle of the webhook configurations."
+KEEPER = (
+    "Read the log of the writer of the caBundle: with self-managed certificates, the logs of all"
+    " replicas of deployment/grove-admission; with cert-manager, that of its cainjector. If there"
+    " is no writer, write the CA into caBundle of the webhook configurations."
 )
 _STORED: Mapping[CertificateMode, str] = {
-    "self-managed": (
-        "Find out why the replicas do not create or renew the certificate: kubectl -n {namespace}"
-        " logs deployment/grove-admission."
-    ),
+    "self-managed": ("Find out why the replicas do not create or renew the certificate: {logs}."),
     "files": (
         "Renew the certificate where it was issued. With cert-manager, find out why it was not"
         " renewed: kubectl -n {namespace} describe certificate. If another Secret is mounted, set"
@@ -119,7 +116,7 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
     Return [] if this process could not read the Secret.
     """
     namespace = secret.partition("/")[0]
-    keeper = _STORED[mode].format(namespace=namespace)
+    keeper = _STORED[mode].format(namespace=namespace, logs=logs_of(namespace))
     if shown.tls_crt is None:
         if not shown.is_readable:
             return []  # check_bundle reports it if it needs the certificate
@@ -148,7 +145,7 @@ async def check_bundle(
     cas = _readable(bundle)
     if isinstance(cas, str):
         refusing = f"{bundle.title} {cas}: API servers cannot verify the server"
-        return [problem(refusing, _KEEPER)]
+        return [problem(refusing, KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
         return [validity]
@@ -171,8 +168,10 @@ async def check_bundle(
         return [validity, _compare(bundle, pem, shown, now, why)]
 
     checks = [validity, *(_judge(bundle, *answer) for answer in by_key(answers).items())]
-    if unreached:
-        names = ", ".join(map(str, unreached))
+    reached = {place.pod for _, place in answers if place.pod}
+    skipped = [place for place in unreached if place.pod not in reached]
+    if skipped:
+        names = ", ".join(map(str, skipped))
         message = f"unreachable endpoints, whose certificates were not checked: {names}"
         checks.append(warning(message, _UNREACHED))
     return checks
@@ -194,7 +193,7 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
     if not ends:
-        return problem(f"{bundle.title} has no currently valid CA", _KEEPER)
+        return problem(f"{bundle.title} has no currently valid CA", KEEPER)
     message = (
         f"valid CAs in {bundle.title}: {len(ends)} of {len(cas)}, the last one until"
         f" {max(ends).isoformat()}"
@@ -207,7 +206,7 @@ def _judge(bundle: Bundle, result: Handshake, places: Iterable[Endpoint]) -> Che
     certificate = f"the certificate at {', '.join(map(str, places))} for {bundle.target.name}"
     if result.outcome == "trusted":
         return ok(f"{bundle.title} verifies {certificate}")
-    return problem(f"{bundle.title} does not verify {certificate}: {result.reason}", _KEEPER)
+    return problem(f"{bundle.title} does not verify {certificate}: {result.reason}", KEEPER)
 
 
 def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
@@ -228,7 +227,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
         message = f"{bundle.title} does not verify tls.crt of the Secret: {'; '.join(findings)}"
-        return problem(message, _KEEPER)
+        return problem(message, KEEPER)
 
     message = (
         f"{bundle.title} verifies tls.crt of the Secret for {bundle.target.name} (no server could"

@@ -27,7 +27,7 @@ from app.doctor import (
 )
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
-from app.doctor.report import Checks, Examined, ok, unknown
+from app.doctor.report import Checks, Examined, ok, switch_off, unknown
 from app.doctor.service import Endpoint
 from app.kube.api import (
     Client,
@@ -114,7 +114,6 @@ def _further_subjects(
     client = patient.client
     configuration = patient.configuration
     yield "certificate", _certificates(patient, installed, endpoints)
-
     yield "permissions", _permissions(patient)
     yield "permissions", policies.check_account(client)
     election = configuration.leader_election
@@ -183,12 +182,11 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
             message = f"{resource.kind} {name} could not be read: {error.message}"
             checks.append(unknown(message, _ASK))
             continue
-        others: list[Object] = []
         if stored is not None:
             installed.append(stored)
-        else:
-            with contextlib.suppress(ClusterError):
-                others = await every(patient.client, Selection(resource))
+        others: list[Object] = []
+        with contextlib.suppress(ClusterError):
+            others = await every(patient.client, Selection(resource))
         desired["metadata"]["name"] = name
         comparisons.append(webhooks.Comparison(desired, stored, others))
 
@@ -202,7 +200,10 @@ async def _service(patient: Patient, installed: list[Object], endpoints: list[En
     if installed and not service.is_called(installed):
         return [ok("API servers call the webhooks by URL, not through a Service")]
     checks, ready = await service.check_service(
-        patient.client, settings.namespace, settings.service_name
+        patient.client,
+        settings.namespace,
+        settings.service_name,
+        f" {switch_off(settings.webhook_configurations)}" if installed else "",
     )
     endpoints += ready
     return checks

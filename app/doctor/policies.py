@@ -13,7 +13,7 @@ from typing import Any
 from app.base.groups import by_key
 from app.base.value import Value
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks, apply_again, ok, warning
+from app.doctor.report import Check, Checks, apply_again, logs_of, ok, warning
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import POD_GROUP, QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
@@ -432,7 +432,7 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     )
     remedy = (
         f"Find out why the leader has not updated {QUEUE_NAMES.kind} {NAME} within seconds:"
-        f" kubectl -n {namespace} logs deployment/grove-admission"
+        f" {logs_of(namespace)}"
     )
     return [warning(message, remedy)]
 

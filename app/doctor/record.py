@@ -240,7 +240,17 @@ _POD_SPEC: _Fields = {
     "resourceClaims": ...,
     "serviceAccountName": ...,
 }
-_OF_CONTAINER: _Fields = {"name": ..., "state": {"waiting": {"reason": ..., "message": ...}}}
+_TERMINATED: _Fields = {"reason": ...}
+_OF_CONTAINER: _Fields = {
+    "name": ...,
+    "restartCount": ...,
+    "state": {
+        "waiting": {"reason": ..., "message": ...},
+        "running": {},
+        "terminated": _TERMINATED,
+    },
+    "lastState": {"terminated": _TERMINATED},
+}
 _SELECTOR: _Fields = {
     "matchLabels": ...,
     "matchExpressions": dict.fromkeys(("key", "operator", "values"), ...),
@@ -291,7 +301,10 @@ _FIELDS: Mapping[str, _Fields] = {
             "selector": {"matchLabels": ...},
             "template": {"spec": _POD_SPEC},
         },
-        "status": {"observedGeneration": ..., "readyReplicas": ..., "updatedReplicas": ...},
+        "status": {
+            **dict.fromkeys(("observedGeneration", "readyReplicas", "updatedReplicas"), ...),
+            "conditions": _CONDITIONS,
+        },
     },
     str(POD): {
         "spec": {"nodeName": ..., **_POD_SPEC},
@@ -324,7 +337,11 @@ _FIELDS: Mapping[str, _Fields] = {
     },
     str(SERVICE): {"spec": {"ports": _PORT, "selector": ...}},
     str(ENDPOINT_SLICE): {
-        "endpoints": {"addresses": ..., "conditions": {"ready": ..., "serving": ...}},
+        "endpoints": {
+            "addresses": ...,
+            "conditions": {"ready": ..., "serving": ...},
+            "targetRef": {"name": ...},
+        },
         "ports": _PORT,
     },
     str(LEASE): {

@@ -2,18 +2,34 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
-from app.doctor.report import Check, Checks, ok, problem, warning
+from app.doctor.report import Check, Checks, Status, logs_of, ok, problem, warning
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
+from app.objects.conditions import condition_of
 from app.objects.edits import value_at
-from app.objects.resource import DEPLOYMENT, LEASE, POD
+from app.objects.fields import listed
+from app.objects.resource import DEPLOYMENT, LEASE, NODE, POD
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
 NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
+_MOST_SHOWN = 3
+"""The maximum number of Pods that a message names."""
+
+_NOT_CREATED = (
+    "Correct what the message names. The Deployment then creates its Pods without further action."
+)
+_PRIORITY = (
+    "Allow the priority class in the namespace with a ResourceQuota, or set another"
+    " priorityClassName, as in manifests/guide/networks.md."
+)
+_MEMORY = (
+    "Raise resources.limits.memory of the Deployment, in your overlay or in the values of the"
+    " chart. app/server/README.md says how much memory the server needs."
+)
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
@@ -25,13 +41,22 @@ async def check_replicas(client: Client, namespace: str, version: str) -> Checks
     deployment = await find(client, ObjectRef(DEPLOYMENT, NAME, namespace))
     if deployment is None:
         return []
-    checks = [await _readiness(client, namespace, deployment)]
+    labels = map_at(deployment, "spec", "selector", "matchLabels")
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods: list[Object] = []
+    with contextlib.suppress(ClusterError):
+        pods = await every(client, Selection(POD, namespace, labels=selector))
+        pods = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    checks = [_readiness(namespace, deployment, pods), *_killed(pods)]
+    with contextlib.suppress(ClusterError):
+        checks += await _nodes(client, namespace, pods)
     for image in _images(deployment):
         checks += _age(image, version, namespace)
     return checks
 
 
-async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
+def _readiness(namespace: str, deployment: Object, pods: Sequence[Object]) -> Check:
     """Check that all replicas are ready. If they are not, the message has the known reasons."""
     title = f"Deployment {namespace}/{NAME}"
     desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
@@ -51,14 +76,37 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
             remedy = f"Run: kubectl -n {namespace} rollout resume deployment/{NAME}"
             return warning(f"{message}, because its rollout is paused", remedy)
 
-    reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
-    message += f"{': ' if reasons else ''}{'; '.join(reasons)}"
-    remedy = (
-        f"Run: kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
-        f" deployment/{NAME}."
-    )
+    status: Status = "warning" if ready else "problem"
+    failure = condition_of(deployment, "ReplicaFailure")
+    if failure.get("status") == "True":
+        reason = text_at(failure, "message")
+        remedy = _PRIORITY if "PriorityClass" in reason else _NOT_CREATED
+        return Check(status, f"{message}, because Pods can't be created: {reason}", remedy)
 
-    return Check("warning" if ready else "problem", message, remedy)
+    unready = [pod for pod in pods if condition_of(pod, "Ready").get("status") != "True"]
+    reasons = sorted({reason for pod in unready for reason in _pod_reasons(map_at(pod, "status"))})
+    message += f"{': ' if reasons else ''}{'; '.join(reasons)}"
+    return Check(status, message, _examine(namespace, unready))
+
+
+def _examine(namespace: str, unready: Sequence[Object]) -> str:
+    """Return the remedy that shows why Pods are not ready. It names the first of `unready`."""
+    if not unready:
+        return (
+            f"Run: kubectl -n {namespace} describe deployments,replicasets,pods --selector"
+            f" app.kubernetes.io/name={NAME}"
+        )
+    pod = unready[0]["metadata"]["name"]
+    remedy = (
+        f"Run: kubectl -n {namespace} describe pod {pod}, and kubectl -n {namespace} logs {pod}."
+    )
+    containers = maps_at(unready[0], "status", "containerStatuses")
+    if containers and all("running" in map_at(each, "state") for each in containers):
+        remedy += (
+            f" Or run: kubectl -n {namespace} port-forward {pod} 8444, and then: curl -k"
+            " 'https://localhost:8444/readyz?verbose'."
+        )
+    return remedy
 
 
 def _updated(deployment: Object, desired: int) -> int:
@@ -74,16 +122,6 @@ def _updated(deployment: Object, desired: int) -> int:
     return int_of(status.get("updatedReplicas"))
 
 
-async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
-    """Yield reasons why Pods of the Deployment are not ready, or nothing if they can't be read."""
-    labels = map_at(deployment, "spec", "selector", "matchLabels")
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    with contextlib.suppress(ClusterError):
-        for pod in await every(client, Selection(POD, namespace, labels=selector)):
-            for reason in _pod_reasons(map_at(pod, "status")):
-                yield reason
-
-
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
     """Yield the reasons in a Pod's status: why it is not scheduled, and why containers wait."""
     for condition in maps_at(status, "conditions"):
@@ -94,6 +132,49 @@ def _pod_reasons(status: JsonMap) -> Iterator[str]:
         if waiting:
             words = (text_at(waiting, "reason"), text_at(waiting, "message"))
             yield ": ".join(filter(None, words))
+
+
+def _killed(pods: Sequence[Object]) -> Checks:
+    """Return a warning if containers were killed because they exceeded their memory limit."""
+    killed = [
+        f"{pod['metadata']['name']} ({int_of(container.get('restartCount'))} restarts)"
+        for pod in pods
+        for container in maps_at(pod, "status", "containerStatuses")
+        if "OOMKilled"
+        in {
+            text_at(map_at(container, state, "terminated"), "reason")
+            for state in ("state", "lastState")
+        }
+    ]
+    if not killed:
+        return []
+    message = (
+        "these Pods exceeded their memory limit and were killed (OOMKilled):"
+        f" {listed(killed, _MOST_SHOWN)}"
+    )
+    return [warning(message, _MEMORY)]
+
+
+async def _nodes(client: Client, namespace: str, pods: Sequence[Object]) -> Checks:
+    """Return a warning if all ready Pods are on one node, and the cluster has another node.
+
+    Raise ClusterError if nodes cannot be read.
+    """
+    ready = [pod for pod in pods if condition_of(pod, "Ready").get("status") == "True"]
+    nodes = {text_at(map_at(pod, "spec"), "nodeName") for pod in ready}
+    if len(ready) < 2 or len(nodes) > 1:
+        return []
+    page = await client.list(Selection(NODE, metadata_only=True), limit=2)
+    if len(list(page.items)) < 2:
+        return []
+    node = nodes.pop()
+    message = f"all ready replicas are on node {node}: no webhook answers if this node fails"
+    pod = ready[0]["metadata"]["name"]
+    remedy = (
+        f"Run: kubectl -n {namespace} delete pod {pod}. If the new Pod is on the same node again,"
+        " find out why it fits on no other node."
+    )
+    return [warning(message, remedy)]
 
 
 def _images(deployment: Object) -> list[str]:
@@ -138,8 +219,8 @@ _LONGEST = 86_400
 """The maximum lease duration, in seconds. A greater leaseDurationSeconds counts as this value."""
 
 _LOGS = (
-    "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. The"
-    " Role of the server must allow it to create Leases, and to get and patch the Lease {name}."
+    "Find out why no replica leads: {logs}. The Role of the server must allow it to create Leases,"
+    " and to get and patch the Lease {name}."
 )
 
 
@@ -152,7 +233,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
         return [ok("leader election is off: every replica reconciles")]
 
     title = f"Lease {settings.namespace}/{settings.name}"
-    remedy = _LOGS.format(namespace=settings.namespace, name=settings.name)
+    remedy = _LOGS.format(logs=logs_of(settings.namespace), name=settings.name)
     lease = await find(client, ObjectRef(LEASE, settings.name, settings.namespace))
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
@@ -167,7 +248,8 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
     if _time_since(renewed, now) > timedelta(seconds=seconds) + _SLACK:
         message = (
-            f"{title} of {holder} was last renewed at {renewed}: nothing has been reconciled since"
+            f"{title} of {holder} was last renewed at {renewed}, and this machine's clock shows"
+            f" {now.isoformat()}: nothing has been reconciled in between"
             if renewed
             else f"{title} of {holder} has no renewTime: nothing is reconciled"
         )

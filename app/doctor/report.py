@@ -66,6 +66,28 @@ def apply_again(path: str) -> str:
     )
 
 
+def logs_of(namespace: str) -> str:
+    """Return the command that prints the logs of all replicas.
+
+    `kubectl logs deployment/NAME` prints only the log of one replica, preferably of a ready one.
+    """
+    return (
+        f"kubectl -n {namespace} logs --selector app.kubernetes.io/name=grove-admission --tail=-1"
+        " --prefix"
+    )
+
+
+def switch_off(name: str) -> str:
+    """Return the remedy that lets writes pass while no server answers.
+
+    `name` is the name of our webhook configurations.
+    """
+    return (
+        "If writes cannot wait, or grove-admission was removed, delete its webhook configurations:"
+        f" kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {name}"
+    )
+
+
 def join_findings(checks: Iterable[Check]) -> Checks:
     """Join findings with the same status and remedy, and return them before the other checks.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.base.groups import by_key
 from app.base.value import Value
 from app.doctor.report import Check, Status
-from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
+from app.doctor.service import Endpoint, ServiceKey, count_of, port_of, ready_endpoints
 from app.doctor.webhook_configurations import StoredWebhook, Surroundings
 
 _CALLED = (
@@ -73,7 +73,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     if port_of(service, target.port) is None:
         return Fault(status, f"{name} has no port {target.port}", effect, _PORT)
 
-    count = len(endpoints_of(target.service, target.port, surroundings))
+    count = count_of(endpoints_of(target.service, target.port, surroundings))
     if count == 0:
         remedy = _REPLICAS.format(namespace=target.service[0])
         return Fault(status, f"{name} has no ready endpoint", effect, remedy)

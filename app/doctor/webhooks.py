@@ -31,12 +31,29 @@ _NO_TOKEN = (
 _NOT_YET = (
     "The replicas write paths with a token as soon as all Pods of the server accept them, which"
     " Pods of older versions don't. If there are none, find out what prevents it: read callers in"
-    " /readyz?verbose and the log of deployment/grove-admission."
+    " /readyz?verbose and the logs of all replicas."
 )
 _INSTALL = (
     "Apply the manifests or the chart of this version again, or the output of grove-admission"
     " webhooks if you installed that."
 )
+_UNINTENDED = (
+    "If nobody chose this value (in the chart: webhooks.failurePolicy and"
+    f" webhooks.namespaceSelector), {_INSTALL[0].lower()}{_INSTALL[1:]}"
+)
+_CHOSEN = ("failurePolicy", "namespaceSelector", "objectSelector", "timeoutSeconds")
+"""The fields of a webhook that administrators change on purpose."""
+
+_OF_AKS: Sequence[JsonMap] = (
+    {"key": "control-plane", "operator": "DoesNotExist"},
+    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+)
+"""The expressions that AKS adds to each namespaceSelector, again after each change.
+
+They exclude namespaces of AKS itself: https://github.com/Azure/AKS/issues/1771.
+"""
+
 _DEFAULTS: JsonMap = {
     "objectSelector": {},
     "namespaceSelector": {},
@@ -51,7 +68,7 @@ class Comparison(Value):
     desired: JsonMap
     stored: JsonMap | None
     others: Sequence[JsonMap] = ()
-    """Other stored configurations of the same kind, one of which may contain our webhooks."""
+    """All stored configurations of the same kind. Another one may contain our webhooks too."""
 
 
 def check_webhooks(comparisons: Iterable[Comparison], *, needs_token: bool = True) -> Checks:
@@ -68,6 +85,7 @@ def check_webhooks(comparisons: Iterable[Comparison], *, needs_token: bool = Tru
         if installed is None:
             checks.append(_missing(title, desired, comparison.others))
             continue
+        checks += _second(desired, comparison.others)
 
         stored = {text_at(webhook, "name"): webhook for webhook in maps_at(installed, "webhooks")}
         ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
@@ -121,8 +139,7 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
 
     If any of `others` has webhooks of `desired`, name these configurations.
     """
-    ours = _webhook_names(desired)
-    names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
+    names = _with_ours(desired, others)
     if not names:
         return problem(f"{title} is not installed, so its webhooks are not called", _INSTALL)
 
@@ -136,6 +153,29 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
     )
 
     return problem(message, remedy)
+
+
+def _second(desired: JsonMap, others: Iterable[JsonMap]) -> Checks:
+    """Return a problem if configurations with other names have webhooks of `desired` too."""
+    names = _with_ours(desired, others)
+    if not names:
+        return []
+    message = (
+        f"{desired['kind']} {', '.join(names)} has our webhooks too. The server writes no caBundle"
+        " there, so API servers may reject every write for which they call these webhooks"
+    )
+    remedy = (
+        "If it belongs to a previous installation, delete it: kubectl delete"
+        f" {desired['kind'].lower()} {' '.join(names)}"
+    )
+    return [problem(message, remedy)]
+
+
+def _with_ours(desired: JsonMap, others: Iterable[JsonMap]) -> list[str]:
+    """Return the names of the configurations other than `desired` that have webhooks of it."""
+    ours = _webhook_names(desired)
+    names = (other["metadata"]["name"] for other in others if ours & _webhook_names(other))
+    return [name for name in names if name != desired["metadata"]["name"]]
 
 
 def webhooks_in(configurations: Iterable[JsonMap]) -> list[Object]:
@@ -159,8 +199,9 @@ def _findings(stored: JsonMap, desired: JsonMap, without_token: str) -> Iterator
         yield problem(difference, _remedy(client, desired["clientConfig"]))
     if without_token and not token and not found:
         yield warning(_UNTOLD, without_token)
-    for difference in differences(stored, desired):
-        yield warning(difference, _INSTALL)
+    for key, difference in differences(stored, desired).items():
+        is_chosen = key in _CHOSEN and _excludes(stored, desired)
+        yield warning(difference, _UNINTENDED if is_chosen else _INSTALL)
 
 
 def while_down(webhook: JsonMap) -> str:
@@ -224,17 +265,35 @@ def _excluded(selector: JsonMap) -> str:
     return ""
 
 
-def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield each difference between the stored webhook and `desired`, as text.
+def differences(stored: JsonMap, desired: JsonMap) -> dict[str, str]:
+    """Return the differences between the stored webhook and `desired`, as text, by field.
 
     `clientConfig` is not compared, and a missing field equals the default of the API server.
     """
+    found = {}
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
         current = stored.get(key, default)
         ours = desired.get(key, default)
+        if key == "namespaceSelector":
+            current = _without_aks(current)
         if current != ours:
-            yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
+            found[key] = f"{key} is {_text(current)}; this version installs {_text(ours)}"
+    return found
+
+
+def _excludes(stored: JsonMap, desired: JsonMap) -> bool:
+    """Return whether the stored webhook excludes all namespaces that `desired` excludes."""
+    path = ("namespaceSelector", "matchExpressions")
+    expressions = maps_at(stored, *path)
+    return all(expression in expressions for expression in maps_at(desired, *path))
+
+
+def _without_aks(selector: Any) -> Any:
+    """Return a namespaceSelector without the expressions that AKS adds."""
+    expressions = maps_at({"selector": selector}, "selector", "matchExpressions")
+    kept = [expression for expression in expressions if expression not in _OF_AKS]
+    return selector if len(kept) == len(expressions) else {**selector, "matchExpressions": kept}
 
 
 def _client_differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:

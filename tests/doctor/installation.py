@@ -327,24 +327,64 @@ def renamed(installation: Installation) -> None:
     installation.objects["mutating"]["metadata"]["name"] = "prod-grove-admission"
 
 
+def replica(name: str, status: Object, node: str = "n1") -> Object:
+    """A Pod of the Deployment."""
+    labels = {"app": "grove-admission"}
+    metadata = {"name": name, "namespace": "grove-system", "labels": labels}
+    spec = {"nodeName": node}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
 def unready_pods(installation: Installation) -> None:
     installation.objects["Deployment"]["status"] = {"readyReplicas": 1}
-    installation.objects["Pod"] = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "grove-admission-b",
-            "namespace": "grove-system",
-            "labels": {"app": "grove-admission"},
-        },
-        "status": {
-            "conditions": [{"type": "PodScheduled", "status": "True"}],
-            "containerStatuses": [
-                {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
-                {"state": {"running": {}}},
-            ],
-        },
+    status = {
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [
+            {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+            {"state": {"running": {}}},
+        ],
     }
+    installation.objects["Pod"] = replica("grove-admission-b", status)
+
+
+def running(*, is_ready: bool = True, killed: str = "", restarts: int = 0) -> Object:
+    """The status of a Pod whose container runs. `killed` is why it ended the last time."""
+    conditions = [{"type": "Ready", "status": str(is_ready)}]
+    container: Object = {"name": "grove-admission", "state": {"running": {"startedAt": "now"}}}
+    if killed:
+        container |= {"restartCount": restarts, "lastState": {"terminated": {"reason": killed}}}
+    return {"conditions": conditions, "containerStatuses": [container]}
+
+
+def with_pods(*pods: Object, ready: int) -> Change:
+    """Return a change after which the Deployment has `pods`, of which `ready` are ready."""
+
+    def change(installation: Installation) -> None:
+        installation.objects["Deployment"]["status"] = {"readyReplicas": ready}
+        installation.objects |= {f"Pod {pod['metadata']['name']}": pod for pod in pods}
+
+    return change
+
+
+def not_created(message: str, ready: int = 0) -> Change:
+    """Return a change after which the ReplicaSet cannot create Pods."""
+
+    def change(installation: Installation) -> None:
+        reason = {"reason": "FailedCreate", "message": message}
+        conditions = [{"type": "ReplicaFailure", "status": "True", **reason}]
+        status = {"readyReplicas": ready, "conditions": conditions}
+        installation.objects["Deployment"]["status"] = status
+
+    return change
+
+
+def nodes(*names: str) -> Change:
+    def change(installation: Installation) -> None:
+        for name in names:
+            metadata = {"name": name}
+            installation.objects[name] = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+    return change
 
 
 def rolling_out(updated: int = 0, observed: int = 2, *, paused: bool = False) -> Change:

@@ -128,6 +128,12 @@ async def test_all_servers_are_asked() -> None:
     ]
 
 
+async def test_one_reachable_address_of_a_pod_is_enough() -> None:
+    places = (Endpoint("10.0.0.1", 8443, "a"), Endpoint("fd00::1", 8443, "a"))
+    told = await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED}, places=places)
+    assert [status for status, _ in told] == ["ok", "ok"]
+
+
 async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
     assert first == (

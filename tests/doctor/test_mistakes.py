@@ -19,25 +19,41 @@ from tests.doctor.installation import (
     denying,
     encoded,
     in_namespace,
+    nodes,
+    not_created,
     renamed,
+    replica,
     rolling_out,
+    running,
     unready_pods,
     unschedulable,
     with_authorizer,
     with_ca_bundle,
     with_field,
     with_grove,
+    with_pods,
     without,
     without_tokens,
 )
 
-LOGS = "kubectl -n grove-system logs deployment/grove-admission"
+LOGS = "kubectl -n grove-system logs --selector app.kubernetes.io/name=grove-admission --tail=-1 --prefix"
 INSTALL = "Apply the manifests or the chart of this version again, or the output of grove-admission webhooks if you installed that."
+UNINTENDED = f"If nobody chose this value (in the chart: webhooks.failurePolicy and webhooks.namespaceSelector), a{INSTALL[1:]}"
+OFF = "If writes cannot wait, or grove-admission was removed, delete its webhook configurations: kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations grove-admission"
 RULES = "Apply your overlay again, which includes manifests/base/rbac.yaml: kubectl apply -k OVERLAY. If you installed the chart, run instead: helm upgrade RELEASE manifests/chart -n NAMESPACE --reset-then-reuse-values"
-KEEPER = "Read the log of the writer of the caBundle: with self-managed certificates, that of deployment/grove-admission; with cert-manager, that of its cainjector. If there is no writer, write the CA into caBundle of the webhook configurations."
+KEEPER = "Read the log of the writer of the caBundle: with self-managed certificates, the logs of all replicas of deployment/grove-admission; with cert-manager, that of its cainjector. If there is no writer, write the CA into caBundle of the webhook configurations."
 STORED_CERTIFICATE = f"Find out why the replicas do not create or renew the certificate: {LOGS}."
-UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs deployment/grove-admission. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'"
-PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."
+UNREADY = f"Find out why its Pods are not ready: {LOGS}. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'. {OFF}"
+POD = "Run: kubectl -n grove-system describe pod grove-admission-b, and kubectl -n grove-system logs grove-admission-b."
+
+QUOTA = "insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]"
+
+
+def rolling_out_status(installation: Installation) -> None:
+    """The controller has seen the new Pod template, and no Pod has it."""
+    installation.objects["Deployment"]["status"] |= {"observedGeneration": 2}
+    del installation.objects["Pod"]
+
 
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
     "an RBAC rule is missing": (
@@ -104,7 +120,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "webhooks",
                 "warning",
                 'clustertopology.validate.grove-admission.grove.io: failurePolicy is "Ignore"; this version installs "Fail"',
-                INSTALL,
+                UNINTENDED,
             )
         ],
     ),
@@ -192,7 +208,79 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "replicas",
                 "warning",
                 "Deployment grove-system/grove-admission has 1 of 2 replicas ready: ImagePullBackOff",
-                PODS,
+                POD,
+            )
+        ],
+    ),
+    "a quota allows no Pod of the priority class": (
+        not_created(QUOTA),
+        [
+            Finding(
+                "replicas",
+                "problem",
+                f"Deployment grove-system/grove-admission has 0 of 2 replicas ready, because Pods can't be created: {QUOTA}",
+                "Allow the priority class in the namespace with a ResourceQuota, or set another priorityClassName, as in manifests/guide/networks.md.",
+            )
+        ],
+    ),
+    "a policy rejects the Pods of an upgrade": (
+        both(rolling_out(), not_created("denied by Kyverno", ready=2), rolling_out_status),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "Deployment grove-system/grove-admission has 0 of 2 replicas with its current Pod template, because Pods can't be created: denied by Kyverno",
+                "Correct what the message names. The Deployment then creates its Pods without further action.",
+            )
+        ],
+    ),
+    "no Pod exists, and nobody says why": (
+        with_pods(ready=0),
+        [
+            Finding(
+                "replicas",
+                "problem",
+                "Deployment grove-system/grove-admission has 0 of 2 replicas ready",
+                "Run: kubectl -n grove-system describe deployments,replicasets,pods --selector app.kubernetes.io/name=grove-admission",
+            )
+        ],
+    ),
+    "a replica runs and is not ready": (
+        with_pods(replica("a", running()), replica("b", running(is_ready=False)), ready=1),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "Deployment grove-system/grove-admission has 1 of 2 replicas ready",
+                "Run: kubectl -n grove-system describe pod b, and kubectl -n grove-system logs b. Or run: kubectl -n grove-system port-forward b 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'.",
+            )
+        ],
+    ),
+    "a replica is killed again and again, and is ready in between": (
+        with_pods(
+            replica("a", running(killed="OOMKilled", restarts=7)),
+            replica("b", running(killed="Error", restarts=1), "n2"),
+            ready=2,
+        ),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "these Pods exceeded their memory limit and were killed (OOMKilled): a (7 restarts)",
+                "Raise resources.limits.memory of the Deployment, in your overlay or in the values of the chart. app/server/README.md says how much memory the server needs.",
+            )
+        ],
+    ),
+    "both replicas are on one node of several": (
+        both(
+            with_pods(replica("a", running()), replica("b", running()), ready=2), nodes("n1", "n2")
+        ),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "all ready replicas are on node n1: no webhook answers if this node fails",
+                "Run: kubectl -n grove-system delete pod a. If the new Pod is on the same node again, find out why it fits on no other node.",
             )
         ],
     ),
@@ -214,7 +302,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "replicas",
                 "warning",
                 "Deployment grove-system/grove-admission has 0 of 2 replicas with its current Pod template: ImagePullBackOff",
-                PODS,
+                POD,
             )
         ],
     ),
@@ -230,7 +318,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "replicas",
                 "problem",
                 "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are available",
-                PODS,
+                POD,
             )
         ],
     ),
@@ -252,7 +340,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "replicas",
                 "problem",
                 "Deployment grove-system/grove-admission has 0 of 2 replicas ready: Unschedulable: 0/3 nodes are available",
-                PODS,
+                POD,
             ),
             Finding(
                 "service",
@@ -305,6 +393,17 @@ async def test_an_installation_that_is_well_has_no_finding() -> None:
             id="no leader election",
         ),
         pytest.param(without("Deployment"), id="no Deployment of this name"),
+        pytest.param(
+            both(with_pods(replica("a", running()), replica("b", running()), ready=2), nodes("n1")),
+            id="two replicas on the only node",
+        ),
+        pytest.param(
+            both(
+                with_pods(replica("a", running()), replica("b", running(), "n2"), ready=2),
+                nodes("n1", "n2"),
+            ),
+            id="two replicas on two nodes",
+        ),
         pytest.param(
             both(configured("server", clientCaFile="ca.crt"), without_tokens),
             id="client certificates instead of tokens",

@@ -24,7 +24,7 @@ from tests.doctor.installation import (
 
 OURS = ("clustertopologies", "ClusterTopology")
 BINDINGS = ("clustertopologybindings", "ClusterTopologyBinding")
-LOGS = "kubectl -n grove-system logs deployment/grove-admission"
+LOGS = "kubectl -n grove-system logs --selector app.kubernetes.io/name=grove-admission --tail=-1 --prefix"
 LEADER = f"Find out why no replica leads: {LOGS}. The Role of the server must allow it to create Leases, and to get and patch the Lease grove-admission."
 SHORT_NAMES = 'Remove the short names of the other CRD: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
@@ -116,7 +116,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "leader",
                 "problem",
-                "Lease grove-system/grove-admission of pod-a_1 was last renewed at 2026-06-01T11:00:00.000000Z: nothing has been reconciled since",
+                "Lease grove-system/grove-admission of pod-a_1 was last renewed at 2026-06-01T11:00:00.000000Z, and this machine's clock shows 2026-06-01T12:00:00+00:00: nothing has been reconciled in between",
                 LEADER,
             )
         ],

@@ -17,13 +17,13 @@ LEASE = "Lease grove-system/grove-admission of pod-a_1"
         pytest.param(
             with_field("Lease", "spec", "renewTime", value="2026-99-99T00:00:00Z"),
             "leader",
-            f"{LEASE} was last renewed at 2026-99-99T00:00:00Z: nothing has been reconciled since",
+            f"{LEASE} was last renewed at 2026-99-99T00:00:00Z, and this machine's clock shows 2026-06-01T12:00:00+00:00",
             id="no time",
         ),
         pytest.param(
             with_field("Lease", "spec", "renewTime", value="2026-06-01T11:59:58"),
             "leader",
-            f"{LEASE} was last renewed at 2026-06-01T11:59:58: nothing has been reconciled since",
+            f"{LEASE} was last renewed at 2026-06-01T11:59:58, and this machine's clock shows 2026-06-01T12:00:00+00:00",
             id="a time without a zone",
         ),
         pytest.param(

@@ -171,7 +171,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     objects, difference = OUT_OF_STEP[case]
     client = AnsweringClient([*stored(), *objects], served=SERVED)
     message = f"QueueNames grove-admission, which policies use to warn about missing queues, is wrong about {difference}"
-    remedy = "Find out why the leader has not updated QueueNames grove-admission within seconds: kubectl -n grove-system logs deployment/grove-admission"
+    remedy = "Find out why the leader has not updated QueueNames grove-admission within seconds: kubectl -n grove-system logs --selector app.kubernetes.io/name=grove-admission --tail=-1 --prefix"
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("warning", message, remedy),

@@ -16,12 +16,29 @@ Object = dict[str, Any]
 
 def service(port: int = 443, name: str = "https") -> Object:
     metadata = {"name": "grove-admission", "namespace": "grove-system"}
+    ports = [{"name": name, "port": port, "targetPort": name}]
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"ports": [{"name": name, "port": port}]},
+        "spec": {"ports": ports, "selector": {"app": "grove-admission"}},
     }
+
+
+def pod(label: str = "grove-admission") -> Object:
+    labels = {"app": label}
+    metadata = {"name": "a", "namespace": "grove-system", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def with_pods(slice: Object, *names: str, family: str = "IPv4") -> Object:
+    """The EndpointSlice of Pods, for one IP family."""
+    slice["metadata"]["name"] += f"-{family.lower()}"
+    for endpoint, name in zip(slice["endpoints"], names, strict=True):
+        endpoint["targetRef"] = {"kind": "Pod", "name": name}
+        if family == "IPv6":
+            endpoint["addresses"] = [endpoint["addresses"][0].replace("10.0.0.", "fd00::")]
+    return slice
 
 
 def endpoints(
@@ -45,9 +62,19 @@ def endpoints(
 
 
 ABSENT = "Apply the manifests or the chart of this version again. If the Service has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
-UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs deployment/grove-admission. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'"
+UNREADY = "Find out why its Pods are not ready: kubectl -n grove-system logs --selector app.kubernetes.io/name=grove-admission --tail=-1 --prefix. If a Pod runs, run: kubectl -n grove-system port-forward deployment/grove-admission 8444, and then: curl -k 'https://localhost:8444/readyz?verbose'."
 WHAT = "Service grove-system/grove-admission"
 NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
+UNSELECTED = Check(
+    "problem",
+    f"{WHAT} has no ready endpoint, because no Pod has the labels app=grove-admission of its selector",
+    "If the Deployment has Pods (kubectl -n grove-system get pods --show-labels), correct the selector of the Service: apply the manifests or the chart of this version again.",
+)
+ALONE = Check(
+    "warning",
+    f"{WHAT} has only 1 ready endpoint: no webhook answers while its Pod restarts",
+    "Run at least two replicas: kubectl -n grove-system scale deployment grove-admission --replicas=2",
+)
 
 
 @pytest.mark.parametrize(
@@ -64,26 +91,51 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             [],
             id="another port",
         ),
-        pytest.param([service()], NOBODY, [], id="no endpoints"),
+        pytest.param([service(), pod()], NOBODY, [], id="no endpoints"),
+        pytest.param([service()], UNSELECTED, [], id="no Pods"),
+        pytest.param([service(), pod("other")], UNSELECTED, [], id="Pods with other labels"),
         pytest.param([service(), endpoints({"ready": False})], NOBODY, [], id="none ready"),
         pytest.param(
-            [service(), endpoints({"ready": True}, service="other")],
+            [service(), pod(), endpoints({"ready": True}, service="other")],
             NOBODY,
             [],
             id="another Service's",
         ),
         pytest.param(
-            [service(), endpoints({"ready": True}, port="metrics")], NOBODY, [], id="another port's"
+            [service(), endpoints({"ready": True}, port="metrics")],
+            Check(
+                "problem",
+                f"{WHAT} has no ready endpoint, because its ready Pods have no port https",
+                "Apply the manifests or the chart of this version again.",
+            ),
+            [],
+            id="another port's",
         ),
         pytest.param(
             [service(), endpoints({"ready": True}, {"ready": False})],
-            Check(
-                "warning",
-                f"{WHAT} has only 1 ready endpoint: no webhook answers while its Pod restarts",
-                "Run at least two replicas: kubectl -n grove-system scale deployment grove-admission --replicas=2",
-            ),
+            ALONE,
             [Endpoint("10.0.0.1", 8443)],
             id="one",
+        ),
+        pytest.param(
+            [
+                service(),
+                with_pods(endpoints({"ready": True}), "a"),
+                with_pods(endpoints({"ready": True}), "a", family="IPv6"),
+            ],
+            ALONE,
+            [Endpoint("10.0.0.1", 8443, "a"), Endpoint("fd00::1", 8443, "a")],
+            id="one in a dual-stack cluster",
+        ),
+        pytest.param(
+            [
+                service(),
+                with_pods(endpoints({"ready": True}), "a"),
+                with_pods(endpoints({"ready": True}), "a", family="again"),
+            ],
+            ALONE,
+            [Endpoint("10.0.0.1", 8443, "a")],
+            id="one that is in two slices",
         ),
         pytest.param(
             [service(), endpoints({"ready": True}, None)],

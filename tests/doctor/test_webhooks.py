@@ -4,7 +4,7 @@ Tests `app/doctor/webhook_configurations.py` and `app/doctor/webhooks.py`.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -21,9 +21,13 @@ MUTATING, VALIDATING = webhook_configurations(ServiceTarget())
 TOKEN = new_token(0)
 INSTALL = "Apply the manifests or the chart of this version again, or the output of grove-admission webhooks if you installed that."
 
+UNINTENDED = f"If nobody chose this value (in the chart: webhooks.failurePolicy and webhooks.namespaceSelector), a{INSTALL[1:]}"
 
-def compared(installed: Object | None, desired: Object) -> list[Check]:
-    return check_webhooks([Comparison(desired, installed)])
+
+def compared(
+    installed: Object | None, desired: Object, others: Sequence[Object] = ()
+) -> list[Check]:
+    return check_webhooks([Comparison(desired, installed, others)])
 
 
 def stored(configuration: Object) -> Object:
@@ -161,9 +165,46 @@ def without(key: str) -> Callable[[Object], None]:
     return change
 
 
+def selecting(*expressions: Object) -> Callable[[Object], None]:
+    """Somebody added expressions to the namespaceSelector."""
+
+    def change(webhook: Object) -> None:
+        webhook["namespaceSelector"]["matchExpressions"] += expressions
+
+    return change
+
+
+TEAM = {"key": "team", "operator": "In", "values": ["a"]}
+OF_AKS = (
+    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+)
+EXCLUDED = '{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["grove-system", "kube-system"]}'
+
+
 @pytest.mark.parametrize(
     ("change", "differences"),
     [
+        pytest.param(
+            selecting(TEAM),
+            [
+                f'namespaceSelector is {{"matchExpressions": [{EXCLUDED}, {{"key": "team", "operator": "In", "values": ["a"]}}]}}; this version installs {{"matchExpressions": [{EXCLUDED}]}}'
+            ],
+            id="only some namespaces",
+        ),
+        pytest.param(selecting(*OF_AKS), [], id="the namespaces that AKS excludes"),
+        pytest.param(
+            selecting({"key": "control-plane", "operator": "DoesNotExist"}),
+            [],
+            id="the namespaces that AKS once excluded",
+        ),
+        pytest.param(
+            selecting(*OF_AKS, TEAM),
+            [
+                f'namespaceSelector is {{"matchExpressions": [{EXCLUDED}, {{"key": "team", "operator": "In", "values": ["a"]}}]}}; this version installs {{"matchExpressions": [{EXCLUDED}]}}'
+            ],
+            id="only some namespaces on AKS",
+        ),
         pytest.param(
             field("failurePolicy", "Ignore"),
             ['failurePolicy is "Ignore"; this version installs "Fail"'],
@@ -213,13 +254,47 @@ def test_differences_are_told_one_by_one(
     change(installed["webhooks"][1])
     told = [check for check in compared(installed, MUTATING) if check.status != "ok"]
     name = "podgang.mutate.grove-admission.grove.io"
-    assert [(check.message, check.remedy) for check in told] == [
-        (f"{name}: {difference}", INSTALL) for difference in differences
+    assert [check.message for check in told] == [
+        f"{name}: {difference}" for difference in differences
     ]
     assert [check.status for check in told] == [
         "problem" if difference.startswith("clientConfig") else "warning"
         for difference in differences
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (field("failurePolicy", "Ignore"), UNINTENDED),
+        (field("timeoutSeconds", 30), UNINTENDED),
+        (field("objectSelector", {"matchLabels": {"a": "b"}}), UNINTENDED),
+        (selecting(TEAM), UNINTENDED),
+        (field("namespaceSelector", {"matchLabels": {"team": "a"}}), INSTALL),
+        (without("namespaceSelector"), INSTALL),
+        (field("sideEffects", "None"), INSTALL),
+        (service(name="other"), INSTALL),
+    ],
+)
+def test_manifests_are_applied_again_unless_somebody_chose_the_value(
+    change: Callable[[Object], None], remedy: str
+) -> None:
+    installed = stored(MUTATING)
+    change(installed["webhooks"][1])
+    (told,) = [check for check in compared(installed, MUTATING) if check.status != "ok"]
+    assert told.remedy == remedy
+
+
+def test_our_webhooks_in_a_second_configuration_are_a_problem() -> None:
+    ours = stored(MUTATING)
+    old = {**stored(MUTATING), "metadata": {"name": "old-grove-admission"}}
+    theirs = {"metadata": {"name": "theirs"}, "webhooks": [{"name": "a.example"}]}
+    (told,) = [each for each in compared(ours, MUTATING, [ours, old, theirs]) if each.remedy]
+    assert told == Check(
+        "problem",
+        "MutatingWebhookConfiguration old-grove-admission has our webhooks too. The server writes no caBundle there, so API servers may reject every write for which they call these webhooks",
+        "If it belongs to a previous installation, delete it: kubectl delete mutatingwebhookconfiguration old-grove-admission",
+    )
 
 
 @pytest.mark.parametrize(

@@ -138,13 +138,16 @@ def encoded(pem: bytes) -> str:
     return base64.b64encode(pem).decode()
 
 
+LOGS = "kubectl -n grove-system logs --selector app.kubernetes.io/name=grove-admission"
+
+
 async def test_a_secret_that_is_missing(clinic: Clinic) -> None:
     settings = {"mode": "self-managed", "secretName": "absent"}
     findings = await clinic.findings("certificate", certificates=settings)
     assert [(finding.status, finding.message) for finding in findings] == [
         ("problem", "Secret grove-system/absent does not exist")
     ]
-    assert "kubectl -n grove-system logs deployment/grove-admission" in findings[0].remedy
+    assert LOGS in findings[0].remedy
 
 
 async def test_a_service_without_endpoints(clinic: Clinic) -> None:
@@ -153,7 +156,7 @@ async def test_a_service_without_endpoints(clinic: Clinic) -> None:
     assert [(finding.status, finding.message) for finding in findings] == [
         ("problem", "Service grove-system/second has no ready endpoint")
     ]
-    assert "logs deployment/grove-admission" in findings[0].remedy
+    assert LOGS in findings[0].remedy
 
 
 async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
@@ -165,7 +168,11 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
         "Service grove-system/third does not exist"
     ]
     assert "set certificates.serviceName" in findings[0].remedy
-    (problem,) = (finding.message for finding in differences if finding.status == "problem")
+    *twice, problem = (finding.message for finding in differences if finding.status == "problem")
+    assert [message.partition(". ")[0] for message in twice] == [
+        f"{kind}WebhookConfiguration grove-admission has our webhooks too"
+        for kind in ("Mutating", "Validating")
+    ]
     assert problem.startswith('clientConfig.service has name "second"; ')
 
 
