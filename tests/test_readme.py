@@ -64,6 +64,15 @@ def test_every_metric_is_named_and_no_other() -> None:
     assert {name for name in bare if not {name, f"{name}_total"} & named} == set()
 
 
+def test_commands_read_the_logs_of_all_replicas() -> None:
+    """`kubectl logs deployment/NAME` prints the log of one replica, preferably of a ready one."""
+    places = [ROOT / "README.md", *(ROOT / "manifests").rglob("*.md"), *(ROOT / "app").rglob("*")]
+    texts = {path: path.read_text() for path in places if path.suffix in (".md", ".py")}
+    assert [path for path, text in texts.items() if re.search(r"\blogs deploy", text)] == [
+        ROOT / "app" / "doctor" / "report.py"  # a docstring that says why
+    ]
+
+
 def test_every_event_is_explained() -> None:
     recorded = re.compile(
         r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"'
@@ -341,7 +350,10 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
 
 
 NOT_RUN = {
+    "AKS": "is a setting of Argo CD",
+    "GKE": "is an object, and needs GKE",
     "OpenShift": "needs OpenShift",
+    "Private registries": "is a part of a kustomization",
     "Make a release": "builds for minutes, and needs a registry",
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",

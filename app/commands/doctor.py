@@ -117,6 +117,7 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
             heard.is_server,
             heard.now,
             heard.all_webhooks,
+            client.try_create,
         )
         examined = await examine(patient)
         return examined if heard.is_configured else {"configuration": [_UNCONFIGURED], **examined}
@@ -125,9 +126,10 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
 COMMAND = Command(
     description=(
         "Check the installed APIs, the webhook configurations, their CA bundles, the policies, the"
-        " Service and its replicas, the server's permissions, the leader, the topology objects,"
-        " MNNVL claims, KAI's queues, Grove's settings and the webhooks of other products. With"
-        " --all, also say which requests are rejected while the server is down. Nothing is written."
+        " Service and its replicas, whether an API server can call the webhooks, the server's"
+        " permissions, the leader, the topology objects, MNNVL claims, KAI's queues, Grove's"
+        " settings and the webhooks of other products. With --all, also say which requests are"
+        " rejected while the server is down. Nothing is written."
         " Exit code: 0 no problems, 1 problems, 2 not everything was readable."
     ),
     add_options=add_options,

@@ -12,6 +12,7 @@ from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor import (
     apis,
+    calls,
     certificate,
     claims,
     grove,
@@ -26,6 +27,7 @@ from app.doctor import (
     webhooks,
 )
 from app.doctor.apis import Read
+from app.doctor.calls import Attempt
 from app.doctor.certificate import Shake
 from app.doctor.report import Checks, Examined, ok, switch_off, unknown
 from app.doctor.service import Endpoint
@@ -65,6 +67,8 @@ class Patient(Value):
     """The current time in UTC."""
     all_webhooks: bool = False
     """Whether to rehearse an outage of every webhook, including those of other products."""
+    attempt: Attempt | None = None
+    """A function that sends dry runs, or None to send none."""
 
 
 async def examine(patient: Patient) -> Examined:
@@ -114,6 +118,10 @@ def _further_subjects(
     client = patient.client
     configuration = patient.configuration
     yield "certificate", _certificates(patient, installed, endpoints)
+    if patient.attempt is not None:
+        name = configuration.certificates.webhook_configurations
+        yield "calls", calls.check_calls(client, patient.attempt, installed, name)
+
     yield "permissions", _permissions(patient)
     yield "permissions", policies.check_account(client)
     election = configuration.leader_election

@@ -9,6 +9,8 @@ from contextlib import aclosing
 from typing import Any, Self
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from app.base.sample import Checks, Part, Sample, counter
 from app.kube.api import (
     MOST_PAGE_BYTES,
@@ -176,22 +178,31 @@ class HttpClient(Part):
                 del line, event  # they may be large, and the next line may come minutes later
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
-        path = self._path(resource, namespace)
+        return await self.call(self._creation(resource, obj, namespace))
+
+    async def try_create(self, resource: Resource, obj: Object) -> None:
+        """Send a dry run of creating the cluster-scoped object `obj`.
+
+        The API server calls policies and webhooks, and stores nothing. Raise ClusterError if it
+        would not create the object.
+        """
+        creation = self._creation(resource, obj, None)
+        await self.call(replace(creation, params={**_WRITING, "dryRun": "All"}))
+
+    def _creation(self, resource: Resource, obj: Object, namespace: str | None) -> ApiRequest:
         body = {
             **obj,
             "apiVersion": resource.api_version(self._version(resource)),
             "kind": resource.kind,
         }
-        return await self.call(
-            ApiRequest(
-                verb="create",
-                resource=str(resource),
-                method="POST",
-                path=path,
-                params=_WRITING,
-                body=body,
-                namespace=namespace or "",
-            )
+        return ApiRequest(
+            verb="create",
+            resource=str(resource),
+            method="POST",
+            path=self._path(resource, namespace),
+            params=_WRITING,
+            body=body,
+            namespace=namespace or "",
         )
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:

@@ -23,7 +23,10 @@ async def record(
         http.call = heard.keeping(http.call)
         await http.discovery.refresh()
         shaking = heard.shaking(shake)
-        await examine(Patient(http, http.read, shaking, configuration, False, NOW, True))
+        patient = Patient(
+            http, http.read, shaking, configuration, False, NOW, True, http.try_create
+        )
+        await examine(patient)
     return record_of(KIND, heard)
 
 
@@ -63,6 +66,8 @@ async def object_of(
     name: str = "",
 ) -> Object:
     """An object, or a list of objects."""
+    if "dryRun" in request.params:
+        return request.body  # type: ignore[no-any-return]
     if request.method == "POST":
         return await client.create(resource, request.body, namespace)
     if name:

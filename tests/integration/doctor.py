@@ -53,7 +53,15 @@ class Doctor:
         configuration = read_configuration(self._configuration.read_text(), "test")
         async with looking_client(ALL, self._api.kubeconfig, "admin") as client:
             await client.discovery.refresh()
-            patient = Patient(client, client.read, _shake, configuration, False, datetime.now(UTC))
+            patient = Patient(
+                client,
+                client.read,
+                _shake,
+                configuration,
+                False,
+                datetime.now(UTC),
+                attempt=client.try_create,
+            )
             return _not_ok(document(await examine(patient)))
 
 

@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
@@ -92,9 +93,11 @@ async def conditions(clients: Users) -> list[Any]:
     ]
 
 
-async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
+async def test_an_installation_that_is_well(well: None, doctor: Doctor, clients: Users) -> None:
     assert await doctor.findings() == (0, [])
     _, out = await doctor.run("--context", "admin", "--all")
+    assert "the API server can call the webhooks: a dry run of a ClusterTopology was judged" in out
+    assert await names(clients) == [TOPOLOGY]
     assert (
         "while this webhook is down, requests to CREATE, UPDATE podcliques.grove.io are rejected, except in"
         in out
@@ -136,6 +139,30 @@ async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, client
         ),
         ("webhooks", "warning", f"{first}: timeoutSeconds is 1; this version installs 10"),
     ]
+
+
+async def test_a_webhook_that_the_api_server_cannot_reach_is_found(
+    well: None, doctor: Doctor, clients: Users
+) -> None:
+    ref = ObjectRef(VALIDATING_WEBHOOKS, NAME)
+    before = (await clients.admin.get(ref))["webhooks"]
+    client = before[0]["clientConfig"]
+    port = urlsplit(client["url"]).port
+    elsewhere = client["url"].replace(f":{port}/", ":9/")
+    changed = [{**before[0], "clientConfig": {**client, "url": elsewhere}}, *before[1:]]
+    await clients.admin.patch(ref, {"webhooks": changed})
+    _, findings = await doctor.findings()
+    await clients.admin.patch(ref, {"webhooks": before})
+    ((status, message),) = [found[1:] for found in findings if found[0] == "calls"]
+    assert status == "problem"
+    assert f'failed calling webhook "{before[0]["name"]}"' in message
+    assert [topology for topology in await names(clients) if topology != TOPOLOGY] == []
+
+
+async def names(clients: Users) -> list[str]:
+    """The names of the stored topologies."""
+    stored = (await clients.admin.list(Selection(CLUSTER_TOPOLOGY))).items
+    return [topology["metadata"]["name"] for topology in stored]
 
 
 async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(

@@ -214,6 +214,15 @@ async def test_metadata_only(call: Callable[[HttpClient], Awaitable[object]], ac
         assert server.seen[0].headers["Accept"] == f"application/json;as={accept}"
 
 
+async def test_a_dry_run_creates_nothing() -> None:
+    async with client_of(answering((201, {}))) as (client, server):
+        await client.try_create(NODE, {"metadata": {"name": "a"}})
+        (request,) = server.seen
+    assert (request.method, request.path) == ("POST", "/api/v1/nodes")
+    assert request.query == {"fieldManager": "grove-admission", "dryRun": "All"}
+    assert request.body == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+
+
 async def test_writes() -> None:
     async with client_of(answering((200, {}))) as (client, server):
         await client.create(SECRET, {"metadata": {"name": "a"}}, "ns")
