@@ -37,7 +37,8 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info))
 
-        return json.dumps(line, default=str)
+        # without spaces, as in lines of the verdict log, so that one search finds both
+        return json.dumps(line, default=str, separators=(",", ":"))
 
 
 class ReadableFormatter(logging.Formatter):
