@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app.config.error import ConfigurationError
 from app.config.schema import (
     API_VERSION,
+    DEFAULT_NAMESPACE,
     KIND,
     CertificateMode,
     Certificates,
@@ -172,7 +173,8 @@ def with_overrides(
     - the namespaces of the Secret, the Service, the Lease and our service account, if the file does
       not set them: from POD_NAMESPACE
 
-    Raise ConfigurationError for an invalid value of a variable.
+    Our own service account is added to `authorization.authorizedUsers` if the file leaves it out.
+    Raise ConfigurationError for an invalid value of a variable, or if both ports are the same.
     """
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
@@ -188,17 +190,19 @@ def with_overrides(
         server[key] = number
 
     server |= {name: value for name, value in flags.items() if value is not None}
-    updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
+    merged = configuration.server.model_copy(update=server)
+    if merged.port == merged.tools_port != 0:
+        reason = f"port and toolsPort must differ, but both are {merged.port}"
+        raise ConfigurationError("server", [reason])
+    updates: dict[str, Any] = {"server": merged}
     if _MODE in environment:
         updates["certificates"] = _with_mode(configuration.certificates, environment[_MODE])
 
     configuration = configuration.model_copy(update=updates)
-
-    return (
-        _moved(configuration, environment["POD_NAMESPACE"])
-        if "POD_NAMESPACE" in environment
-        else configuration
-    )
+    if "POD_NAMESPACE" not in environment:
+        return _with_own_account(configuration, DEFAULT_NAMESPACE)
+    namespace = environment["POD_NAMESPACE"]
+    return _with_own_account(_moved(configuration, namespace), namespace)
 
 
 def _with_mode(certificates: Certificates, mode: str) -> Certificates:
@@ -206,6 +210,21 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
         allowed = " or ".join(get_args(CertificateMode))
         raise ConfigurationError(_MODE, [f"must be {allowed}, not {mode!r}"])
     return certificates.model_copy(update={"mode": mode})
+
+
+def _with_own_account(configuration: Configuration, namespace: str) -> Configuration:
+    """Return `configuration` with our account in `namespace` among the authorized users.
+
+    Without it, our webhook would reject the leader's write of the managed topology, and all
+    replicas would exit, one leader after the other.
+    """
+    authorization = configuration.authorization
+    account = own_account(namespace)
+    if account in authorization.authorized_users:
+        return configuration
+    users = (account, *authorization.authorized_users)
+    updated = authorization.model_copy(update={"authorized_users": users})
+    return configuration.model_copy(update={"authorization": updated})
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:

@@ -107,6 +107,9 @@ class ClusterTopology(_Section):
         return self
 
 
+DEFAULT_NAMESPACE = "grove-system"
+"""The namespace of our objects, unless POD_NAMESPACE or the file sets another one."""
+
 ACCOUNT = "grove-admission"
 """The name of our own service account."""
 
@@ -120,10 +123,16 @@ class Authorization(_Section):
     """The users and service accounts that may write the managed topology."""
 
     authorized_users: tuple[str, ...] = Field(
-        default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
+        default=(
+            own_account(DEFAULT_NAMESPACE),
+            "system:serviceaccount:grove-system:grove-operator",
+        ),
         strict=False,
     )
-    """The user names. By default, those of our own service account and of Grove's operator."""
+    """The user names. By default, those of our own service account and of Grove's operator.
+
+    Our own service account is added if it is missing.
+    """
 
 
 Mode = Literal["refuse", "warn"]

@@ -259,7 +259,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     )
     remedy = (
         "Add this account to authorization.authorizedUsers in the configuration of grove-admission,"
-        f" next to our own account, and restart the replicas.{where}"
+        f" and restart the replicas.{where}"
     )
 
     return [problem(message, remedy)]

@@ -337,8 +337,38 @@ def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None
     kept = with_overrides(read(text), {"POD_NAMESPACE": "elsewhere"}, {})
     assert (kept.leader_election.namespace, kept.authorization.authorized_users) == (
         "given",
-        ("somebody",),
+        ("system:serviceaccount:elsewhere:grove-admission", "somebody"),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "flags"),
+    [
+        ("server: {port: 9443, toolsPort: 9443}", {}, {}),
+        ("server: {toolsPort: 9443}", {"GROVE_ADMISSION_PORT": "9443"}, {}),
+        ("server: {port: 9443}", {}, {"tools_port": 9443}),
+    ],
+)
+def test_two_ports_cannot_be_the_same(
+    text: str, environment: dict[str, str], flags: dict[str, int]
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        with_overrides(read(text), environment, flags)
+    assert str(raised.value) == "server: port and toolsPort must differ, but both are 9443"
+
+
+def test_both_ports_may_be_free_ones() -> None:
+    server = with_overrides(read("server: {port: 0, toolsPort: 0}"), {}, {}).server
+    assert (server.port, server.tools_port) == (0, 0)
+
+
+@pytest.mark.parametrize("users", ["[]", "[somebody]", "[somebody, OURS]"])
+def test_our_own_account_may_always_write_the_managed_topology(users: str) -> None:
+    ours = "system:serviceaccount:grove-system:grove-admission"
+    text = f"authorization: {{authorizedUsers: {users}}}\n".replace("OURS", ours)
+    authorized = with_overrides(read(text), {}, {}).authorization.authorized_users
+    assert authorized.count(ours) == 1
+    assert ("somebody" in authorized) == ("somebody" in users)
 
 
 def test_the_mode_of_certificates_may_come_from_the_environment() -> None:

@@ -29,7 +29,7 @@ LEADER = f"Find out why no replica leads: {LOGS}. The Role of the server must al
 SHORT_NAMES = 'Remove the short names of the other CRD: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
 DENIES = "it denies our leader's writes to PodGangs and PodCliques"
-USERS = "Add this account to authorization.authorizedUsers in the configuration of grove-admission, next to our own account, and restart the replicas."
+USERS = "Add this account to authorization.authorizedUsers in the configuration of grove-admission, and restart the replicas."
 
 KAI_BINDER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -399,7 +399,7 @@ async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start)
 
 @pytest.mark.statement("1.44", "1.75")
 async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code_1(
-    clients: Users, api: ApiServer, start: Start, tmp_path: Path
+    clients: Users, api: ApiServer, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # our webhook is registered, and trusted with this certificate
     async with start(None) as served:
@@ -410,10 +410,13 @@ async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code
         apiVersion: config.grove.io/v1alpha1
         kind: OperatorConfiguration
         clusterTopology: {{enabled: true, levels: [{{domain: zone, key: {ZONE}}}], creationTimeoutSeconds: 1}}
-        authorization: {{authorizedUsers: [system:serviceaccount:grove-system:somebody-else]}}
+        authorization: {{authorizedUsers: []}}
+        leaderElection: {{namespace: grove-system}}
         server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
     """)
     cluster = ("--kubeconfig", api.kubeconfig, "--context", "operator")
+    # so our account is one in another namespace, and ours is not authorized
+    monkeypatch.setenv("POD_NAMESPACE", "elsewhere")
     code, said = await ended(
         "serve", "--config", configuration, "--certs", tmp_path / "webhook", *cluster
     )
