@@ -10,9 +10,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from ipaddress import ip_address, ip_network
 from typing import Any
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from msgspec import field
@@ -27,6 +25,7 @@ from app.base.value import Value
 from app.kube.api import ClusterError, Object, TooLong, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.decoders import decoded, decoded_list
+from app.kube.proxy import proxy_for, shown
 from app.kube.reachability import Reach
 from app.kube.tls_context import ServerTrust
 from app.objects.resource import LEASE
@@ -119,6 +118,7 @@ class Transport:
         self.credentials = credentials
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
+        self._through = ""
         self.reach = Reach()
         self._trust = ServerTrust(credentials, limits.look)
         self._rate_limit = TokenBucket(limits.qps, limits.burst)
@@ -162,7 +162,7 @@ class Transport:
         timeouts = aiohttp.ClientTimeout(
             total=None, sock_connect=limits.connect, sock_read=limits.watch_silence
         )
-        async with _translated(self.credentials.host), self._send(request, timeouts) as response:
+        async with self._translated(), self._send(request, timeouts) as response:
             if response.status != 200:
                 raise await _error_in(response, limits.longest)
             self.reach.answered()
@@ -197,7 +197,7 @@ class Transport:
         timeouts = aiohttp.ClientTimeout(
             total=self._limits.total, sock_connect=self._limits.connect
         )
-        async with _translated(self.credentials.host), self._send(request, timeouts) as response:
+        async with self._translated(), self._send(request, timeouts) as response:
             error = None
             if response.status >= 300:
                 error = await _error_in(response, self._limits.longest)
@@ -275,12 +275,35 @@ class Transport:
             headers.append(("traceparent", traceparent))
         return [*headers, *self.credentials.impersonation]
 
+    @property
+    def _server(self) -> str:
+        """The API server, and the proxy if there is one, for messages."""
+        return f"{self.credentials.host}{self._through}"
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncGenerator[None, None]:
+        """Convert connection errors in the block to Unavailable, with the server in the message."""
+        try:
+            yield
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+            text = f"{self._server}: the certificate is not trusted: {why}"
+            raise Unavailable(text, reason="TLS") from error
+        except aiohttp.ClientSSLError as error:
+            raise Unavailable(f"{self._server}: TLS: {_plainly(error)}", reason="TLS") from error
+        except TimeoutError as error:
+            raise Unavailable(f"{self._server} did not answer in time", reason="Timeout") from error
+        except (aiohttp.ClientError, OSError, LineTooLong) as error:
+            raise Unavailable(f"{self._server}: {_plainly(error)}", reason="Connection") from error
+
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
             connector = aiohttp.TCPConnector(limit=self._limits.connections)
             # `trust_env` of aiohttp would look for a proxy and read ~/.netrc in another thread for
             # each request.
-            proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
+            proxy = proxy_for(URL(self.credentials.host), self.credentials.proxy)
+            if proxy is not None:
+                self._through = f" through the proxy {shown(proxy)}"
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
 
@@ -290,55 +313,13 @@ async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError
     return error_from(response.status, response.headers, body)
 
 
-def _proxy_of_environment(url: URL) -> str | None:
-    """Return the proxy in HTTPS_PROXY for an https URL, or in HTTP_PROXY for http, like kubectl.
-
-    Return None if the variable is not set, if `url` is on this machine, or if NO_PROXY has the host
-    of `url`, or the host's domain or network.
-    """
-    host = url.host
-    if host is None or host == "localhost" or proxy_bypass(host):
-        return None
-
-    proxies = getproxies()
-    spared = ["127.0.0.0/8", "::1", *proxies.get("no", "").split(",")]
-    if any(_is_within(host, network.strip()) for network in spared):
-        return None
-    return proxies.get(url.scheme)
-
-
-def _is_within(host: str, network: str) -> bool:
-    """Return whether `host` is an IP address in `network`.
-
-    Return False if one of them is something else, such as a name.
-    """
-    try:
-        return ip_address(host) in ip_network(network, strict=False)
-    except ValueError:
-        return False
-
-
-@asynccontextmanager
-async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Convert connection errors in the block to Unavailable, with `host` in the message."""
-    try:
-        yield
-    except aiohttp.ClientConnectorCertificateError as error:
-        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-        raise Unavailable(f"{host}: the certificate is not trusted: {why}", reason="TLS") from error
-    except aiohttp.ClientSSLError as error:
-        raise Unavailable(f"{host}: TLS: {_plainly(error)}", reason="TLS") from error
-    except TimeoutError as error:
-        raise Unavailable(f"{host} did not answer in time", reason="Timeout") from error
-    except (aiohttp.ClientError, OSError, LineTooLong) as error:
-        raise Unavailable(f"{host}: {_plainly(error)}", reason="Connection") from error
-
-
 def _plainly(error: Exception) -> str:
     """Return the message of a network error, such as "Connection refused".
 
     Words that aiohttp adds to an error of the operating system are omitted.
     """
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{error.status} {error.message}"
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
         return str(inner.reason or inner).replace("_", " ").lower()

@@ -448,12 +448,30 @@ async def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
         return web.json_response({"metadata": {"name": "a"}})
 
     async with serving(proxy) as server:
-        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.setenv("http_proxy", server.url.removeprefix("http://"))
         monkeypatch.setenv("no_proxy", no_proxy)
         async with HttpClient(PlainCredentials(f"http://{host}:1", "token"), ALL, QUICK) as client:
             with contextlib.nullcontext() if is_asked else pytest.raises(Unavailable):
                 assert await client.get(ObjectRef(NODE, "a")) == {"metadata": {"name": "a"}}
     assert urls == ([f"http://{host}:1/api/v1/nodes/a"] if is_asked else [])
+
+
+async def test_an_error_names_the_proxy_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=407, reason="Proxy Authentication Required")
+
+    for url, reason in (("http://127.0.0.1:9", "Connection refused"), ("", "407 Proxy Auth")):
+        async with serving(refuse) as server:
+            proxy = url or server.url
+            monkeypatch.setenv("https_proxy", proxy.replace("//", "//bob:secret@"))
+            credentials = PlainCredentials("https://192.0.2.1:1", "token")
+            async with HttpClient(credentials, ALL, QUICK) as client:
+                with pytest.raises(Unavailable) as raised:
+                    await client.get(ObjectRef(NODE, "a"))
+        assert f"https://192.0.2.1:1 through the proxy {proxy}: {reason}" in raised.value.message
+        assert "secret" not in raised.value.message
 
 
 async def test_an_address_without_a_host_is_an_error_of_the_cluster(
