@@ -50,6 +50,11 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     except (yaml.YAMLError, ValueError) as problem:
         if "nesting depth" in str(problem):  # a limit of libyaml since 0.2.6
             raise UnusableInput("the text is nested too deeply") from None
+        if "{{" in text:
+            raise UnusableInput(
+                "not YAML, but a template, as in Helm charts: render it first, for example with"
+                " helm template"
+            ) from None
         raise UnusableInput(f"not valid YAML or JSON: {' '.join(str(problem).split())}") from None
 
     if not documents:

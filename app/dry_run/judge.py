@@ -3,9 +3,10 @@
 The endpoint /dry-run, the commands `check` and `audit`, and the console's playground use this
 module.
 
-A document becomes a request with dryRun, which is judged like a request of an API server. Schemas,
-defaults and webhooks of other programs are not applied, because only API servers do that. A
-workload is judged by the Pods that its templates would create (`templates`).
+A document becomes a request with dryRun, which is judged like a request of an API server. Of
+schemas, only the types of common fields are checked (`types`). Defaults and webhooks of other
+programs are not applied, because only API servers do that. A workload is judged by the Pods that
+its templates would create (`templates`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, bad_request, patched
+from app.admission.verdict import ALLOWED, Verdict, judged, patched
 from app.base.json import to_json
 from app.base.safe_text import visible
 from app.base.spelling import nearest
@@ -39,6 +40,7 @@ from app.dry_run.templates import (
     maker_of,
     note_on_created,
 )
+from app.dry_run.types import type_findings
 from app.facts.kai.queue import read_queue
 from app.facts.kinds import ALL, POD_CLIQUE_SET, POD_GROUP, QUEUE
 from app.kube.api import Object
@@ -193,9 +195,9 @@ async def judge(
     limits. `facts` are for Pod templates. Without `facts`, templates are judged by the document
     alone.
     """
-    unquoted = _not_text(document)
-    if unquoted:
-        return Judgement(document, verdict=bad_request(unquoted))
+    mistyped = type_findings(document)
+    if mistyped:
+        return Judgement(document, verdict=judged(mistyped))
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
     if on_templates.verdict is not None:
@@ -228,28 +230,6 @@ def _document_warnings(resource: Resource, request: Request, *, is_stored: bool)
     if request.old is not None:
         warnings += change_warnings(request.object, request.old)
     return warnings + rejection_warnings(request.object, request.old)
-
-
-def _not_text(document: Object) -> str:
-    """Return a message about a label or annotation that is a boolean or a number, or "" for none.
-
-    Pod templates in the document are examined too. API servers reject such an object. In YAML,
-    values such as `true`, `yes` and 1 need quotes.
-    """
-    waiting: list[tuple[FieldPath, object]] = [(FieldPath(""), document)]
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, list):
-            waiting += [(path.index(at), item) for at, item in enumerate(value)]
-        if not isinstance(value, dict):
-            continue
-        waiting += [(path.child(name), item) for name, item in value.items()]
-        for field in ("labels", "annotations"):
-            for key, text in map_at(value, "metadata", field).items():
-                if isinstance(text, bool | int | float):
-                    at = path.child("metadata").child(field).key(key)
-                    return f"{at}: must be a string: put {to_json(text).decode()} in quotes"
-    return ""
 
 
 async def judge_workload(
