@@ -53,6 +53,7 @@ CALLING = f'{REJECTED}{{name="{WEBHOOK}", error_type="calling_webhook_error"}}'
 REFUSING = f'{REJECTED}{{name="{WEBHOOK}", error_type="no_error"}}'
 EXPIRY = "grove_admission_certificate_expiry_timestamp_seconds"
 CA_EXPIRY = "grove_admission_certificate_ca_expiry_timestamp_seconds"
+CLIENT_CA_EXPIRY = "grove_admission_client_ca_expiry_timestamp_seconds"
 WAITING = "grove_admission_waiting_oldest_seconds"
 DAY = 86_400
 
@@ -94,6 +95,10 @@ ALERTS: dict[str, tuple[Series, Series]] = {
     "GroveAdmissionCAExpires": (
         {replica(CA_EXPIRY): each_minute(6 * DAY)},
         {replica(CA_EXPIRY): each_minute(8 * DAY)},
+    ),
+    "GroveAdmissionClientCAExpires": (
+        {replica(CLIENT_CA_EXPIRY): each_minute(13 * DAY)},
+        {replica(CLIENT_CA_EXPIRY): each_minute(15 * DAY)},
     ),
     "GroveAdmissionCertificateFailures": (
         {replica("grove_admission_certificate_failures_total"): rising(1)},

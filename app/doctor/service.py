@@ -117,7 +117,8 @@ async def check_service(
     if count == 1:
         message = f"{title} has only 1 ready endpoint: no webhook answers while its Pod restarts"
         command = f"kubectl -n {namespace} scale deployment grove-admission --replicas=2"
-        return [warning(message, f"Run at least two replicas: {command}")], ready
+        remedy = f"Set two replicas in your overlay or the values of the chart, and run: {command}"
+        return [warning(message, remedy)], ready
 
     why, mend = await _why_unready(client, namespace, service, slices)
     return [problem(f"{title} has no ready endpoint{why}", f"{mend}{also}")], []

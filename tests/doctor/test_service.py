@@ -73,7 +73,7 @@ UNSELECTED = Check(
 ALONE = Check(
     "warning",
     f"{WHAT} has only 1 ready endpoint: no webhook answers while its Pod restarts",
-    "Run at least two replicas: kubectl -n grove-system scale deployment grove-admission --replicas=2",
+    "Set two replicas in your overlay or the values of the chart, and run: kubectl -n grove-system scale deployment grove-admission --replicas=2",
 )
 
 
