@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
+from msgspec.structs import replace
 
 from app.base import logs
 from app.base.record import record_of
@@ -24,16 +25,32 @@ from app.commands.records import add_record_options, read_record
 from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
+from app.doctor.configuration import find_configuration
 from app.doctor.examination import Patient, examine
 from app.doctor.record import KIND, Heard, unanswered, unreachable
-from app.doctor.report import Examined, document, exit_code, lines, warning
+from app.doctor.report import (
+    Checks,
+    Examined,
+    document,
+    exit_code,
+    lines,
+    ok,
+    problem,
+    warning,
+)
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
+from app.kube.client import HttpClient
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = warning(
-    "no --config was given, so doctor assumes the default configuration of the server",
+    "no --config was given, and doctor found no configuration in the cluster, so it assumes the"
+    " default configuration of the server",
     "Pass the configuration of the server: grove-admission doctor --config FILE",
+)
+_INVALID = (
+    "Correct the configuration in your overlay or in the values of the chart, and apply it again."
+    " The message has all mistakes. Until then, replicas that start with it exit."
 )
 _CONTENT = (
     "The record contains names of objects, namespaces, nodes and accounts, labels, addresses of"
@@ -77,12 +94,12 @@ def run(arguments: argparse.Namespace) -> int:
             ),
         )
     try:
-        examined = uvloop.run(_examine(arguments, heard))
+        examined, heard = uvloop.run(_examine(arguments, heard))
         if arguments.record:
             arguments.record.write_bytes(record_of(KIND, heard))
             complain(_CONTENT)
-    except (ClusterError, OSError) as problem:
-        return unreadable("can't examine the cluster", problem, arguments)
+    except (ClusterError, OSError) as error:
+        return unreadable("can't examine the cluster", error, arguments)
 
     show_answer(
         arguments.output,
@@ -92,10 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(examined)
 
 
-async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
-    """Return the checks of a cluster, or of the record in `heard` with --offline.
+async def _examine(arguments: argparse.Namespace, heard: Heard) -> tuple[Examined, Heard]:
+    """Return the checks of a cluster, or of the record in `heard` with --offline, and the record.
 
-    With --record, add the cluster's answers to `heard`.
+    Without --config, the record has the configuration that was found in the cluster. With --record,
+    it also has the cluster's answers.
     """
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
     recorded = None
@@ -103,6 +121,9 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
         shake = unreachable
         recorded = unanswered
     async with looking_client(ALL, arguments.kubeconfig, arguments.context, recorded) as client:
+        if recorded is None and not heard.is_configured:
+            await client.discovery.refresh()
+            heard = await _with_found(client, heard)
         if recorded or arguments.record:
             client.call = heard.keeping(client.call)
         await client.discovery.refresh()
@@ -119,8 +140,28 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
             heard.all_webhooks,
             client.try_create,
         )
-        examined = await examine(patient)
-        return examined if heard.is_configured else {"configuration": [_UNCONFIGURED], **examined}
+        return {"configuration": _about(heard), **await examine(patient)}, heard
+
+
+async def _with_found(client: HttpClient, heard: Heard) -> Heard:
+    """Return `heard` with the configuration of the installed server, if it can be found."""
+    assumed = Configuration.model_validate_json(heard.configuration)
+    found = await find_configuration(client, assumed.certificates.namespace)
+    if found is None:
+        return heard
+    if found.configuration is None:
+        return replace(heard, source=found.source, invalid=found.problem)
+    text = found.configuration.model_dump_json(by_alias=True)
+    return replace(heard, source=found.source, configuration=text, is_configured=True)
+
+
+def _about(heard: Heard) -> Checks:
+    """Return the checks of the configuration that the other checks assume."""
+    if heard.invalid:
+        return [problem(f"the configuration is invalid: {heard.invalid}", _INVALID)]
+    if not heard.is_configured:
+        return [_UNCONFIGURED]
+    return [ok(f"the configuration is that of {heard.source}")] if heard.source else []
 
 
 COMMAND = Command(
@@ -135,7 +176,7 @@ COMMAND = Command(
     add_options=add_options,
     run=run,
     examples=(
-        "grove-admission doctor --config config.yaml",
+        "grove-admission doctor",
         "grove-admission doctor --all-webhooks   # rehearse an outage of every webhook",
     ),
 )

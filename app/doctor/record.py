@@ -79,9 +79,13 @@ class Heard(Value):
     all_webhooks: bool
     """Whether an outage of every webhook was rehearsed (`--all-webhooks`)."""
     is_configured: bool
-    """Whether the user gave a configuration (`--config`)."""
+    """Whether the configuration is known: given with `--config`, or found in the cluster."""
     configuration: str
     """The configuration of the server as JSON."""
+    source: str = ""
+    """The ConfigMap in which doctor found the configuration, or "" for none."""
+    invalid: str = ""
+    """Why the configuration that doctor found is invalid, or ""."""
     answers: dict[str, Raw] = field(default_factory=dict)
     """The answers of the API server, by the request as JSON."""
     handshakes: dict[str, Handshake] = field(default_factory=dict)

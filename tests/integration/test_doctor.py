@@ -16,7 +16,14 @@ from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import Object, ObjectRef, Selection
-from app.objects.resource import DEPLOYMENT, MUTATING_WEBHOOKS, POD, SECRET, VALIDATING_WEBHOOKS
+from app.objects.resource import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    MUTATING_WEBHOOKS,
+    POD,
+    SECRET,
+    VALIDATING_WEBHOOKS,
+)
 from app.objects.tokens import split_token
 from app.server.serve import Running
 from app.webhooks.paths import path_of
@@ -193,6 +200,47 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
         ObjectRef(KAI_TOPOLOGY, TOPOLOGY), {"metadata": {"ownerReferences": owners}}
     )
     await api.apply(configurations_of(served, b"")[-1:])
+
+
+async def test_without_a_configuration_it_is_the_one_of_the_replicas(
+    well: None, api: ApiServer, clients: Users, text: str, tmp_path: Path
+) -> None:
+    metadata = {"name": "configuration-1", "namespace": "grove-system"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    volumes = [{"name": "a", "configMap": {"name": "configuration-1"}}]
+    container = {"name": NAME, "image": "grove-admission"}
+    template = {"spec": {"containers": [container], "volumes": volumes}}
+    template |= {"metadata": {"labels": {"app": NAME}}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": "grove-system"},
+        "spec": {"selector": {"matchLabels": {"app": NAME}}, "template": template},
+    }
+    refs = [
+        ObjectRef(CONFIG_MAP, "configuration-1", "grove-system"),
+        ObjectRef(DEPLOYMENT, NAME, "grove-system"),
+    ]
+    options = ("--kubeconfig", str(api.kubeconfig), "--context", "admin", "--all")
+    try:
+        await clients.admin.create(DEPLOYMENT, deployment, "grove-system")
+        await clients.admin.create(
+            CONFIG_MAP, {**config_map, "data": {"config.yaml": text}}, "grove-system"
+        )
+        record = str(tmp_path / "record")
+        _, out, _ = await command("doctor", *options, "--record", record)
+        _, again, _ = await command("doctor", "--offline", record, "--all")
+        wrong = {"data": {"config.yaml": text + "serve: {}\n"}}
+        await clients.admin.patch(refs[0], wrong)
+        _, invalid, _ = await command("doctor", *options)
+    finally:
+        for ref in refs:
+            await clients.admin.delete(ref)
+    source = "ConfigMap grove-system/configuration-1"
+    assert f"the configuration is that of {source}" in out
+    assert "Secret grove-system/grove-admission-certificates is valid until" in out
+    assert again == out
+    assert f"the configuration is invalid: {source}: serve: unknown key" in invalid
 
 
 SECRETS = [f"planted-{number:02}" for number in range(1, 13)]
