@@ -133,18 +133,26 @@ class RealApiServer:
         """Create or update `objects` as admin, with admission. Return them as they are stored.
 
         If an object has a status, it is stored too. Raise ApiError for the first object that is
-        rejected, and RuntimeError for a CRD that is not established.
+        rejected, and RuntimeError for a CRD that is not established. An object may be of a kind
+        whose CRD comes before it.
         """
         applied = []
+        waiting: list[str] = []
         for obj in objects:
+            is_definition = obj["kind"] == "CustomResourceDefinition"
+            if is_definition:
+                waiting.append(metadata(obj)["name"])
+            else:
+                for name in waiting:
+                    await self._until_established(name)
+                waiting = []
             path = await self._path(obj)
             stored = await self._apply(path, obj)
-            if "status" in obj and obj["kind"] != "CustomResourceDefinition":
+            if "status" in obj and not is_definition:
                 stored = await self._apply(f"{path}/status", obj)
             applied.append(stored)
-        for obj in objects:
-            if obj["kind"] == "CustomResourceDefinition":
-                await self._until_established(metadata(obj)["name"])
+        for name in waiting:
+            await self._until_established(name)
         return applied
 
     async def _apply(self, path: str, obj: Object) -> Object:

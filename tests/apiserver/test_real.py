@@ -12,6 +12,7 @@ import pytest
 
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.real import RealApiServer, find_binaries
+from tests.apiserver.api import definition, widget
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,3 +161,43 @@ def test_free_ports_are_none_of_those_for_outgoing_connections() -> None:
     for port in ports:
         with socket.create_server(("127.0.0.1", port)):
             assert port < 32768
+
+
+class LateApi:
+    """A kube-apiserver that serves the kind of a CRD only after its status was read twice."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self._reads = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if request.method == "PATCH":
+            self.writes.append(path.rpartition("/")[2])
+            return httpx.Response(200, json={})
+        if path.endswith("/widgets.example.com"):
+            self._reads += 1
+            established = {"type": "Established", "status": str(self._is_served)}
+            return httpx.Response(200, json={"status": {"conditions": [established]}})
+        kinds = {"/apis/apiextensions.k8s.io/v1": "CustomResourceDefinition"}
+        if self._is_served:
+            kinds["/apis/example.com/v1"] = "Widget"
+        if path not in kinds:
+            return httpx.Response(404, json={"message": "not found"})
+        kind = kinds[path]
+        resource = {"kind": kind, "name": f"{kind.lower()}s", "namespaced": False}
+        return httpx.Response(200, json={"resources": [resource]})
+
+    @property
+    def _is_served(self) -> bool:
+        return self._reads > 1
+
+
+async def test_an_object_is_written_once_the_crd_before_it_is_served(tmp_path: Path) -> None:
+    server = RealApiServer(binaries={}, state_dir=tmp_path)
+    api = LateApi()
+    await server._client.aclose()
+    server._client = httpx.AsyncClient(base_url=server.url, transport=httpx.MockTransport(api))
+    await server.apply([definition(), widget("one")])
+    assert api.writes == ["widgets.example.com", "one"]
+    await server.stop()

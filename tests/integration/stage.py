@@ -220,7 +220,7 @@ async def staged(
 ) -> AsyncIterator[tuple[ApiServer, Stage]]:
     """An API server of one dialect, with our minimal CRDs or those in the folder INTEGRATION_CRDS.
 
-    API groups of which the folder has no CRD, such as Kueue's, are served with our minimal ones.
+    Kinds of which the folder has no CRD, such as Kueue's, are served with our minimal ones.
     `rules` limit the user `operator`.
     """
     crds = neighbours_crds(dialect)
@@ -232,7 +232,7 @@ async def staged(
             for n in (fleet.NAMESPACE, "research", "kai-scale-adjust", "kai-resource-reservation")
         ]
         bindings = [BINDINGS] if dialect == "today" and crds is None else []
-        await server.apply([*namespaces, *bindings, *_of_other_groups(crds)])
+        await server.apply([*namespaces, *bindings, *missing_crds(crds)])
         async with await connect(server, "admin", (*STORED, CRD)) as admin:
             if dialect == "today" and crds is None:
                 await _open_schema(admin)
@@ -303,12 +303,12 @@ def neighbours_crds(dialect: str) -> Path | None:
     return Path(named)
 
 
-def _of_other_groups(crds: Path | None) -> list[Object]:
-    """Return our minimal CRDs of the API groups of which the folder has none."""
+def missing_crds(crds: Path | None) -> list[Object]:
+    """Return those of our minimal CRDs that the folder lacks."""
     if crds is None:
         return []
-    groups = {crd["spec"]["group"] for crd in load(crds)}
-    return [crd for crd in load(BUILT_IN) if crd["spec"]["group"] not in groups]
+    names = {crd["metadata"]["name"] for crd in load(crds)}
+    return [crd for crd in load(BUILT_IN) if crd["metadata"]["name"] not in names]
 
 
 async def _open_schema(admin: HttpClient) -> None:
