@@ -32,6 +32,8 @@ LACKS = (
     "must have an MNNVL claim but has none: Pods that start now run outside of their NVLink domain"
 )
 """The problem of a PodClique without its claim."""
+OUTSIDE = "the PodClique's claim, and so cannot use NVLink between nodes"
+"""The end of the problem of a PodClique whose Pods lack its claim."""
 
 
 class ClaimAudit(Struct):
@@ -68,7 +70,7 @@ class ClaimAudit(Struct):
             return None
         lack = "Pod {} lacks" if len(pods) == 1 else "Pods {} lack"
         names = lack.format(", ".join(pods))
-        problem = f"{names} the PodClique's claim, and so cannot use NVLink between nodes"
+        problem = f"{names} {OUTSIDE}"
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:

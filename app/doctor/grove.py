@@ -33,6 +33,8 @@ _WEBHOOKS = ".webhooks.grove.io"
 AUTHORIZER = f"authorizer{_WEBHOOKS}"
 OPERATOR = "grove-operator"
 _CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io/part-of=grove"
+_TOPOLOGY = "grove-topology"
+"""The name of the ClusterTopology that Grove's operator reads. It cannot be configured."""
 _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
@@ -85,6 +87,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
     return [
         _authorizer(authorizer, operator, configuration),
         *_topology(operator, configuration, writes_topology=writes_topology),
+        *(await _deleted_topology(client, operator, configuration) if writes_topology else []),
         *users,
     ]
 
@@ -229,6 +232,34 @@ def _topology(
             return [problem(message, remedy)]
 
     return [ok("Grove's topology feature is on")]
+
+
+async def _deleted_topology(
+    client: Client, operator: Operator | None, configuration: Configuration
+) -> Checks:
+    """Check that our leader does not delete the ClusterTopology that Grove's operator needs.
+
+    Return [] if the ClusterTopology exists: doctor may not know the server's configuration.
+    """
+    ours = configuration.cluster_topology
+    if not operator or ours.enabled or ours.name != _TOPOLOGY:
+        return []
+    if operator.section("topologyAwareScheduling").get("enabled") is not True:
+        return []
+    with contextlib.suppress(ClusterError):
+        if await find(client, ObjectRef(CLUSTER_TOPOLOGY, _TOPOLOGY)) is None:
+            message = (
+                "Grove's topology feature is on, but clusterTopology.enabled of grove-admission is"
+                f" false: our leader deletes the ClusterTopology {_TOPOLOGY}, and without it"
+                " Grove's operator creates no PodGangs"
+            )
+            remedy = (
+                "Set clusterTopology.enabled: true and Grove's levels in the configuration of"
+                " grove-admission, or set config.topologyAwareScheduling.enabled: false"
+                f" {_UPGRADE}."
+            )
+            return [problem(message, remedy)]
+    return []
 
 
 def _listed(levels: Mapping[Any, Any]) -> str:

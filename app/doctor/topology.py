@@ -22,6 +22,10 @@ from app.rules.topology.coverage import LEVELS_COVERED
 from app.rules.topology.kai import READY, desired_kai_topology, foreign_remedy, is_owned
 from app.rules.topology.levels import levels_below_host
 
+STUCK_DOMAINS = (
+    "deleted ComputeDomains that Grove's finalizer keeps, and that Grove does not create again:"
+)
+"""The problem of ComputeDomains whose deletion does not finish. Their names follow."""
 _SHOWN = 5
 _LEADER = "Read the log of the replica that leads: doctor --all names it under leader."
 
@@ -260,11 +264,7 @@ async def _stuck(client: Client) -> Checks:
     if not stuck:
         return []
 
-    names = listed(sorted(stuck), _SHOWN)
-    message = (
-        "deleted ComputeDomains that Grove's finalizer keeps, and that Grove does not create again:"
-        f" {names}"
-    )
+    message = f"{STUCK_DOMAINS} {listed(sorted(stuck), _SHOWN)}"
     remedy = (
         f"Remove the finalizer {GROVE_FINALIZER}: kubectl edit computedomain NAME -n NAMESPACE."
         " Then change the spec of the PodCliqueSet, such as its replicas, so that Grove creates the"

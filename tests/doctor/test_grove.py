@@ -10,7 +10,7 @@ import yaml
 from app.config.schema import Authorization, ClusterTopology, Configuration, TopologyLevel
 from app.doctor.grove import check_grove
 from app.doctor.report import Check
-from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Rejected
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS, Resource
 from tests.doctor.installation import groves_webhooks
@@ -180,6 +180,45 @@ async def test_an_odd_section_counts_as_off(odd: Any) -> None:
 
 async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
     client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", settings())])
+    checks = await check_grove(client, Configuration())
+    assert [check.status for check in checks] == ["ok", "ok"]
+
+
+DELETED = Check(
+    "problem",
+    "Grove's topology feature is on, but clusterTopology.enabled of grove-admission is false: our leader deletes the ClusterTopology grove-topology, and without it Grove's operator creates no PodGangs",
+    "Set clusterTopology.enabled: true and Grove's levels in the configuration of grove-admission, or set config.topologyAwareScheduling.enabled: false in the values of Grove's chart, and upgrade the release.",
+)
+STORED = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "ClusterTopology",
+    "metadata": {"name": "grove-topology"},
+}
+
+
+@pytest.mark.parametrize(
+    ("ours", "groves", "stored", "problems"),
+    [
+        pytest.param(ClusterTopology(), True, [], [DELETED], id="Grove lacks it"),
+        pytest.param(ClusterTopology(), True, [STORED], [], id="it is there"),
+        pytest.param(ClusterTopology(), False, [], [], id="Grove needs none"),
+        pytest.param(ClusterTopology(name="other"), True, [], [], id="ours has another name"),
+        pytest.param(TOPOLOGY, True, [], [], id="our leader creates it"),
+    ],
+)
+async def test_a_topology_that_our_leader_deletes_is_a_problem_if_grove_needs_it(
+    ours: ClusterTopology, groves: bool, stored: list[Object], problems: list[Check]
+) -> None:
+    text = settings(topologyAwareScheduling={"enabled": groves})
+    client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", text), *stored])
+    configuration = Configuration().model_copy(update={"cluster_topology": ours})
+    checks = await check_grove(client, configuration)
+    assert [check for check in checks if check.status == "problem"] == problems
+
+
+async def test_a_topology_that_may_not_be_read_is_not_called_deleted() -> None:
+    client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", settings(**ON))])
+    client.fail_next("get", CLUSTER_TOPOLOGY, Rejected("not yours", code=403))
     checks = await check_grove(client, Configuration())
     assert [check.status for check in checks] == ["ok", "ok"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.audit.claims import LACKS
+from app.audit.claims import LACKS, OUTSIDE
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -38,7 +38,7 @@ SAYS = {
         "explain": "requests MNNVL but has no claim",
     },
     "outside": {
-        "audit": "without its claim, outside of",
+        "audit": OUTSIDE,
         "doctor": "Pods that lack the MNNVL claim of their PodClique",
         "explain": "without its claim, outside the NVLink domain",
     },

@@ -12,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from app.doctor.topology import STUCK_DOMAINS
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -275,7 +276,7 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     await eventually(lambda: names(clients.admin, POD_CLIQUE, namespace))
     await clients.user.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
     said = " ".join((await printed(api, "doctor")).split())
-    assert f"Grove does not create new ones: {namespace}/train-0-fast" in said
+    assert f"{STUCK_DOMAINS} {namespace}/train-0-fast" in said
     text = await printed(api, "explain", "podcliqueset/train", "--namespace", namespace)
     assert "ComputeDomain train-0-fast is being deleted, but Grove's finalizer keeps it" in text
     path = f"/apis/resource.nvidia.com/v1beta1/namespaces/{namespace}/computedomains/train-0-fast"

@@ -36,14 +36,18 @@ SET = "distributed-training"
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
+clusterTopology: {{enabled: {enabled}, levels: {levels}}}
 server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
 waiting: {{enabled: true, afterSeconds: 0.5}}
 """
 
 
 @pytest.fixture(scope="module")
-def configuration() -> Configuration:
-    return read_configuration(CONFIGURATION.format(port=free_port()), "test")
+def configuration(today: bool) -> Configuration:
+    """Grove before ClusterTopologyBindings creates no PodGangs without a ClusterTopology."""
+    levels = [] if today else LEVELS
+    text = CONFIGURATION.format(enabled=str(not today).lower(), levels=levels, port=free_port())
+    return read_configuration(text, "test")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
