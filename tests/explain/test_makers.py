@@ -314,7 +314,7 @@ def test_pods_that_have_ended_are_named_because_kai_does_not_count_them() -> Non
     ended = replace(POD, name="train-1", uid="uid-1", node="gpu-00", phase="Succeeded")
     found = incomplete(facts(pods=(POD, ended)))
     assert found.text == f"{LACKS}. train-1 (Succeeded) has ended, and KAI does not count it"
-    assert found.remedy.startswith("Delete the whole workload and create it again")
+    assert found.remedy.startswith('Set the annotation kai.scheduler/batch-min-member: "1" on Job')
 
     found = incomplete(facts(pods=(POD, replace(ended, phase="Failed"))))
     assert found.text == f"{LACKS}. train-1 (Failed) has ended, and KAI does not count it"

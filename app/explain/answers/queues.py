@@ -13,8 +13,8 @@ from app.explain.answers.branch import AS_JSON
 from app.explain.answers.gpu_users import GpuUser, gpu_users
 from app.explain.answers.positions import InLine, Next
 from app.explain.queue_order.cycle import Turn, line_of, unread_for_line
-from app.explain.queue_order.shares import Account, divide
-from app.explain.queue_order.usage import new_accounts, nodes_of_pool, pods_are_known, total_of
+from app.explain.queue_order.shares import Account
+from app.explain.queue_order.usage import accounts_with_shares, pods_are_known
 from app.explain.state.index import Index
 from app.explain.state.queues import INNER, chain, unusable_because
 from app.facts.identity import Ref
@@ -124,22 +124,12 @@ def _rows(index: Index) -> Iterator[QueueRow]:
     counts = _Counts(index)
     pools = {queue.pool for queue in index.facts.queues} | {pool for pool, _ in counts.named}
     for pool in sorted(pools):
-        accounts = _accounts(index, pool)
+        accounts = accounts_with_shares(index, pool)
         for depth, queue in _in_tree_order(index, pool):
             yield _row(index, queue, depth, accounts[queue.name], counts)
         for of_pool, name in sorted(counts.named):
             if of_pool == pool and name not in accounts:
                 yield _missing(index, pool, name, counts)
-
-
-def _accounts(index: Index, pool: str) -> Mapping[str, Account]:
-    """Return the accounts of a pool's queues, each with its fair share of the pool's resources."""
-    accounts = new_accounts(index, pool)
-    groups = (group for group in index.facts.pod_groups if group.pool == pool)
-    pods = (pod for group in groups for pod in index.pods_of_group.get(group.key, ()))
-    schedulers = {pod.scheduler for pod in pods} or {_SCHEDULER}
-    divide(accounts.values(), total_of(index, nodes_of_pool(index, pool), schedulers))
-    return accounts
 
 
 def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:

@@ -17,6 +17,7 @@ from app.explain.queue_order.shares import (
     GpuMemory,
     Quantities,
     added,
+    divide,
     quantities,
     quantities_of_pod,
 )
@@ -26,7 +27,7 @@ from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, memory_of_gpus
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.labels import NODE_POOL
+from app.facts.labels import KAI_SCHEDULER, NODE_POOL
 from app.facts.quantity import Amounts
 from app.facts.rows import ROOM
 
@@ -80,6 +81,23 @@ def new_accounts(index: Index, pool: str) -> Accounts:
             account.take(added(placed, fixed, -1), preemptible=True)
             account.requested = added(account.requested, added(placed, waiting))
     return accounts
+
+
+def accounts_with_shares(index: Index, pool: str) -> Accounts:
+    """Return the accounts of a pool's queues, each with its fair share of the pool's resources.
+
+    The result is shared, so do not change it.
+    """
+
+    def look() -> Accounts:
+        accounts = new_accounts(index, pool)
+        groups = (group for group in index.facts.pod_groups if group.pool == pool)
+        pods = (pod for group in groups for pod in index.pods_of_group.get(group.key, ()))
+        schedulers = {pod.scheduler for pod in pods} or {KAI_SCHEDULER}
+        divide(accounts.values(), total_of(index, nodes_of_pool(index, pool), schedulers))
+        return accounts
+
+    return index.remembered(("accounts with shares", pool), look)
 
 
 def _counted(index: Index, group: KaiPodGroup) -> list[Pod]:

@@ -25,6 +25,7 @@ from app.facts.identity import Ref
 from app.facts.kai.podgroup import STALE_SINCE, KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
+from app.facts.labels import KAI_PREEMPTIBILITY
 
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
@@ -72,6 +73,9 @@ def gang_stale(gang: Gang) -> Reasons:
             f" respects minSubGroup ({group.needed}, satisfied) only from 0.18 on"
         )
         what_helps = f"Ask the platform team to upgrade KAI to 0.18. {_no_eviction(group)}"
+    elif any(pod.phase == "Succeeded" for pod in pods):
+        below += ", because KAI 0.16.2 to 0.17 ignores pods that have completed"
+        what_helps = _no_eviction(group)
     grace, doubt = (group.grace, "") if group.grace is not None else _UNKNOWN
     if running and grace >= 0 and lasts <= grace + _LATE:
         at = clock(group.stale + grace)
@@ -95,6 +99,17 @@ def placement_lost(gang: Gang) -> Reasons:
     lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
     remedy = "Do nothing: KAI places background pods where other workloads leave room"
     yield from lost or _evicted(gang, BACKGROUND, "PlacementLost", text, remedy, "note")
+
+
+def placement_changed(gang: Gang) -> Reasons:
+    """Report that KAI has evicted or moved pods of a gang, all of whose pods are placed again."""
+    text = f"All pods of {gang.ref.name} are placed again, after KAI evicted or moved some: {{}}"
+    remedy = (
+        "Do nothing if the pods may be moved. Otherwise, set the label"
+        f" {KAI_PREEMPTIBILITY}=non-preemptible on the workload: it must then fit in the quota of"
+        " its queue"
+    )
+    return _evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy, "note")
 
 
 def _evicted(

@@ -12,6 +12,8 @@ from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import (
     DEFAULT_SCHEDULER,
+    Advice,
+    advice_for,
     did_you_mean,
     is_of_kai,
     not_running,
@@ -425,20 +427,7 @@ def not_grouped(gang: Gang) -> Reasons:
         times = [pod.created for pod in pods if pod.created is not None]
         age = now - min(times) if times and now else 0.0
         if words:
-            who: Who = "you"
-            remedy = "Fix the problem that KAI's message describes"
-            if "admission webhook" in words and "denied the request" in words:
-                who = "platform"
-                remedy = (
-                    "Ask the platform team why the webhook in the message denies a PodGroup that"
-                    " KAI's pod-grouper creates. If the webhook is KAI's own, update KAI"
-                )
-            elif " is forbidden: " in words and " cannot " in words:
-                remedy = (
-                    "Ask the platform team to give the account of KAI's pod-grouper the permission"
-                    " that the message names"
-                )
-                who = "platform"
+            remedy, who = next(advice_for(words, _GROUPING), _AS_DESCRIBED)
             yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, who, objects=objects)
         elif age < _GROUPED_WITHIN:
             remedy = (
@@ -454,6 +443,42 @@ def not_grouped(gang: Gang) -> Reasons:
             text = f"For {ago(age)}, {text}{not_running(gang.index, 'pod-grouper-')}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)
 
+
+_GROUPING: Advice = (
+    (
+        ("denied the request",),
+        "Ask the platform team why the webhook in the message denies a PodGroup that KAI's"
+        " pod-grouper creates. If the webhook is KAI's own, update KAI",
+        "platform",
+    ),
+    (
+        ("cannot create", "cannot get", "cannot list", "cannot patch", "cannot update"),
+        "Ask the platform team to give the account of KAI's pod-grouper the permission that the"
+        " message names",
+        "platform",
+    ),
+    (
+        ("doesn't allow for 0 ",),
+        "Remove the replica type with 0 replicas from the workload, or set its replicas to at least"
+        " 1",
+        "you",
+    ),
+    (
+        ("can't be less than minReplicas",),
+        "Set replicas of this worker group to at least its minReplicas",
+        "you",
+    ),
+    (
+        ("topology annotation (",),
+        "Add this annotation, with the name of a Topology, to the pod template that the message"
+        " names",
+        "you",
+    ),
+)
+"""Advice on messages of KAI's pod-grouper. The first row that applies counts."""
+
+_AS_DESCRIBED: tuple[str, Who] = ("Fix the problem that KAI's message describes", "you")
+"""Advice on other messages of KAI's pod-grouper."""
 
 _GROUPED_WITHIN = 120.0
 """The seconds within which KAI's pod-grouper usually creates a PodGroup, even after a restart."""

@@ -16,6 +16,8 @@ from app.explain.reasons.constraints import min_above_replicas
 from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
 from app.explain.reasons.messages import Words, maker_words, makers_of, words_of
+from app.explain.reasons.partial_gangs import MIN_MEMBER
+from app.explain.reasons.queue import as_argument
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -27,9 +29,11 @@ from app.explain.reasons.reason import (
     removal_of,
     repair_of,
     to_describe,
+    upper_first,
 )
 from app.explain.reasons.startup_order import later_pods_missing, pods_missing
 from app.explain.reasons.uncreated_pods import advice_on, known_advice
+from app.explain.reasons.workload_status import suspended_groups
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
 from app.facts.grove.status import LastError
@@ -84,6 +88,11 @@ def gang_incomplete(gang: Gang) -> Reasons:
         text += f". {names} {'has' if len(ended) == 1 else 'have'} ended, and KAI does not count"
         text += " it" if len(ended) == 1 else " them"
     remedy = _remedy_for_gone(gang, gone)
+    leaving = _leaving(gang)
+    if leaving:
+        text += f". {listed(pod.name for pod in leaving)} {'is' if len(leaving) == 1 else 'are'}"
+        text += " terminating"
+        remedy = f"{_ending_remedy(gang, leaving)}. Its controller then creates the missing pods"
     commands: tuple[str, ...] = ()
     if gone and all(pod.deleting is None for pod in gone):
         names = shlex.join(pod.name for pod in gone)
@@ -95,11 +104,51 @@ def gang_incomplete(gang: Gang) -> Reasons:
         if not said:
             remedy += _last_errors(short, gang.facts.now)
         if not said and any(pod.phase == "Succeeded" for pod in ended):
-            remedy = (
-                "Delete the whole workload and create it again, or lower the number of pods that"
-                " must run together: completed pods are not created again"
-            )
+            if not gang.waiting and group and group.stale is not None:
+                return  # GangStale says what KAI does with the other pods.
+            remedy, commands = _after_completed(gang)
     yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands, parts=lacking)
+
+
+def _leaving(gang: Gang) -> list[Pod]:
+    """Return the terminating pods of a gang that its controller replaces only once they are gone.
+
+    The pods of Grove are left out (`_gone`), and gangs whose controller is not known.
+    """
+    group = gang.pod_group
+    if gang.is_of_grove or not group:
+        return []
+    of_group = gang.index.pods_of_group.get(group.key, ())
+    return [pod for pod in of_group if pod.deleting is not None and pod.controller]
+
+
+def _after_completed(gang: Gang) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy for a gang that lacks pods because some have completed, and its commands.
+
+    KAI's pod-grouper takes the minimum of a Job from an annotation.
+    """
+    completed = "completed pods are not created again"
+    if not gang.waiting:
+        return f"Do nothing while the other pods run: {completed}", ()
+    lower = "lower the number of pods that must run together"
+    controllers = {pod.controller for pod in gang.pods}
+    job = next(iter(controllers)) if len(controllers) == 1 else None
+    group = gang.pod_group
+    in_set = any(ref.kind == JOB_SET.kind for ref in gang.made_for)
+    if not job or job.kind != JOB.kind or in_set or not group or group.subgroups:
+        again = "delete the whole workload and create it again"
+        return f"{upper_first(lower)}, or {again}: {completed}", ()
+    number = len(gang.pods)
+    remedy = (
+        f'Set the annotation {MIN_MEMBER}: "{number}" on {job} and minMember: {number} in its'
+        f" PodGroup: {completed}"
+    )
+    patch = shlex.quote(f'{{"spec":{{"minMember":{number}}}}}')
+    name, namespace = shlex.quote(job.name), shlex.quote(job.namespace)
+    return remedy, (
+        f"kubectl annotate job {name} -n {namespace} {MIN_MEMBER}={number} --overwrite",
+        f"kubectl patch {as_argument(group)} --type merge -p {patch}",
+    )
 
 
 def _ended(gang: Gang) -> list[Pod]:
@@ -288,7 +337,12 @@ def _short_of_pods(gang: Gang) -> list[Member]:
         return []  # PodsMissing says when the other pods are created.
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # Grove creates no more pods, because the set is being deleted.
-    short = [member for member in gang.members if len(member.pods) < member.minimum]
+    suspended = suspended_groups(gang)
+    short = [
+        member
+        for member in gang.members
+        if len(member.pods) < member.minimum and member.name not in suspended
+    ]
     possible = [member for member in short if member.minimum <= member.replicas]
     if any(min_above_replicas(gang)):
         return possible  # MinAboveReplicas says why the pods of other parts can't exist.

@@ -8,6 +8,7 @@ from app.explain.placing.placements import EMPTY, Placements
 from app.explain.reasons.queue import bound_below
 from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
 from app.explain.reasons.restarts import restart_of
+from app.facts.kubernetes.pod import Pod
 
 MIN_MEMBER = "kai.scheduler/batch-min-member"
 """The annotation of a Job, JobSet or Deployment that sets the minimum of its PodGroup."""
@@ -15,7 +16,7 @@ MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 def gang_split(gang: Gang) -> Reasons:
     """Report that a part of the gang has its minimum, and its other pods are pending."""
-    if not gang.is_of_kai:
+    if not gang.is_of_kai or _created_by_each_other(gang):
         return
     together = ""
     for member in gang.members:
@@ -41,6 +42,13 @@ def gang_split(gang: Gang) -> Reasons:
         yield about(
             evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)
         )
+
+
+def _created_by_each_other(gang: Gang) -> bool:
+    """Return whether a running pod creates the others, as a Spark driver creates its executors."""
+    names = {pod.name for pod in gang.placed}
+    controllers = (pod.controller for pod in gang.waiting)
+    return any(ref and ref.kind == Pod.kind and ref.name in names for ref in controllers)
 
 
 def _is_elastic(gang: Gang, member: Member) -> bool:

@@ -423,6 +423,13 @@ _BINDING: Advice = (
         "you",
     ),
     (
+        ("RuntimeClass",),
+        "Ask the platform team to install the RuntimeClass that the message names, which KAI's"
+        " helper pods use, or to set binder.resourceReservation.runtimeClassName in KAI's Helm"
+        " chart. NVIDIA's GPU Operator creates the RuntimeClass nvidia.",
+        "platform",
+    ),
+    (
         ("exceeded quota",),
         "Ask the platform team to raise the ResourceQuota that the message names, because KAI's"
         " helper pods count too.",

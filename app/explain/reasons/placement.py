@@ -76,6 +76,7 @@ from app.explain.reasons.queue import (
     fair_share,
     losing_against,
     reclaims_after,
+    within_share,
 )
 from app.explain.reasons.reason import (
     Evidence,
@@ -875,6 +876,7 @@ def _room_remedy(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
         elsewhere,
         unselected,
         labelling_memory(obstacle),
+        within_share(obstacle.gang),
     )
     now = [each for each in others if each]
     waits, who = _freeing(obstacle)

@@ -480,8 +480,9 @@ _REJECTIONS: tuple[tuple[str, tuple[str, ...], str, Who], ...] = (
         "OutOf",
         _ANY,
         "Remove nodeName from the pod template if it is set: no scheduler checks whether such a pod"
-        " fits. Otherwise, ask the platform team what else uses {node}: its kubelet sees more usage"
-        " than the scheduler. Then {again}",
+        " fits. Set requests in the containers if only spec.resources has them: KAI ignores those"
+        " of the pod. Otherwise, ask the platform team what else uses {node}: its kubelet sees more"
+        " usage than the scheduler. Then {again}",
         "platform",
     ),
     (

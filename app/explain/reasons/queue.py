@@ -30,6 +30,7 @@ from app.explain.queue_order.shares import (
 )
 from app.explain.queue_order.usage import (
     accounts_of,
+    accounts_with_shares,
     gpus_of_claims,
     memory_in_pool,
     nodes_of_pool,
@@ -359,6 +360,10 @@ def _below_limit(gang: Gang, over: Excess) -> str:
     if most <= 0:
         return raised
 
+    surging = _in_place(gang, over, "limit")
+    if surging:
+        return f"{surging}. Or {lower_first(raised)}"
+
     steps = []
     if over.asked > most:
         least = f"request at most {amount(over.resource, most, down=True)}"
@@ -372,6 +377,30 @@ def _below_limit(gang: Gang, over: Excess) -> str:
             frees = f"PodGroups {listed(holders, 3)} free"
         steps.append(f"wait until {frees} enough of the limit")
     return upper_first(", or ".join(filter(None, (" and ".join(steps), lower_first(raised)))))
+
+
+def _in_place(gang: Gang, over: Excess, bound: str) -> str:
+    """Return the advice to end old pods of a Deployment first, if they use what the gang lacks.
+
+    Return "" otherwise. A rolling update ends them only once new pods are ready.
+    """
+    made_for = (ref for pod in gang.waiting for ref in pod.made_for if ref.kind == "Deployment")
+    deployment = next(made_for, None)
+    if deployment is None:
+        return ""
+    new = {pod.owner for pod in gang.waiting}
+    of_deployment = gang.index.pods_made_for.get(deployment, ())
+    old = [pod for pod in of_deployment if pod.node and pod.is_alive and pod.owner not in new]
+    frees = sum(dict(pod.shape.requests).get(over.resource, 0) for pod in old)
+    if not frees or over.used - frees + over.asked > over.bound:
+        return ""
+    pods = counted(
+        old, "pod of its previous revision takes up", "pods of its previous revision take up"
+    )
+    return (
+        f"Set spec.strategy.type: Recreate, or maxSurge: 0, in {deployment}: {pods} the {bound}"
+        " until new pods are ready"
+    )
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -658,6 +687,8 @@ def queue_quota(gang: Gang) -> Reasons:
         yield _in_units(over, "quota", "QueueQuota")
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}{_as_slices(gang, over)}"
+        surging = _in_place(gang, over, "quota")
+        remedy = f"{surging}. Or {lower_first(remedy)}" if surging else remedy
         reason = about(evidence, "QueueQuota", text, remedy, "you")
         yield _or_other_queue(gang, group, reason)
     elif said and not exceeded and not _is_next(gang) and not _asks_to_be_preemptible(gang, group):
@@ -865,6 +896,37 @@ def fair_share(gang: Gang) -> Reasons:
             f" the platform team to lower {RECLAIM_AFTER} of the queues"
         )
     yield about(evidence, "FairShare", text, remedy, "wait", objects=queues)
+
+
+def within_share(gang: Gang) -> str:
+    """Return the advice to request no more GPUs than KAI may reclaim for the gang, or "".
+
+    KAI reclaims from a queue above its fair share only while the gang's queue stays within its own.
+    """
+    turn = line_of(gang.index).get(gang.ref)
+    if not turn or turn.used or turn.full or turn.above or gang.placed:
+        return ""
+    accounts = accounts_with_shares(gang.index, gang.pool)
+    own = accounts.get(turn.queue)
+    asks = _asked(gang)[0]
+    left = math.floor(own.fair[0] - own.allocated[0] + _ROUNDED) if own else 0
+    if not own or not 0 < left < asks:
+        return ""
+    above = [
+        each.queue.name
+        for each in accounts.values()
+        if each.queue.parent == own.queue.parent
+        and each.allocated[0] > each.may_have[0]
+        and each.evictable[0]
+    ]
+    if not above:
+        return ""
+    queues = f"queue{'s' if above[1:] else ''} {listed(above, 3)}"
+    used = plain(round(own.allocated[0] * 1000))
+    return (
+        f"Request at most {_gpus(left)} in total, because KAI reclaims from {queues} only while"
+        f" queue {turn.queue} stays within its fair share of {_gpus(own.fair[0])} ({used} used)"
+    )
 
 
 def _frees_enough(gang: Gang, above: Mapping[Queue, Above]) -> bool:

@@ -48,8 +48,10 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
+from app.explain.state.amounts import asked_gpus
 from app.explain.state.index import Index
 from app.facts.identity import Ref
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import RESOURCE_MANAGEMENT
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
@@ -379,7 +381,11 @@ _ADVICE: Advice = (
         " with restrict-node-scheduling, and places pods without GPUs only there.",
         "platform",
     ),
-    (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
+    (
+        ("free ports",),
+        "Remove hostPort from the pod template, or use a port that no other pod there uses.",
+        "you",
+    ),
     (
         ("were unschedulable",),
         _UNCORDON,
@@ -659,6 +665,16 @@ def _is_misspelt(gang: Gang, name: str) -> bool:
 # Messages and silence of KAI.
 
 
+def _counts_shared_gpus_twice(gang: Gang) -> bool:
+    """Return whether several pods share a GPU by a claim, and the gang requests no GPUs.
+
+    Source: https://github.com/kai-scheduler/KAI-Scheduler/issues/1930
+    """
+    shared = (claim for claim in gang.facts.claims if len(claim.consumers) > 1)
+    of_gpus = (asked_gpus(claim.classes, gang.index.device_classes) for claim in shared)
+    return not gang.demand.asks(GPU) and any(of_gpus)
+
+
 def kai_refuses(gang: Gang) -> Reasons:
     """Report that KAI said recently that it can't place a gang, and no other rule explains it.
 
@@ -675,7 +691,9 @@ def kai_refuses(gang: Gang) -> Reasons:
     seems = ""
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
-        seems = f". According to our checks, the gang fits{f' in {places}' if places else ''}"
+        ignored = listed(gang.demand.unchecked)
+        seems = ". According to our checks" + (f", which ignore {ignored}" if ignored else "")
+        seems += f", the gang fits{f' in {places}' if places else ''}"
     remedy, who = _advice_on(said, gang.namespace)
     tainted = _tainted_devices(gang, said)
     if tainted:  # Our checks ignore taints of devices.
@@ -684,6 +702,13 @@ def kai_refuses(gang: Gang) -> Reasons:
         remedy = (
             f"{remedy} If these devices are free, ask the platform team to restart KAI's"
             " scheduler: its record of claims may be outdated."
+        )
+        who = "platform"
+    elif seems and "enough resources: GPUs" in said and _counts_shared_gpus_twice(gang):
+        remedy = (
+            "Ask the platform team to update KAI to a release after 0.17.0. Until then, KAI counts"
+            " a GPU once for each pod that shares its ResourceClaim, and a node with more GPUs in"
+            " use than it has takes no pods, not even pods without GPUs."
         )
         who = "platform"
     parentless = _queue_without_parent(gang) if not remedy else ""

@@ -10,6 +10,7 @@ started (`pkg/controllers/jobset_controller.go`). The MPI operator can create th
 the workers are ready (`pkg/controller/mpi_job_controller.go`).
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
@@ -18,6 +19,8 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import stalled_words
+from app.explain.reasons.partial_gangs import MIN_MEMBER
+from app.explain.reasons.queue import as_argument
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -34,7 +37,7 @@ from app.explain.reasons.reason import (
 from app.explain.state.index import Index
 from app.explain.state.makers import refusals_about
 from app.facts.identity import Ref
-from app.facts.kinds import JOB_SET
+from app.facts.kinds import JOB_SET, TRAIN_JOB
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.replicated_jobs import COMPLETE, IN_ORDER, ReplicatedJob, unmet
 from app.facts.kubernetes.workload_status import FAILED, LEADER_READY, WORKERS_READY, WorkloadStatus
@@ -253,12 +256,10 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
     if stalled:
         words = lower_first(stalled_words(stalled.stalled[0], gang.facts.now))
         text += f". In {stalled.name}, {words}"
-    if unplaced and gang.is_of_kai and gang.lacks_required:
-        text += f". This is a deadlock: KAI places {unplaced[0].name} only together with these pods"
-        before = "run the Jobs that must come first in a separate workload"
-        remedy = f"Create {made_by} again without {step.setting}"
-        remedy += f", and {before}" if step.must_end else ""
-        commands: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    if unplaced and gang.is_of_kai and gang.lacks_required and not _places_next(gang):
+        why, remedy, commands = _deadlock(gang, made_by, step, unplaced[0])
+        text += f". This is a deadlock: KAI places {why}"
     elif unplaced:
         remedy = f"Find out why {unplaced[0].name} has no node"
         commands, follows = _commands(unplaced[0])[:1], True
@@ -296,6 +297,59 @@ def _later_pods(gang: Gang, made_by: Ref, steps: Sequence[_Step]) -> Reason:
         commands=commands,
         follows=follows,
     )
+
+
+def _places_next(gang: Gang) -> bool:
+    """Return whether KAI places existing pods of a gang next, as soon as they have room."""
+    return gang.whole.is_ready and bool(gang.whole.next_pods())
+
+
+def _deadlock(gang: Gang, made_by: Ref, step: _Step, pod: Pod) -> tuple[str, str, tuple[str, ...]]:
+    """Return (what KAI places before the awaited `pod`, the remedy, its commands).
+
+    Since KAI 0.16, a JobSet has one PodGroup, which has a SubGroup for each replicatedJob. KAI
+    places the first minSubGroup of them by name, also if they have no pods yet.
+    """
+    group = gang.pod_group
+    together = f"{pod.name} only together with these pods"
+    again = f"Create {made_by} again without {step.setting}"
+    status = gang.index.workload_statuses.get(made_by)
+    owner = status.controller if status else None
+    if step.must_end and owner and owner.kind == TRAIN_JOB.kind:
+        remedy = (
+            f"Create {owner} again without initializers, and do their work in a separate workload"
+            " before"
+        )
+        return together, remedy, ()
+    if step.must_end:
+        return (
+            together,
+            f"{again}, and run the Jobs that must come first in a separate workload",
+            (),
+        )
+    if not group or group.needed is None:
+        return together, again, ()
+
+    parents = {subgroup.name: subgroup.parent for subgroup in group.subgroups}
+    first = min(name for name, parent in parents.items() if not parent)
+    own = parents.get(pod.subgroup) or pod.subgroup
+    if own != first:
+        before = f"SubGroup {first} first, because its name comes first, and it has no pods yet"
+        names = (
+            "rename the replicatedJobs so that their names sort in the order in which they start"
+        )
+        return before, f"{again}, or {names} in a new JobSet", ()
+    remedy = (
+        f'Set the annotation {MIN_MEMBER}: "1" on {made_by} and minSubGroup: 1 in its PodGroup, so'
+        f" that KAI places {own} first"
+    )
+    name, namespace = shlex.quote(made_by.name), shlex.quote(made_by.namespace)
+    patch = shlex.quote('{"spec":{"minSubGroup":1}}')
+    commands = (
+        f"kubectl annotate jobset {name} -n {namespace} {MIN_MEMBER}=1 --overwrite",
+        f"kubectl patch {as_argument(group)} --type merge -p {patch}",
+    )
+    return together, remedy, commands
 
 
 def pods_to_come(index: Index, ref: Ref, gangs: Iterable[Gang]) -> int:

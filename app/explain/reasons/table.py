@@ -65,6 +65,11 @@ def _grouped(gang: Gang) -> bool:
     return gang.may_wait() and ("pod_groups" in gang.facts.unseen or gang.pod_group is not None)
 
 
+def _is_placed(gang: Gang) -> bool:
+    """Return whether all pods of a gang with a PodGroup are placed."""
+    return gang.pod_group is not None and bool(gang.placed) and not gang.may_wait()
+
+
 def _without_events(gang: Gang) -> bool:
     """Return whether events were not read, so that only container states have messages."""
     return "events" in gang.facts.unread
@@ -207,7 +212,14 @@ RULES: tuple[Rule, ...] = (
     Rule(workload_status.workload_failed, ("workload_statuses",), _has_status),
     Rule(workload_status.workload_failed, ("events",), _may_have_failed),
     Rule(workload_status.job_retries, ("pods", "workload_statuses"), _has_status, "WorkloadFailed"),
+    Rule(workload_status.ray_job_retries, ("workload_statuses",), _has_status, "WorkloadFailed"),
     Rule(workload_status.workload_suspended, ("workload_statuses",), _has_status),
+    Rule(
+        workload_status.groups_suspended,
+        ("workload_statuses", "pods"),
+        _has_status,
+        "WorkloadSuspended",
+    ),
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
     Rule(creation.grove_missing),
     Rule(creation.set_being_deleted, ("sets",), of_set=True),
@@ -382,6 +394,7 @@ RULES: tuple[Rule, ...] = (
     Rule(evictions.gang_stale, ("pods", "pod_groups"), _grouped),
     Rule(evictions.gang_evicted, ("pod_groups", "events"), _grouped),
     Rule(evictions.placement_lost, ("pod_groups", "events"), _grouped),
+    Rule(evictions.placement_changed, ("pod_groups", "events"), _is_placed, "PlacementLost"),
     Rule(constraints.gang_unconstrained, ("sets", "gangs", "topologies"), Gang.is_constrained),
     Rule(rejected_constraints.level_without_topology, ("pod_groups",)),
     Rule(rejected_constraints.topology_without_level, ("pod_groups",), _grouped, "LevelUnknown"),

@@ -23,7 +23,7 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Term
-from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.volume import StorageClass, Volume, VolumeClaim
 
 
 def _used_claims(gang: Gang) -> list[tuple[str, list[Pod]]]:
@@ -142,17 +142,25 @@ def _class_by_hand(index: Index, claim: VolumeClaim) -> StorageClass | None:
 
 
 def volume_not_free(gang: Gang) -> Reasons:
-    """Report that a claim waits for a volume that is created by hand, and none is available."""
+    """Report that claims wait for volumes that are created by hand, and too few are available."""
+    competing: list[tuple[VolumeClaim, Sequence[Volume]]] = []
+    next_pods = {pod.key for pod in gang.whole.next_pods()}
     for name, pods in _used_claims(gang):
         claim = gang.index.volume_claims.get((gang.namespace, name))
         storage = _class_by_hand(gang.index, claim) if claim else None
-        if claim is None or storage is None or free_volumes(gang.index, claim, storage):
+        if claim is None or storage is None:
+            continue
+        free = free_volumes(gang.index, claim, storage)
+        if free:
+            if any(pod.key in next_pods for pod in pods):
+                competing.append((claim, free))
             continue
         use = counted(pods, "pod uses", "pods use")
         none = "no PersistentVolume of it is available"
         such = f"class {storage.name}"
         if storage.name in gang.index.free_volumes:
-            asks = listed((amount("storage", claim.size), *claim.modes))
+            labels = terms_words([claim.selector]) if claim.selector else ""
+            asks = listed(filter(None, (amount("storage", claim.size), *claim.modes, labels)))
             none = f"no available PersistentVolume of it matches the claim ({asks})"
             such += f" with {asks}"
         text = (
@@ -162,6 +170,46 @@ def volume_not_free(gang: Gang) -> Reasons:
         remedy = f"Ask the platform team for another PersistentVolume of {such}: kubectl get pv"
         evidence = Evidence(claim.ref, "status.phase", claim.phase)
         yield about(evidence, "VolumeUnbound", text, remedy, "platform", objects=refs(pods))
+    yield from _too_few_volumes(competing)
+
+
+_MOST_CLAIMS = 64
+"""The maximum number of claims for which it is tried whether each gets a volume of its own."""
+
+
+def _too_few_volumes(competing: Sequence[tuple[VolumeClaim, Sequence[Volume]]]) -> Reasons:
+    """Report that claims, each with the volumes that match it, can't all get their own volume."""
+    if len(competing) > _MOST_CLAIMS:
+        return
+    taken: dict[str, int] = {}
+
+    def gets(at: int, tried: set[str]) -> bool:
+        for volume in competing[at][1]:
+            if volume.name not in tried:
+                tried.add(volume.name)
+                if volume.name not in taken or gets(taken[volume.name], tried):
+                    taken[volume.name] = at
+                    return True
+        return False
+
+    served = sum(gets(at, set()) for at in range(len(competing)))
+    missing = len(competing) - served
+    if not missing:
+        return
+    first, _ = competing[0]
+    names = listed(claim.name for claim, _ in competing)
+    volumes = counted(
+        served, "available PersistentVolume matches", "available PersistentVolumes match"
+    )
+    text = (
+        f"PersistentVolumeClaims {names} need a volume each, but only {volumes} them, and their"
+        " StorageClass creates no volumes"
+    )
+    more = counted(missing, "more PersistentVolume", "more PersistentVolumes")
+    remedy = f"Ask the platform team for {more} for these claims: kubectl get pv"
+    evidence = Evidence(first.ref, "status.phase", first.phase)
+    objects = tuple(claim.ref for claim, _ in competing)
+    yield about(evidence, "VolumeUnbound", text, remedy, "platform", objects=objects)
 
 
 # Volumes that only some nodes can use.

@@ -20,7 +20,7 @@ from app.explain.reasons.reason import (
 from app.explain.state.index import Index
 from app.explain.state.workload_status import status_of
 from app.facts.identity import Ref
-from app.facts.kinds import JOB_SET, RAY_JOB, TRAIN_JOB
+from app.facts.kinds import JOB_SET, RAY_CLUSTER, RAY_JOB, TRAIN_JOB
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.replicated_jobs import unmet
 from app.facts.kubernetes.workload_status import FAILED, WorkloadStatus
@@ -128,6 +128,67 @@ def job_retries(gang: Gang) -> Reasons:
         objects=(ref,),
         commands=(log,),
         severity="warning",
+    )
+
+
+def ray_job_retries(gang: Gang) -> Reasons:
+    """Report that an attempt of a RayJob failed, and KubeRay makes another one."""
+    status = _status(gang)
+    if status is None or not status.retried:
+        return
+    ref = status.ref
+    yield about(
+        Evidence(ref, "status.jobDeploymentStatus", "Retrying"),
+        "WorkloadFailed",
+        f"The last attempt of {ref} failed: {one_line(status.retried)}. KubeRay deletes its"
+        " RayCluster and tries again with a new one, up to spec.backoffLimit times",
+        "Find out why the attempt failed, and correct the cause",
+        "you",
+        objects=tuple(dict.fromkeys((ref, gang.ref))),
+        commands=commands_to_describe(ref),
+        severity="warning",
+    )
+
+
+def suspended_groups(gang: Gang) -> tuple[str, ...]:
+    """Return the names of the suspended worker groups of a gang's RayCluster."""
+    statuses = (gang.index.workload_statuses.get(ref) for ref in _workloads(gang))
+    return next((each.suspended_groups for each in statuses if each and each.suspended_groups), ())
+
+
+def groups_suspended(gang: Gang) -> Reasons:
+    """Report that worker groups of a RayCluster are suspended, and so have no pods.
+
+    KAI does not know that, and waits for their pods if its PodGroup has a SubGroup for them.
+    """
+    groups = suspended_groups(gang)
+    cluster = next((ref for ref in _workloads(gang) if ref.kind == RAY_CLUSTER.kind), None)
+    if not groups or not cluster:
+        return
+    short = {member.name for member in gang.members if len(member.pods) < member.minimum}
+    awaited = tuple(name for name in groups if name in short)
+    is_one = len(groups) == 1
+    those = "group" if is_one else "groups"
+    text = (
+        f"Worker {those} {listed(groups)} of {cluster} {'is' if is_one else 'are'} suspended, so"
+        f" KubeRay creates no pods for {'it' if is_one else 'them'}"
+    )
+    remedy = f"Set suspend: false in {'this' if is_one else 'these'} worker {those}"
+    if awaited:
+        text += f", but KAI waits for the pods of {listed(awaited)}"
+        remedy += ", or set replicas and minReplicas to 0"
+    else:
+        remedy += " if the pods are needed"
+    yield about(
+        Evidence(cluster, "spec.workerGroupSpecs[].suspend", "true"),
+        "WorkloadSuspended",
+        text,
+        remedy,
+        "you",
+        objects=tuple(dict.fromkeys((cluster, gang.ref))),
+        commands=commands_to_describe(cluster),
+        severity="problem" if awaited else "note",
+        parts=awaited,
     )
 
 

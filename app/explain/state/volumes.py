@@ -63,7 +63,7 @@ def free_volumes(index: Index, claim: VolumeClaim, storage: StorageClass) -> lis
 def _places_of_free(index: Index, claim: VolumeClaim, storage: StorageClass) -> tuple[Term, ...]:
     volumes = index.free_volumes.get(storage.name, ())
     own = claim.key if any(volume.reserved for volume in volumes) else ()
-    key = ("places of free volumes", storage.name, claim.size, claim.modes, own)
+    key = ("places of free volumes", storage.name, claim.size, claim.modes, claim.selector, own)
     return index.remembered(key, lambda: _joined(free_volumes(index, claim, storage)), {"volumes"})
 
 

@@ -1,5 +1,6 @@
 """Read node selectors, node affinity, taints and tolerations."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
@@ -62,6 +63,34 @@ def node_selector_terms(selector: Any) -> tuple[Term, ...]:
             break
         terms.append(term)
     return tuple(terms)
+
+
+def label_selector(selector: Any) -> Term:
+    """Return the requirements of a LabelSelector, up to the limit MOST_OF_SELECTOR."""
+    content = map_of(selector)
+    exact = (
+        Requirement(str(key), "In", (str(value),))
+        for key, value in map_at(content, "matchLabels").items()
+    )
+    return (*exact, *_term(content))[:MOST_OF_SELECTOR]
+
+
+def has_labels(term: Term, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet all requirements of a LabelSelector."""
+    for requirement in term:
+        value = labels.get(requirement.key)
+        match requirement.operator:
+            case "In":
+                is_met = value in requirement.values
+            case "NotIn":
+                is_met = value not in requirement.values
+            case "Exists":
+                is_met = value is not None
+            case operator:
+                is_met = operator == "DoesNotExist" and value is None
+        if not is_met:
+            return False
+    return True
 
 
 def required_affinity(spec: JsonMap) -> tuple[Term, ...]:

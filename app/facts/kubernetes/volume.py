@@ -1,11 +1,23 @@
 """Read PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
 
+from collections.abc import Mapping
+
+from msgspec import field
+
 from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
-from app.facts.kubernetes.selectors import Requirement, Term, node_selector_terms
+from app.facts.kubernetes.selectors import (
+    Requirement,
+    Term,
+    has_labels,
+    label_selector,
+    node_selector_terms,
+)
 from app.facts.quantity import amounts
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
+AVAILABLE = "Available"
+"""The phase of a volume that is bound to no claim."""
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 """The provisioner of classes whose volumes are created by hand, such as local disks."""
@@ -30,10 +42,14 @@ class VolumeClaim(Namespaced):
     """The requested storage, in thousandths of a byte."""
     modes: tuple[str, ...] = ()
     """The access modes that it requests, and Block if it requests a block device."""
+    selector: Term = ()
+    """The requirements on the labels of its volume."""
 
     def matches(self, volume: "Volume") -> bool:
-        """Return whether a volume is large enough, has the modes, and is for no other claim."""
+        """Return whether a volume is large enough, has the modes and labels, and is free for it."""
         if volume.reserved not in ("", f"{self.namespace}/{self.name}"):
+            return False
+        if not has_labels(self.selector, volume.labels):
             return False
         is_block = "Block" in self.modes
         has_modes = set(self.modes) <= set(volume.modes) and is_block == ("Block" in volume.modes)
@@ -56,6 +72,8 @@ class Volume(ClusterScoped):
     """The access modes, and Block if it is a block device."""
     reserved: str = ""
     """The claim that the volume is for, such as `ns/data`, or "" for any claim."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels, or none if the volume is not available."""
 
 
 class StorageClass(ClusterScoped):
@@ -85,6 +103,7 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
         seconds_since_1970(metadata.get("deletionTimestamp")),
         amounts(map_at(spec, "resources", "requests")).get("storage", 0),
         _modes(spec),
+        label_selector(spec.get("selector")),
     )
 
 
@@ -97,14 +116,17 @@ def read_volume(obj: JsonMap) -> Volume:
     """Read a PersistentVolume."""
     spec = map_at(obj, "spec")
     claim = map_at(spec, "claimRef")
+    phase = text_at(map_at(obj, "status"), "phase") or "Pending"
+    labels = map_at(obj, "metadata", "labels") if phase == AVAILABLE else {}
     return Volume(
         read_name(obj),
         node_selector_terms(map_at(spec, "nodeAffinity", "required")),
         text_at(spec, "storageClassName"),
-        text_at(map_at(obj, "status"), "phase") or "Pending",
+        phase,
         amounts(spec.get("capacity")).get("storage", 0),
         _modes(spec),
         f"{text_at(claim, 'namespace')}/{text_at(claim, 'name')}" if claim else "",
+        {str(key): str(value) for key, value in labels.items()},
     )
 
 

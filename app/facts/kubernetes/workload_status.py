@@ -46,6 +46,8 @@ _REPLICA_FAILURE = "ReplicaFailure"
 """The condition of Deployments and RayClusters that can't create pods."""
 _ENDS_OF_RAY = {"FAILED": FAILED, "SUCCEEDED": "Complete", "STOPPED": "Complete"}
 """The value of `WorkloadStatus.ended` for each `status.jobStatus` of an ended RayJob."""
+_RETRYING = "Retrying"
+"""The `status.jobDeploymentStatus` of a RayJob that KubeRay starts again with a new RayCluster."""
 _FAILED_RAY = {FAILED, "ValidationFailed"}
 """The values of `status.jobDeploymentStatus` of a RayJob that has failed."""
 
@@ -112,6 +114,10 @@ class WorkloadStatus(Value):
     """Since when it is not ready, in seconds since 1970, or None if that is not known."""
     has_error: bool = False
     """Whether the controller of a DynamoGraphDeployment can't create or change its objects."""
+    retried: str = ""
+    """Why the last attempt of a RayJob failed, if KubeRay makes another one, or ""."""
+    suspended_groups: tuple[str, ...] = ()
+    """The names of the suspended worker groups of a RayCluster."""
 
 
 def read_workload_status(obj: JsonMap) -> WorkloadStatus:
@@ -147,9 +153,11 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
     ended = _ENDS.get(text_at(end, "type"), "")
     ended_at = end.get("lastTransitionTime")
     if not ended:
-        ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
-        if text_at(status, "jobDeploymentStatus") in _FAILED_RAY:
+        state = text_at(status, "jobDeploymentStatus")
+        if state in _FAILED_RAY:
             ended = FAILED
+        elif state != _RETRYING:
+            ended = _ENDS_OF_RAY.get(text_at(status, "jobStatus"), "")
         if ended:
             end, ended_at = status, status.get("endTime")
     replicas, created = _numbers(ref, spec, status)
@@ -176,7 +184,24 @@ def read_workload_status(obj: JsonMap) -> WorkloadStatus:
         read_replicated_jobs(spec, status) if ref.kind == JOB_SET.kind else (),
         read_rollout(ref.kind, spec, status),
         *_unready(ref, status),
+        _retried(ref, status),
+        _suspended_groups(ref, spec),
     )
+
+
+def _retried(ref: Ref, status: JsonMap) -> str:
+    """Return why the last attempt of a RayJob failed if KubeRay makes another one, or ""."""
+    if ref.kind != RAY_JOB.kind or text_at(status, "jobDeploymentStatus") != _RETRYING:
+        return ""
+    return text_at(status, "message") or text_at(status, "reason") or text_at(status, "jobStatus")
+
+
+def _suspended_groups(ref: Ref, spec: JsonMap) -> tuple[str, ...]:
+    """Return the names of the suspended worker groups of a RayCluster, or () for other kinds."""
+    if ref.kind != RAY_CLUSTER.kind:
+        return ()
+    groups = maps_at(spec, "workerGroupSpecs")
+    return tuple(text_at(group, "groupName") for group in groups if group.get("suspend") is True)
 
 
 def _numbers(ref: Ref, spec: JsonMap, status: JsonMap) -> tuple[int | None, int | None]:

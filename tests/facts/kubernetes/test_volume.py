@@ -1,5 +1,9 @@
 """What is kept of claims of volumes, of volumes, and of StorageClasses."""
 
+from typing import Any
+
+import pytest
+
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import (
     StorageClass,
@@ -9,6 +13,12 @@ from app.facts.kubernetes.volume import (
     read_volume,
     read_volume_claim,
 )
+from app.objects.shape import JsonMap
+
+
+def one(key: str, operator: str, *values: str) -> dict[str, Any]:
+    """One of `matchExpressions`."""
+    return {"key": key, "operator": operator, "values": list(values)}
 
 
 def test_a_claim_is_read() -> None:
@@ -89,3 +99,32 @@ def test_a_volume_may_be_for_one_claim() -> None:
     volume = read_volume({"metadata": {"name": "pv"}, **reserved})
     assert VolumeClaim("ns", "data").matches(volume)
     assert not VolumeClaim("other", "data").matches(volume)
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "matches"),
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"tier": "fast"}}, {"tier": "fast", "x": "y"}, True),
+        ({"matchLabels": {"tier": "fast"}}, {"tier": "slow"}, False),
+        ({"matchLabels": {"tier": "fast"}}, {}, False),
+        ({"matchExpressions": [one("tier", "NotIn", "slow")]}, {"tier": "fast"}, True),
+        ({"matchExpressions": [one("tier", "NotIn", "slow")]}, {"tier": "slow"}, False),
+        ({"matchExpressions": [one("tier", "Exists")]}, {"tier": ""}, True),
+        ({"matchExpressions": [one("tier", "Exists")]}, {}, False),
+        ({"matchExpressions": [one("tier", "DoesNotExist")]}, {}, True),
+        ({"matchExpressions": [one("tier", "DoesNotExist")]}, {"tier": ""}, False),
+        ({"matchExpressions": [one("tier", "Near", "fast")]}, {"tier": "fast"}, False),
+    ],
+)
+def test_a_claim_may_select_volumes_by_their_labels(
+    selector: JsonMap, labels: dict[str, str], matches: bool
+) -> None:
+    claim = read_volume_claim({"metadata": {"name": "c"}, "spec": {"selector": selector}})
+    volume = {"metadata": {"name": "v", "labels": labels}, "status": {"phase": "Available"}}
+    assert claim.matches(read_volume(volume)) is matches
+
+
+def test_the_labels_of_a_volume_in_use_are_not_kept() -> None:
+    volume = {"metadata": {"name": "v", "labels": {"a": "b"}}, "status": {"phase": "Bound"}}
+    assert read_volume(volume).labels == {}
