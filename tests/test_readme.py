@@ -128,6 +128,7 @@ OTHERWISE_SHOWN = {
     "dry_run.py": "unusable documents",
     "policies.py": "the rules in CEL, in the words of the rules",
     "podgroup_minimums.py": "after 'KAI rejects this'",
+    "pod_rejections.py": "after 'API servers reject such pods'",
     "set_changes.py": "after 'Grove rejects this'",
     "set_rejections.py": "after 'Grove rejects this', or what Grove does not do",
     "policy.py": "the rules in CEL, in the words of the rules",

@@ -11,7 +11,7 @@ its templates would create (`templates`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 
 import jsonpatch
@@ -40,13 +40,14 @@ from app.dry_run.templates import (
     maker_of,
     note_on_created,
 )
-from app.dry_run.types import type_findings
+from app.dry_run.types import claimed_volumes, pod_specs, type_findings
 from app.facts.kai.queue import read_queue
 from app.facts.kinds import ALL, POD_CLIQUE_SET, POD_GROUP, QUEUE
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
+from app.rules.pod_rejections import pod_warnings
 from app.rules.podgroup_minimums import minimum_warnings
 from app.rules.queue_warnings import unit_warnings, unset_warnings
 from app.rules.set_changes import change_warnings
@@ -134,6 +135,12 @@ class Judgement(Value):
         )
         return replace(self, path=path, verdict=both)
 
+    def warned(self, warnings: Sequence[str]) -> "Judgement":
+        """Return the judgement with further warnings, if it has a verdict."""
+        if self.verdict is None:
+            return self
+        return replace(self, verdict=self.verdict.with_warnings(warnings))
+
     def report(self) -> Object:
         """Return the judgement as JSON-serializable data, without empty details."""
         identity = dict(
@@ -200,26 +207,33 @@ async def judge(
         return Judgement(document, verdict=judged(mistyped))
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
+    is_new = not asker.reads_stored and asker.operation != "DELETE"
+    about_pods = _about_pods(document) if is_new and on_templates.verdict != TOO_MANY else []
     if on_templates.verdict is not None:
-        return replace(on_templates, path="" if resource is QUEUE else "/mutate/pod-mnnvl")
+        path = "" if resource is QUEUE else "/mutate/pod-mnnvl"
+        return replace(on_templates, path=path).warned(about_pods)
     if not resource:
         return on_templates
 
     request = _request(document, resource, subresource, asker)
     judgement = await _judge(routes, document, request)
-    if judgement.verdict is not None:
-        warnings = _document_warnings(resource, request, is_stored=asker.reads_stored)
-        judgement = replace(judgement, verdict=judgement.verdict.with_warnings(warnings))
+    if not asker.reads_stored:
+        judgement = judgement.warned([*_document_warnings(resource, request), *about_pods])
     return replace(judgement, note=on_templates.note)
 
 
-def _document_warnings(resource: Resource, request: Request, *, is_stored: bool) -> list[str]:
+def _about_pods(document: JsonMap) -> list[str]:
+    """Return warnings about pod specs with which API servers create no pods."""
+    claimed = claimed_volumes(document)
+    found = (pod_warnings(path, spec, claimed) for path, spec in pod_specs(document))
+    return list(chain.from_iterable(found))
+
+
+def _document_warnings(resource: Resource, request: Request) -> list[str]:
     """Return warnings about a PodCliqueSet or PodGroup that only documents need.
 
     API servers drop unknown fields, and the webhooks of Grove and KAI have accepted what is stored.
     """
-    if is_stored:
-        return []
     if resource is POD_GROUP:
         return minimum_warnings(request.object, is_new=request.old is None)
     if resource is not POD_CLIQUE_SET:

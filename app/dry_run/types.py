@@ -12,7 +12,7 @@ from typing import Any
 from app.base.json import to_json
 from app.facts.kinds import POD_CLIQUE_SET
 from app.objects.fields import REASON_TYPE, FieldError, FieldPath, Findings
-from app.objects.shape import JsonMap, map_at, text_at
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
 
 Check = Callable[[Any], str]
 """Returns what a value must be, or "" if the value is accepted."""
@@ -150,19 +150,43 @@ def _examined(document: JsonMap) -> Iterator[tuple[FieldPath, Any, Shape]]:
     group = text_at(document, "apiVersion").rpartition("/")[0]
     if (group, document.get("kind")) == (POD_CLIQUE_SET.group, POD_CLIQUE_SET.kind):
         yield FieldPath(""), document, _SET
+    for path, part in _maps_in(document):
+        if map_at(part, "metadata"):
+            yield path, part, _LABELLED
+    for path, spec in pod_specs(document):
+        yield path, spec, _POD_SPEC
 
+
+def pod_specs(document: JsonMap) -> Iterator[tuple[FieldPath, JsonMap]]:
+    """Yield the pod specs anywhere in a document, which have a list of containers."""
+    for path, part in _maps_in(document):
+        if isinstance(part.get("containers"), list):
+            yield path, part
+
+
+def claimed_volumes(document: JsonMap) -> set[str]:
+    """Return the names of the volumes that a controller adds to pods for the claims it creates.
+
+    Such claims are in volumeClaimTemplates, or in the volumeClaimPolicies of a JobSet.
+    """
+    claims: list[JsonMap] = []
+    for _, part in _maps_in(document):
+        claims += maps_at(part, "volumeClaimTemplates")
+        for policy in maps_at(part, "volumeClaimPolicies"):
+            claims += maps_at(policy, "templates")
+    return {text_at(map_at(claim, "metadata"), "name") for claim in claims}
+
+
+def _maps_in(document: JsonMap) -> Iterator[tuple[FieldPath, JsonMap]]:
+    """Yield all maps of a document, each with its path, in the order of the document."""
     waiting: list[tuple[FieldPath, Any]] = [(FieldPath(""), document)]
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, list):
             waiting += reversed([(path.index(at), item) for at, item in enumerate(value)])
-        if not isinstance(value, dict):
-            continue
-        waiting += reversed([(path.child(name), item) for name, item in value.items()])
-        if map_at(value, "metadata"):
-            yield path, value, _LABELLED
-        if isinstance(value.get("containers"), list):
-            yield path, value, _POD_SPEC
+        if isinstance(value, dict):
+            yield path, value
+            waiting += reversed([(path.child(name), item) for name, item in value.items()])
 
 
 def _findings(path: FieldPath, value: Any, shape: Shape) -> Iterator[FieldError]:

@@ -4,7 +4,7 @@ import pytest
 
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, judge
-from app.dry_run.types import type_findings
+from app.dry_run.types import claimed_volumes, type_findings
 from tests.reviews import cluster, default_routes
 
 
@@ -131,3 +131,52 @@ AT_CLIQUE = "spec.template.cliques[0].spec"
 def test_what_an_api_server_does_not_accept(text: str, said: list[str]) -> None:
     (document,) = read_documents(text)
     assert list(map(str, type_findings(document))) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("{kind: StatefulSet, spec: {volumeClaimTemplates: [{metadata: {name: a}}]}}", {"a"}),
+        (
+            "{kind: JobSet, spec: {volumeClaimPolicies: [{templates: [{metadata: {name: b}}]}]}}",
+            {"b"},
+        ),
+        ("{kind: Pod, spec: {volumes: [{name: c}]}}", set()),
+    ],
+)
+def test_volumes_that_a_controller_adds(text: str, names: set[str]) -> None:
+    (document,) = read_documents(text)
+    assert claimed_volumes(document) == names
+
+
+DOUBLE = "{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}, {name: c}]}"
+IS_DOUBLE = "containers[1].name: API servers reject such pods: another container is called c too"
+
+
+@pytest.mark.parametrize(
+    ("text", "asker", "warning"),
+    [
+        pytest.param(
+            CLIQUE % f"{{roleName: w, replicas: 1, podSpec: {DOUBLE}}}",
+            Asker("me"),
+            f"spec.template.cliques[0].spec.podSpec.{IS_DOUBLE}",
+            id="a PodCliqueSet",
+        ),
+        pytest.param(
+            "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {metadata:"
+            f" {{annotations: {{grove.io/mnnvl-enabled: 'true'}}}}, spec: {DOUBLE}}}}}}}",
+            Asker("me"),
+            f"spec.template.spec.{IS_DOUBLE}",
+            id="a Job with MNNVL",
+        ),
+        pytest.param(POD % DOUBLE, Asker("me"), f"spec.{IS_DOUBLE}", id="a Pod"),
+        pytest.param(POD % DOUBLE, Asker("me", reads_stored=True), "", id="a stored Pod"),
+    ],
+)
+async def test_pods_that_can_not_be_created_are_warned_about(
+    text: str, asker: Asker, warning: str
+) -> None:
+    (document,) = read_documents(text)
+    verdict = (await judge(default_routes(cluster()), document, asker)).verdict
+    assert verdict is not None
+    assert [text for text in verdict.warnings if "such pods" in text] == [warning][: bool(warning)]
