@@ -4,13 +4,14 @@ Unknown and duplicate keys are errors. In a valid YAML document, all invalid val
 together. Environment variables and flags override values of the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from app.base.spelling import nearest
 from app.config.error import ConfigurationError
 from app.config.schema import (
     API_VERSION,
@@ -136,10 +137,22 @@ def _finding(error: Any) -> str:
     for step in error["loc"]:
         path = path.index(step) if isinstance(step, int) else path.child(str(step))
     if error["type"] == "extra_forbidden":
-        return f"{path}: unknown key"
+        *section, key = (step for step in error["loc"] if isinstance(step, str))
+        similar = nearest(key, _keys_of(section))
+        return f"{path}: unknown key" + (f". Did you mean {similar}?" if similar else "")
     if error["type"] in _EXPECTED:
         return f"{path}: must be {_EXPECTED[error['type']]}"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _keys_of(section: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of the section at a path of keys, such as ["clusterTopology", "levels"]."""
+    model: type[BaseModel] = Configuration
+    for key in section:
+        kind = next(field.annotation for field in model.model_fields.values() if field.alias == key)
+        items = [item for item in get_args(kind) if item is not Ellipsis]
+        model = items[0] if items else kind  # type: ignore[assignment]
+    return tuple(field.alias or "" for field in model.model_fields.values())
 
 
 class _UniqueKeys(yaml.SafeLoader):

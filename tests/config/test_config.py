@@ -84,7 +84,14 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
     [
         pytest.param("colour: blue", ["file: colour: unknown key"], id="unknown key"),
         pytest.param(
-            "server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"
+            "clusterTopology: {levels: [{domain: host, key: a/b, keys: x}]}",
+            ["file: clusterTopology.levels[0].keys: unknown key. Did you mean key?"],
+            id="misspelt key in a list",
+        ),
+        pytest.param(
+            "server: {prot: 1}",
+            ["file: server.prot: unknown key. Did you mean port?"],
+            id="unknown key inside",
         ),
         pytest.param(
             "server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"
@@ -160,12 +167,12 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         pytest.param("a: 2026-99-99", ["month must be in 1..12"], id="a date that is none"),
         pytest.param(
             "cluster_topology: {enabled: true}",
-            ["file: cluster_topology: unknown key"],
+            ["file: cluster_topology: unknown key. Did you mean clusterTopology?"],
             id="snake case",
         ),
         pytest.param(
             "server: {drain_seconds: 1}",
-            ["file: server.drain_seconds: unknown key"],
+            ["file: server.drain_seconds: unknown key. Did you mean drainSeconds?"],
             id="snake case inside",
         ),
         pytest.param("? [a]\n: 1", ["a key must be a string"], id="a list as a key"),

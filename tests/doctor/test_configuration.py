@@ -80,7 +80,7 @@ async def test_all_its_mistakes_are_told() -> None:
     assert await found(deployment("configuration-1"), config_map(text)) == Found(
         "ConfigMap gpu-policy/configuration-1",
         None,
-        "ConfigMap gpu-policy/configuration-1: clusterTopology.nam: unknown key; server.prot: unknown key",
+        "ConfigMap gpu-policy/configuration-1: clusterTopology.nam: unknown key. Did you mean name?; server.prot: unknown key. Did you mean port?",
     )
 
 
