@@ -102,7 +102,8 @@ def _subjects(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     yield "policies", policies.check_queue_guard(client, configuration)
     # Without replicas, the Service has no endpoint.
     namespace = configuration.certificates.namespace
-    yield "replicas", replicas.check_replicas(client, namespace, __version__)
+    drain_seconds = configuration.server.drain_seconds
+    yield "replicas", replicas.check_replicas(client, namespace, __version__, drain_seconds)
     yield "service", _service(patient, installed, endpoints)
     yield from _further_subjects(patient, installed, endpoints)
 

@@ -303,7 +303,7 @@ _FIELDS: Mapping[str, _Fields] = {
             "paused": ...,
             "replicas": ...,
             "selector": {"matchLabels": ...},
-            "template": {"spec": _POD_SPEC},
+            "template": {"spec": {**_POD_SPEC, "terminationGracePeriodSeconds": ...}},
         },
         "status": {
             **dict.fromkeys(("observedGeneration", "readyReplicas", "updatedReplicas"), ...),

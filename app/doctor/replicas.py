@@ -16,6 +16,9 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
 NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
+_CLOSING_SECONDS = 30
+"""The seconds that a terminating Pod needs after `server.drainSeconds`."""
+
 _MOST_SHOWN = 3
 """The maximum number of Pods that a message names."""
 
@@ -32,11 +35,13 @@ _MEMORY = (
 )
 
 
-async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
+async def check_replicas(
+    client: Client, namespace: str, version: str, drain_seconds: float
+) -> Checks:
     """Check the Deployment `grove-admission` in `namespace`. Return [] if it does not exist.
 
-    Its image must not be older than `version`, the version of this program. Raise ClusterError if
-    the Deployment cannot be read.
+    Its image must not be older than `version`, the version of this program, and a terminating Pod
+    must have the time to drain. Raise ClusterError if the Deployment cannot be read.
     """
     deployment = await find(client, ObjectRef(DEPLOYMENT, NAME, namespace))
     if deployment is None:
@@ -53,7 +58,7 @@ async def check_replicas(client: Client, namespace: str, version: str) -> Checks
         checks += await _nodes(client, namespace, pods)
     for image in _images(deployment):
         checks += _age(image, version, namespace)
-    return checks
+    return [*checks, *_grace(deployment, drain_seconds)]
 
 
 def _readiness(namespace: str, deployment: Object, pods: Sequence[Object]) -> Check:
@@ -203,6 +208,23 @@ def _age(image: str, version: str, namespace: str) -> Checks:
     )
 
     return [problem(message, remedy)]
+
+
+def _grace(deployment: Object, drain_seconds: float) -> Checks:
+    """Return a warning if a kubelet kills a terminating Pod before it has ended its connections."""
+    grace = map_at(deployment, "spec", "template", "spec").get("terminationGracePeriodSeconds")
+    needed = drain_seconds + _CLOSING_SECONDS
+    if grace is None or int_of(grace) >= needed:
+        return []
+    message = (
+        f"terminationGracePeriodSeconds is {int_of(grace)}, but server.drainSeconds is"
+        f" {drain_seconds:g}: a terminating Pod may be killed while it answers requests"
+    )
+    remedy = (
+        f"Set terminationGracePeriodSeconds of the Deployment to at least {needed:g}, with a patch"
+        " in your overlay. The chart sets it."
+    )
+    return [warning(message, remedy)]
 
 
 def _numbers(match: re.Match[str]) -> tuple[int, ...]:

@@ -284,6 +284,22 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             )
         ],
     ),
+    "a Pod may be killed before it has drained": (
+        both(
+            configured("server", drainSeconds=60),
+            with_field(
+                "Deployment", "spec", "template", "spec", "terminationGracePeriodSeconds", value=45
+            ),
+        ),
+        [
+            Finding(
+                "replicas",
+                "warning",
+                "terminationGracePeriodSeconds is 45, but server.drainSeconds is 60: a terminating Pod may be killed while it answers requests",
+                "Set terminationGracePeriodSeconds of the Deployment to at least 90, with a patch in your overlay. The chart sets it.",
+            )
+        ],
+    ),
     "a rollout is paused": (
         rolling_out(updated=1, paused=True),
         [
@@ -393,6 +409,20 @@ async def test_an_installation_that_is_well_has_no_finding() -> None:
             id="no leader election",
         ),
         pytest.param(without("Deployment"), id="no Deployment of this name"),
+        pytest.param(
+            both(
+                configured("server", drainSeconds=15),
+                with_field(
+                    "Deployment",
+                    "spec",
+                    "template",
+                    "spec",
+                    "terminationGracePeriodSeconds",
+                    value=45,
+                ),
+            ),
+            id="a Pod with enough time to drain",
+        ),
         pytest.param(
             both(with_pods(replica("a", running()), replica("b", running()), ready=2), nodes("n1")),
             id="two replicas on the only node",

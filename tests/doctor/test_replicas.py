@@ -13,5 +13,5 @@ async def test_a_surge_of_a_rollout_is_not_counted() -> None:
         "spec": {"replicas": 2},
         "status": {"readyReplicas": 3},
     }
-    (check,) = await check_replicas(AnsweringClient([deployment]), "ns", "1.0.0")
+    (check,) = await check_replicas(AnsweringClient([deployment]), "ns", "1.0.0", 10)
     assert check.message == "Deployment ns/grove-admission has 2 of 2 replicas ready"
