@@ -130,6 +130,7 @@ OTHERWISE_SHOWN = {
     "podgroup_minimums.py": "after 'KAI rejects this'",
     "pod_rejections.py": "after 'API servers reject such pods'",
     "set_changes.py": "after 'Grove rejects this'",
+    "sharing_warnings.py": "after the path of an entry of resourceSharing",
     "set_rejections.py": "after 'Grove rejects this', or what Grove does not do",
     "policy.py": "the rules in CEL, in the words of the rules",
     "levels_policy.py": "the rules in CEL, in the words of the rules",

@@ -53,6 +53,7 @@ from app.rules.queue_warnings import unit_warnings, unset_warnings
 from app.rules.set_changes import change_warnings
 from app.rules.set_rejections import rejection_warnings
 from app.rules.set_size import size_findings
+from app.rules.sharing_warnings import sharing_warnings
 from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
@@ -241,9 +242,12 @@ def _document_warnings(resource: Resource, request: Request) -> list[str]:
     warnings = unknown_field_warnings(request.object)
     if size_findings(request.object, None):
         return warnings  # it takes too long to compare all of its names
+    known: set[str] = set()
     if request.old is not None:
         warnings += change_warnings(request.object, request.old)
-    return warnings + rejection_warnings(request.object, request.old)
+        known = {*sharing_warnings(request.old)}
+    warnings += rejection_warnings(request.object, request.old)
+    return warnings + [text for text in sharing_warnings(request.object) if text not in known]
 
 
 async def judge_workload(

@@ -23,6 +23,10 @@ from app.objects.time import signed_duration
 
 _EXPLICIT = "CliqueStartupTypeExplicit"
 _STARTUP_TYPES = ("CliqueStartupTypeAnyOrder", "CliqueStartupTypeInOrder", _EXPLICIT)
+_UPDATE_TYPES = ("RollingRecreate", "OnDelete")
+_LATER_UPDATE_TYPES = ("Coherent",)
+"""The types of updates of later releases: docs/proposals/393-coherent-rolling-updates."""
+
 _SCOPES = ("AllReplicas", "PerReplica")
 _WITHOUT_TOPOLOGY = ("volcano", "lpx-scheduler")
 """The schedulers for which Grove rejects topology constraints."""
@@ -99,6 +103,11 @@ def _mistakes_of_template(
     if startup is not None and startup not in _STARTUP_TYPES:
         allowed = ", ".join(_STARTUP_TYPES)
         yield _TEMPLATE.child("cliqueStartupType"), f"{quote(startup)} is not one of {allowed}"
+
+    update = map_at(document, "spec", "updateStrategy").get("type")
+    if update is not None and update not in _UPDATE_TYPES + _LATER_UPDATE_TYPES:
+        text = f"{quote(update)} is not one of {', '.join(_UPDATE_TYPES)}"
+        yield FieldPath("spec.updateStrategy.type"), text
 
     delay = template.get("terminationDelay")
     if delay is not None and (signed_duration(delay) or 0) <= 0:
@@ -447,4 +456,5 @@ def _without_effect(document: JsonMap) -> Iterator[Mistake]:
         too_low = _too_low(map_at(group, "scaleConfig"), 0, int_of(group.get("replicas"), 1))
         if too_low:
             at = path.child("scaleConfig.maxReplicas")
-            yield at, f"Grove can't create the HorizontalPodAutoscaler: {too_low}"
+            text = "Grove can't create the HorizontalPodAutoscaler, and creates no pods before it"
+            yield at, f"{text}: {too_low}"

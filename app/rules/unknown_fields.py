@@ -59,6 +59,16 @@ _OF_PODS = (
 )
 """Fields of the pod spec that people put into the enclosing map by mistake."""
 
+_OF_REQUEST = ("name", "exactly", "firstAvailable")
+_OF_EXACT_REQUEST = (
+    "adminAccess",
+    "allocationMode",
+    "capacity",
+    "count",
+    "deviceClassName",
+    "selectors",
+    "tolerations",
+)
 _OF_CONSTRAINT = ("packDomain", "topologyName", "pack")
 _OF_PACK = ("required", "preferred")
 
@@ -84,6 +94,7 @@ _INSTEAD_IN_CLIQUE: Places = {
     "{at}.spec.podSpec": _OF_PODS,
     "{at}.topologyConstraint": _OF_CONSTRAINT,
 }
+_INSTEAD_IN_REQUEST: Places = {"{at}.exactly": _OF_EXACT_REQUEST}
 _INSTEAD_IN_SPEC: Places = {"{at}.podSpec": _OF_PODS, "{above}": _OF_CLIQUE}
 
 _MEANT = {
@@ -114,6 +125,13 @@ def unknown_field_warnings(document: JsonMap) -> list[str]:
         for path, part in (*whole, *groups, *cliques)
     ]
     packs = [(path.child("pack"), map_at(constraint, "pack")) for path, constraint in constraints]
+    requests = [
+        (path.child("templateSpec.spec.devices.requests").index(position), map_of(request))
+        for path, claim in _entries(template, "resourceClaimTemplates")
+        for position, request in enumerate(
+            list_of(map_at(claim, "templateSpec", "spec", "devices").get("requests"))
+        )
+    ]
     names = Comparisons()
     return [
         *_mistaken([(FieldPath("spec"), spec)], _OF_SET, _INSTEAD_IN_SET, names),
@@ -121,6 +139,7 @@ def unknown_field_warnings(document: JsonMap) -> list[str]:
         *_mistaken(groups, _OF_GROUP, _INSTEAD_IN_GROUP, names),
         *_mistaken(cliques, _OF_CLIQUE, _INSTEAD_IN_CLIQUE, names),
         *_mistaken(specs, _OF_CLIQUE_SPEC, _INSTEAD_IN_SPEC, names),
+        *_mistaken(requests, _OF_REQUEST, _INSTEAD_IN_REQUEST, names),
         *_unknown(constraints, _OF_CONSTRAINT, names),
         *_unknown(packs, _OF_PACK, names),
     ]

@@ -244,6 +244,27 @@ async def test_only_documents_are_told_what_grove_rejects() -> None:
     assert await warned(Asker("audit", reads_stored=True)) == []
 
 
+async def test_a_shared_claim_is_reported_once() -> None:
+    """Grove allows no change of resourceSharing, so a later document can't correct it."""
+    clique = {"name": "a", "spec": {"roleName": "a", "replicas": 300, "podSpec": {}}}
+    sharing = [{"name": "pool", "scope": "AllReplicas"}]
+    template = {"cliques": [{**clique, "resourceSharing": sharing}]}
+    document = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "s", "namespace": "ns"},
+        "spec": {"replicas": 1, "template": template},
+    }
+
+    async def shared(asker: Asker) -> list[str]:
+        judged = await judge(default_routes(cluster()), document, asker)
+        assert judged.verdict
+        return [text for text in judged.verdict.warnings if "share a claim" in text]
+
+    assert len(await shared(Asker("me"))) == 1
+    assert await shared(Asker("me", "UPDATE", (document,))) == []
+
+
 async def test_the_names_of_a_set_that_is_too_large_are_not_compared() -> None:
     document = {
         "apiVersion": "grove.io/v1alpha1",

@@ -32,6 +32,12 @@ def labelled(queue: str) -> dict[str, Any]:
     return {"labels": {"kai.scheduler/queue": queue}}
 
 
+def updated(type: str) -> dict[str, Any]:
+    obj = pcs(clique())
+    obj["spec"]["updateStrategy"] = {"type": type}
+    return obj
+
+
 EXPLICIT = {"cliqueStartupType": "CliqueStartupTypeExplicit"}
 CLAIM = {"name": "x", "templateSpec": {"spec": {"devices": {"requests": [{"name": "gpu"}]}}}}
 SHARED = {"name": "x", "scope": "PerReplica"}
@@ -49,6 +55,11 @@ SHARED = {"name": "x", "scope": "PerReplica"}
             ["spec.template.cliqueStartupType"],
             id="a startup type",
         ),
+        pytest.param(
+            updated("RollingUpdate"), ["spec.updateStrategy.type"], id="an update of Deployments"
+        ),
+        pytest.param(updated("OnDelete"), [], id="an update by deletion"),
+        pytest.param(updated("Coherent"), [], id="an update of a later release"),
         pytest.param(
             pcs(clique(), terminationDelay="0s"),
             ["spec.template.terminationDelay"],

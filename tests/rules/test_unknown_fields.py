@@ -18,6 +18,14 @@ def clique(constraint: Any = None, **spec: Any) -> dict[str, Any]:
     return made | ({"topologyConstraint": constraint} if constraint is not None else {})
 
 
+REQUEST = "resourceClaimTemplates[0].templateSpec.spec.devices.requests[0]"
+
+
+def requesting(**fields: Any) -> dict[str, Any]:
+    requests = [{"name": "gpu", **fields}]
+    return {"name": "pool", "templateSpec": {"spec": {"devices": {"requests": requests}}}}
+
+
 @pytest.mark.parametrize(
     ("obj", "fields"),
     [
@@ -43,6 +51,21 @@ def clique(constraint: Any = None, **spec: Any) -> dict[str, Any]:
             document(clique(minAvailabel=1)),
             [("cliques[0].spec.minAvailabel", "minAvailable")],
             id="a field of a clique's spec",
+        ),
+        pytest.param(
+            document(
+                resourceClaimTemplates=[requesting(deviceClassName="gpu.nvidia.com", count=4)]
+            ),
+            [
+                (f"{REQUEST}.deviceClassName", f"spec.template.{REQUEST}.exactly.deviceClassName"),
+                (f"{REQUEST}.count", f"spec.template.{REQUEST}.exactly.count"),
+            ],
+            id="a request of devices in the form of resource.k8s.io/v1beta1",
+        ),
+        pytest.param(
+            document(resourceClaimTemplates=[requesting(exactly={"deviceClassName": "a"})]),
+            [],
+            id="a request of devices in the form of resource.k8s.io/v1",
         ),
         pytest.param(
             document(topologyConstraints={"packDomain": "rack"}),
