@@ -13,7 +13,7 @@ from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
-from app.facts.identity import Place, Ref
+from app.facts.identity import NOWHERE, Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.shard import Shard
@@ -248,6 +248,8 @@ def pod_clique_set(fact: SetWithStatus, today: bool = False) -> Object:
         for item in fact.groups
     ]
     template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(fact.asked, today)}
+    if fact.termination_delay:
+        template["terminationDelay"] = f"{fact.termination_delay:.0f}s"
     conditions = [
         {
             "type": c.type,
@@ -351,7 +353,17 @@ def pod_clique(fact: PodClique) -> Object:
         "podSpec": pod_spec(fact.shape, fact.claims),
     }
     errors = last_errors(fact.errors)
-    status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
+    status: Object = {
+        "scheduledReplicas": fact.scheduled,
+        "replicas": fact.scheduled,
+        "lastErrors": errors,
+    }
+    if fact.breached is not None:
+        since = stamp(fact.breached)
+        status["conditions"] = [
+            {"type": "PodCliqueScheduled", "status": "False", "lastTransitionTime": since},
+            {"type": "MinAvailableBreached", "status": "True", "lastTransitionTime": since},
+        ]
     metadata: Object = {"labels": labels(fact.place)}
     if fact.revision:
         metadata["labels"]["grove.io/pod-template-hash"] = fact.revision
@@ -604,8 +616,11 @@ def claim(fact: ResourceClaim) -> Object:
         spec=requests(fact.classes),
         status=status,
     )
+    own = labels(fact.place) if fact.place != NOWHERE else {}
     if fact.queue:
-        obj["metadata"]["labels"] = {KAI_QUEUE: fact.queue}
+        own[KAI_QUEUE] = fact.queue
+    if own:
+        obj["metadata"]["labels"] = own
     if fact.domain:
         parameters = {"kind": "ComputeDomainChannelConfig", "domainID": fact.domain}
         obj["spec"]["devices"]["config"] = [{"opaque": {"parameters": parameters}}]
@@ -648,9 +663,9 @@ def compute_domain(fact: ComputeDomain) -> Object:
     nodes = [
         {
             "name": n.name,
-            "status": "Ready" if n.ready else "NotReady",
             "ipAddress": f"10.0.0.{number}",
             "cliqueID": "c.1",
+            **({} if n.ready is None else {"status": "Ready" if n.ready else "NotReady"}),
         }
         for number, n in enumerate(fact.nodes)
     ]

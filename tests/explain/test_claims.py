@@ -332,12 +332,35 @@ CASES: dict[str, tuple[Changes, str]] = {
 }  # fmt: skip
 
 
+TEMPLATE_OF_GPUS = ClaimTemplate(NAMESPACE, "llm-0-template", ("gpu.nvidia.com",))
+WITHOUT_GPUS: Changes = {
+    "claims": (
+        replace(CLAIM, classes=("gpu.nvidia.com",), queue="team-llm"),
+        ResourceClaim(NAMESPACE, "llm-0-made", ("gpu.nvidia.com",)),
+    ),
+    "device_classes": (
+        DeviceClass("gpu.nvidia.com", driver="gpu.nvidia.com", gpus="gpu.nvidia.com"),
+    ),
+    "slices": (ResourceSlice(CHANNEL_DRIVER, "gpu-00", 1, "gpu-00", ()),),
+}
+"""GPUs that pods share, and GPUs for one pod each, which no node offers."""
+
+CASES["no node offers the GPUs of a shared claim"] = (
+    {**WITHOUT_GPUS, "pods": claiming(SHARED)},
+    "No node offers devices of DeviceClass gpu.nvidia.com: there is no ResourceSlice of driver gpu.nvidia.com, so ResourceClaim llm-0-mnnvl cannot be allocated",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
 def test_claims_of_pods(changes: Changes, text: str, answered: Asking) -> None:
     assert text in [reason.text for reason in answered(facts(**changes)).reasons]
 
 
 NONE: dict[str, tuple[Changes, str]] = {
+    "GPUs of a claim for one pod, which NeverFits reports": (
+        {**WITHOUT_GPUS, "pods": claiming(TEMPLATED), "claim_templates": (TEMPLATE_OF_GPUS,)},
+        "DeviceClassMissing",
+    ),
     "a claim is allocated, and its DeviceClass was deleted later": (
         {
             "pods": claiming(SHARED),

@@ -13,8 +13,8 @@ from app.explain.reasons.compute_domains import _workload_of
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import NOWHERE, Ref
-from app.facts.kubernetes.claim import DeviceClass
-from app.facts.kubernetes.pod import Leader, Pod, Stalled
+from app.facts.kubernetes.claim import Consumer, DeviceClass, ResourceClaim
+from app.facts.kubernetes.pod import Leader, Pod, PodClaim, Stalled
 from app.facts.labels import NVLINK_DOMAIN
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique, DomainNode
 from app.facts.rows import ROOM
@@ -24,7 +24,8 @@ from tests.explain.table.recorded import Asking
 from tests.explain.table.row import TEMPLATED, Changes, domain
 from tests.explain.table.words import warned
 
-READY = domain("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+GPUS = ("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+READY = domain(*GPUS)
 LABELLED = tuple(replace(n, labels={**n.labels, NVLINK_DOMAIN: "c.1"}) for n in nodes())
 TWO_OF_FOUR = "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03"
 
@@ -55,9 +56,9 @@ def pending(name: str) -> Pod:
     return daemon("", name=name, phase="Pending", unscheduled=said, said_at=NOW - 60)
 
 
-def without_node(count: int, number: int = 4, **changes: Any) -> Changes:
+def without_node(count: int, number: int = 4, *, old: bool = True, **changes: Any) -> Changes:
     """The last pods of the gang have no node, and the ComputeDomain requires some nodes."""
-    state = domain("gpu-00", "gpu-01", number=number)
+    state = domain("gpu-00", "gpu-01", number=number, old=old)
     claiming = tuple(replace(pod, claims=(TEMPLATED,), **changes) for pod in pods()[-count:])
     return {**state, "nodes": LABELLED, "pods": (*state["pods"][:-count], *claiming)}
 
@@ -100,13 +101,24 @@ CASES: dict[str, tuple[Changes, str]] = {
         daemons(ready=("gpu-00",), domain_cliques=IN_CLIQUES),
         "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-01 and gpu-03. No daemon pod is on gpu-01 and gpu-03",
     ),
-    "all nodes are ready, and the ComputeDomain is not": (
+    "all nodes are ready, and the ComputeDomain requires more": (
+        {**domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", number=8), "pods": BOUND},
+        "4 pods of llm-0 have had a node for up to 10 minutes and did not start: ContainerCreating",
+    ),
+    "the daemon pod of one node crashes, and the ComputeDomain requires more": (
         {
-            **domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", number=4),
-            "nodes": LABELLED,
-            "pods": (*READY["pods"], *(daemon(f"gpu-0{number}") for number in range(4))),
+            **daemons(daemon("gpu-03", stalled=(CRASHES,), waiting=("CrashLoopBackOff",))),
+            "compute_domains": domain("gpu-00", "gpu-01", "gpu-02", number=8)["compute_domains"],
         },
-        "ComputeDomain llm-0-cd: 4 of 4 nodes are ready. Their daemon pods run, but status.status of the ComputeDomain is not Ready",
+        "ComputeDomain llm-0-cd: 3 of 4 nodes are ready, not gpu-03. Daemon pods that don't run: daemon-gpu-03 (CrashLoopBackOff); Container imex is in CrashLoopBackOff (3 restarts, exit code 1)",
+    ),
+    "a daemon pod does not start on a node outside NVLink domains": (
+        {**daemons(daemon("gpu-02", **CREATING), daemon("gpu-03")), "nodes": nodes()},
+        f"{TWO_OF_FOUR}. Daemon pods that don't run: daemon-gpu-02 (ContainerCreating)",
+    ),
+    "an old driver never reports numNodes: 0 as ready": (
+        domain(old=True),
+        "ComputeDomain llm-0-cd: gpu-00, gpu-01, gpu-02 and gpu-03 are not ready. Before 25.8, NVIDIA's DRA driver never reports numNodes: 0 as ready",
     ),
     "the node of a daemon pod that runs is not ready": (
         daemons(
@@ -148,19 +160,19 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "one of its pods has no node": (
         without_node(1),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02; 1 more node must get one of its pods. 1 of its pods has no node yet",
+        "ComputeDomain llm-0-cd: 0 of 4 nodes are ready, not gpu-00, gpu-01 and gpu-02; 1 more node must get one of its pods. 1 of its pods has no node yet",
     ),
     "two of its pods have no node": (
         without_node(2),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready; 2 more nodes must get one of its pods. 2 of its pods have no node yet",
+        "ComputeDomain llm-0-cd: 0 of 4 nodes are ready, not gpu-00 and gpu-01; 2 more nodes must get one of its pods. 2 of its pods have no node yet",
     ),
     "one of its pods has no node, and it requires no number of nodes": (
-        without_node(1, number=0),
+        without_node(1, number=0, old=False),
         "ComputeDomain llm-0-cd: 2 of 3 nodes are ready, not gpu-02. No daemon pod is on gpu-02",
     ),
     "the pods that have a node run, and one has none": (
         run(without_node(1)),
-        "ComputeDomain llm-0-cd is not ready: 2 of 4 nodes are ready, not gpu-02; 1 more node must get one of its pods. Its pods that have a node run",
+        "ComputeDomain llm-0-cd is not ready: 0 of 4 nodes are ready, not gpu-00, gpu-01 and gpu-02; 1 more node must get one of its pods. Its pods that have a node run",
     ),
     "the kubelet names another cause": (
         {**daemons(), "pods": BOUND, "events": OF_KUBELET},
@@ -171,7 +183,7 @@ CASES: dict[str, tuple[Changes, str]] = {
         f"{TWO_OF_FOUR}. No daemon pod is on gpu-02 and gpu-03",
     ),
     "a ComputeDomain of one more node than pods exist": (
-        {**domain("gpu-00", number=2), "pods": placed("gpu-00", claims=(TEMPLATED,), waiting=("ContainerCreating",))},
+        {**domain(number=2, old=True), "pods": placed("gpu-00", claims=(TEMPLATED,), waiting=("ContainerCreating",))},
         "ComputeDomain llm-0-cd requires 2 nodes (numNodes), but only 1 pod uses it, so it cannot become ready",
     ),
     "Grove's finalizer and another one keep what somebody has deleted": (
@@ -184,7 +196,7 @@ CASES: dict[str, tuple[Changes, str]] = {
     ),
     "gated pods are not needed for the nodes that it requires": (
         without_node(2, number=2, gates=("grove.io/podgang-pending-creation",)),
-        "ComputeDomain llm-0-cd: 2 of 2 nodes are ready. No daemon pod is on gpu-00 and gpu-01",
+        "ComputeDomain llm-0-cd: gpu-00 and gpu-01 are not ready. No daemon pod is on gpu-00 and gpu-01",
     ),
     "it is ready, and so are the nodes of two pods that were not started": (
         {
@@ -199,6 +211,23 @@ CASES: dict[str, tuple[Changes, str]] = {
         "ComputeDomain llm-0-cd requires 4 nodes (numNodes), but 2 of its 4 pods have scheduling gates, and pods with a node don't start before the domain is ready",
     ),
 }  # fmt: skip
+
+
+UNTROUBLED = {
+    "a driver before 25.8 reports only the whole domain as ready": {
+        "compute_domains": (replace(domain(number=4, old=True)["compute_domains"][0], ready=True),)
+    },
+    "all nodes are ready, and the domain requires more": domain(*GPUS, number=8),
+    "pods are gated, and others start once the daemon of their node is ready": without_node(
+        2, number=4, old=False, gates=("grove.io/podgang-pending-creation",)
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", UNTROUBLED.values(), ids=UNTROUBLED)
+def test_a_compute_domain_that_keeps_no_pod_waiting(changes: Changes, answered: Asking) -> None:
+    reasons = answered(facts(**{**READY, **changes})).reasons
+    assert not {"DomainNotReady", "DomainDeadlock"} & {reason.id for reason in reasons}
 
 
 @pytest.mark.parametrize(("changes", "text"), CASES.values(), ids=CASES)
@@ -298,3 +327,70 @@ def test_a_domain_without_pods_that_is_deleted_does_not_become_ready(
     assert answer
     assert words in answer.headline
     assert ("being deleted" in answer.headline) is bool(held_by)
+
+
+LEAVING = replace(READY["compute_domains"][0], held_by=("resource.nvidia.com/computeDomain",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "begin"),
+    [
+        pytest.param(
+            {"compute_domains": (LEAVING,)},
+            f"llm-0-cd is being deleted, and kept until these pods have ended: {pods()[1].name}, ",
+            id="its pods run",
+        ),
+        pytest.param(
+            {
+                "compute_domains": (LEAVING,),
+                "pods": tuple(replace(pod, deleting=NOW - 5) for pod in READY["pods"][1:3]),
+            },
+            "llm-0-cd is being deleted, and kept until these pods have ended:"
+            f" {pods()[1].name} (terminating) and {pods()[2].name} (terminating)",
+            id="its pods end after a scale-in",
+        ),
+        pytest.param(
+            {
+                "compute_domains": (LEAVING,),
+                "pods": (replace(READY["pods"][1], deleting=NOW - 900),),
+                "nodes": tuple(replace(node, ready=False) for node in nodes()),
+            },
+            "llm-0-cd is being deleted, and kept until these pods have ended:"
+            f" {pods()[1].name} (terminating on gpu-01, which must be repaired or deleted)",
+            id="its pod can't end",
+        ),
+        pytest.param({}, "llm-0-cd is placed", id="it is not deleted"),
+    ],
+)
+def test_the_answer_about_a_compute_domain_says_that_it_is_deleted(
+    changes: Changes, begin: str
+) -> None:
+    answer = explain(Index(facts(**{**READY, **changes})), READY["compute_domains"][0].ref)
+    assert answer
+    assert answer.headline.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("consumers", "begin"),
+    [
+        (
+            (pods()[1],),
+            f"own is being deleted, and kept until these pods have ended: {pods()[1].name}",
+        ),
+        ((), "own is being deleted; "),
+    ],
+)
+def test_the_answer_about_a_claim_says_that_it_is_deleted(
+    consumers: tuple[Pod, ...], begin: str
+) -> None:
+    claim = ResourceClaim(
+        NAMESPACE,
+        "own",
+        allocated=True,
+        deleting=NOW - 60,
+        consumers=tuple(Consumer(pod.name, pod.uid) for pod in consumers),
+    )
+    using = tuple(replace(pod, claims=(PodClaim("own", "own"),)) for pod in READY["pods"])
+    answer = explain(Index(facts(pods=using, claims=(claim,))), claim.ref)
+    assert answer
+    assert answer.headline.startswith(begin)

@@ -14,7 +14,7 @@ from tests.explain.table.row import domain
 
 KUBELET = "Read the kubelet's messages in the events of the pod"
 ON_HOSTS = f"{KUBELET}. Also check that nvidia-imex-ctl -q prints READY on gpu-00, gpu-01, gpu-02 and gpu-03, because the hosts run IMEX"
-DAEMONS = "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets the label nvidia.com/gpu.clique on gpu-00, gpu-01, gpu-02 and gpu-03"
+DAEMONS = "Ask the platform team to read the log of the DRA driver's kubelet plugin on gpu-00, gpu-01, gpu-02 and gpu-03: it labels the node, so that the ComputeDomain's DaemonSet starts a daemon pod there. The plugin's pod is one of these: kubectl get pods -A -o wide --field-selector spec.nodeName=gpu-00"
 
 
 def hanging(classes: tuple[str, ...], **of_domain: Any) -> Snapshot:

@@ -55,6 +55,15 @@ def warnings(
     )
 
 
+def pulling(reason: str) -> tuple[Event, ...]:
+    """What kubelets said 90 and 30 seconds ago about the images of two pods, no warnings."""
+    words = 'Pulling image "a"'
+    return tuple(
+        Event(pod.uid, reason, words, NOW - age, "kubelet", pod.ref)
+        for pod, age in zip(pods()[:2], (90, 30), strict=True)
+    )
+
+
 NOT_BEGUN = "and did not start"
 CASES: dict[str, tuple[Changes, str]] = {
     "the newest message and the oldest binding count": (
@@ -90,6 +99,18 @@ CASES: dict[str, tuple[Changes, str]] = {
     "no message says why": (
         {"pods": bound(600, 900, 61, 60)},
         "3 pods of llm-0 have had a node for up to 15 minutes and did not start: ContainerCreating",
+    ),
+    "the kubelet pulls an image": (
+        {"pods": bound(600, 900, 600, 60), "events": pulling("Pulling")},
+        '2 pods of llm-0 wait for an image. kubelet says: Pulling image "a" (90 seconds ago)',
+    ),
+    "the kubelet has pulled the image": (
+        {"pods": bound(600, 900, 600, 60), "events": pulling("Pulled")},
+        "3 pods of llm-0 have had a node for up to 15 minutes and did not start: ContainerCreating",
+    ),
+    "the kubelet pulls the image of only two pods": (
+        {"pods": bound(600, 900, 600, 60), "events": pulling("Pulling")},
+        "1 pod of llm-0 has had a node for 10 minutes and did not start: ContainerCreating",
     ),
     "no state says why": (
         {"pods": (*bound(600, 900, 61, 60)[:3], replace(bound(0, 0, 0, 61)[3], waiting=()))},

@@ -17,7 +17,18 @@ from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique, DomainNode
-from tests.explain.fleet import GANG, NAMESPACE, NOW, ROUTER, SET_REF, WORKERS, facts, placed, pods
+from tests.explain.fleet import (
+    GANG,
+    NAMESPACE,
+    NOW,
+    ROUTER,
+    SET_REF,
+    WORKERS,
+    cliques,
+    facts,
+    placed,
+    pods,
+)
 
 CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl")
 READY = ComputeDomain(NAMESPACE, "cd", "u", 0, "llm-0-template", ready=True)
@@ -100,3 +111,21 @@ def test_pods_run_on_without_their_podgang_and_podcliques() -> None:
         (WORKERS, 3, 3),
         (ROUTER, 1, 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "row", "state"),
+    [
+        (NOW - 5, ("", "well", "being deleted"), "well"),
+        (None, ("", "waits", "in no gang yet"), "waits"),
+    ],
+)
+def test_a_podclique_that_is_deleted_after_a_scale_in_lacks_no_pods(
+    deleted: float | None, row: Row, state: str
+) -> None:
+    leaving = replace(cliques()[0], name="llm-1-router", uid="uid-1", deleted_at=deleted)
+    running = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    answer = explain(Index(facts(pods=running, cliques=(*cliques(), leaving))), SET_REF)
+    assert answer is not None
+    assert below(answer.tree, "PodClique")[-1] == row
+    assert answer.state == state

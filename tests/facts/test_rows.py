@@ -212,7 +212,7 @@ def test_a_pod_with_a_part_of_a_gpu_that_is_gated() -> None:
 
 def test_small_kinds() -> None:
     daemons = [{"nodeName": "n", "status": "Ready"}, {"name": "m"}]
-    nodes = (DomainNode("n", True), DomainNode("m", False))
+    nodes = (DomainNode("n", True), DomainNode("m", None))
     assert read_domain_clique({**NAMED, "daemons": daemons}).nodes == nodes
     assert read_priority_class({**NAMED, "value": 7}) == PriorityClass("a", 7)
     assert read_name(NAMED) == "a"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from app.explain.answers.tree import grow
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
+from app.explain.reasons.blocking_workloads import pod_of_consumer
 from app.explain.reasons.messages import one_line, said_of, silence
 from app.explain.reasons.reason import (
     Reason,
@@ -290,9 +292,11 @@ def _has_succeeded(about: Subject) -> bool:
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod or workload has ended or is being deleted, or ""."""
+    """Return how the requested object has ended or is being deleted, or ""."""
     if about.ref.kind in _WORKLOADS:
         return _how_workload_ends(about)
+    if about.ref.kind in USED:
+        return _how_used_ends(about.index, about.ref)
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)
@@ -307,6 +311,34 @@ def _how_it_ends(about: Subject) -> str:
         held_by = f", blocked by {finalizers_of(pod.finalizers)}" if pod.finalizers else ""
         return f"is being deleted{held_by}{why}"
     return f"has ended ({pod.phase}){why}" if pod.finished else ""
+
+
+def _how_used_ends(index: Index, ref: Ref) -> str:
+    """Return that a claim or ComputeDomain is being deleted, and which pods keep it, or ""."""
+    claim = index.claims.get(ref.key)
+    domain = index.compute_domains.get(ref.key)
+    users: list[Pod] = []
+    if ref.kind == "ResourceClaim" and claim and claim.deleting is not None:
+        named = (pod_of_consumer(index, claim, user) for user in claim.consumers)
+        users = [pod for pod in named if pod]
+    elif ref.kind == "ComputeDomain" and domain and domain.held_by:
+        pods = (pod for pod in index.facts.pods if pod.namespace == domain.namespace)
+        users = [
+            pod for pod in pods if any(each.template == domain.template for each in pod.claims)
+        ]
+    else:
+        return ""
+    if not users:
+        return "is being deleted"
+    waits_for = listed(_leaving_words(index, pod) for pod in sorted(users, key=attrgetter("name")))
+    return f"is being deleted, and kept until these pods have ended: {waits_for}"
+
+
+def _leaving_words(index: Index, pod: Pod) -> str:
+    """Return the name of a pod, and what keeps the pod if it is being deleted."""
+    if pod.key in index.stuck_on_dead:
+        return f"{pod.name} (terminating on {pod.node}, which must be repaired or deleted)"
+    return f"{pod.name} (terminating)" if pod.deleting is not None else pod.name
 
 
 def _how_workload_ends(about: Subject) -> str:

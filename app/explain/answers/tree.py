@@ -179,11 +179,14 @@ class _Grower:
         pods = self._index.pods_of_clique(*ref.key)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
         clique = self._index.cliques.get(ref.key)
-        replicas = clique.replicas if clique else len(pods)
+        is_leaving = clique is not None and clique.deleted_at is not None
+        replicas = clique.replicas if clique and not is_leaving else len(pods)
         total = replicas if self._seen else None
         state, _ = state_of(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
+        if is_leaving:  # Such as after a scale-in, with pods that have not ended yet.
+            state, words = "well", "being deleted"
         if "gangs" in self._index.facts.skipped:
             words = "pending" if state == "waits" else ""
         return self._branch(

@@ -216,7 +216,7 @@ def device_class_missing(gang: Gang) -> Reasons:
 def devices_not_offered(gang: Gang) -> Reasons:
     """Report that no node offers devices of the driver that a claim's DeviceClass names.
 
-    NeverFits reports missing GPUs.
+    NeverFits reports missing GPUs, except those of shared claims, which don't count as requests.
     """
     offered = {part.driver for part in gang.facts.slices}
     for claim, _ in _claims(gang):
@@ -225,7 +225,8 @@ def devices_not_offered(gang: Gang) -> Reasons:
         ref, names = _classes(gang, claim)
         for name in dict.fromkeys(names):
             known = gang.index.device_classes.get(name)
-            if known and known.driver and not known.gpus and known.driver not in offered:
+            counts = bool(known and known.gpus and claim.template)
+            if known and known.driver and not counts and known.driver not in offered:
                 text = (
                     f"No node offers devices of DeviceClass {name}: there is no ResourceSlice of"
                     f" driver {known.driver}, so {_claims_of(ref)} cannot be allocated"

@@ -41,6 +41,10 @@ from app.rules.mnnvl.sets import GROVE_FINALIZER
 
 CREATING = "ContainerCreating"
 _IMMUTABLE = "the spec of a ComputeDomain can't be changed"
+_UPDATE = (
+    "Or ask the platform team to update NVIDIA's DRA driver to 25.8 or later, with which pods don't"
+    " wait for other nodes"
+)
 
 
 class Standing(Value, dict=True):
@@ -57,9 +61,16 @@ class Standing(Value, dict=True):
     """The nodes that the driver reports as ready, or all of `nodes` if the hosts run IMEX."""
 
     @property
+    def needs_number(self) -> bool:
+        """Do pods wait until numNodes nodes have a daemon, as with releases before 25.8?"""
+        domain = self.domain
+        unsaid = bool(domain.nodes) and all(node.ready is None for node in domain.nodes)
+        return unsaid and not domain.ready
+
+    @property
     def total(self) -> int:
         """The number of nodes that must be ready."""
-        return max(self.domain.number, len(self.nodes))
+        return max(self.domain.number if self.needs_number else 0, len(self.nodes))
 
     @property
     def starting(self) -> list[Pod]:
@@ -73,15 +84,14 @@ class Standing(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Are the nodes of its pods ready, and also the domain if it requires a number of nodes?"""
-        waits = not self.domain.ready and self.domain.number > 0
-        return not waits and not self.unready
+        """Are the nodes of its pods ready?"""
+        return not self.unready
 
     @property
     def is_in_deadlock(self) -> bool:
         """Do pods wait for the domain while it waits for pods that are gated?"""
-        lacks_nodes = self.domain.number > len(self.nodes)
-        return not self.is_ready and lacks_nodes and bool(self.gated and self.starting)
+        lacks_nodes = self.needs_number and self.domain.number > len(self.nodes)
+        return lacks_nodes and bool(self.gated and self.starting)
 
 
 def standing(index: Index, domain: ComputeDomain) -> Standing:
@@ -118,7 +128,7 @@ def domain_deadlock(gang: Gang) -> Reasons:
         remedy = (
             "Find out which controller keeps the gates. If it waits until other pods are ready,"
             f" delete ComputeDomain {domain.name}, create it again with numNodes:"
-            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), and {restart}"
+            f" {len(known.nodes)} ({_IMMUTABLE}), and {restart}. {_UPDATE}"
         )
         objects = (domain.ref, *refs(gated), *refs(starting))
         evidence = Evidence(domain.ref, "spec.numNodes", str(domain.number))
@@ -165,7 +175,7 @@ def _ready_words(known: Standing) -> str:
     words = f"{well} of {counted(known.total, 'node')} {_are(well, known.total)} ready{names}"
     if known.total == len(lacking):
         words = f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} not ready"
-    if unseen > 0 and known.domain.number:
+    if unseen > 0:
         words += f"; {counted(unseen, 'more node')} must get one of its pods"
     return words
 
@@ -178,28 +188,34 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
     """Return the reason why pods of a gang (`own`) still wait for their ComputeDomain."""
     domain = known.domain
     evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
-    if domain.number > len(known.users):
+    number = domain.number if known.needs_number else 0
+    if number > len(known.users):
         pods = counted(known.users, "pod uses", "pods use")
         text = (
             f"ComputeDomain {domain.name} requires {counted(domain.number, 'node')} (numNodes),"
             f" but only {pods} it, so it cannot become ready"
         )
-        more = domain.number - len(known.users)
+        more = number - len(known.users)
         remedy = (
             f"Create {counted(more, 'more pod')} with its claim template {domain.template}, or"
-            f" delete the ComputeDomain and create it again with numNodes: {len(known.users)} or 0"
-            f" ({_IMMUTABLE})"
+            f" delete the ComputeDomain and create it again with numNodes: {len(known.users)}"
+            f" ({_IMMUTABLE}). {_UPDATE}"
         )
         return about(evidence, "DomainNotReady", text, remedy, "you")
 
     text = f"ComputeDomain {domain.name}: {_ready_words(known)}"
+    if known.needs_number and not number:
+        text += ". Before 25.8, NVIDIA's DRA driver never reports numNodes: 0 as ready"
+        remedy = f"Create it again with numNodes: {len(known.users)} ({_IMMUTABLE}). {_UPDATE}"
+        return about(evidence, "DomainNotReady", text, remedy, "you")
+
     told = (kubelet_words(gang.index, pod) for pod in own)
     if any(words and not is_about_a_domain(words) for words in told):
         remedy = "Fix the problem that the kubelet reports"
         return about(evidence, "DomainNotReady", text, remedy, "platform", follows=True)
 
     without = [pod for pod in known.users if not pod.node]
-    if domain.number > len(known.nodes) and without:
+    if number > len(known.nodes) and without:
         text = f"{text}. {len(without)} of its pods {_have(without)} no node yet"
         remedy = (
             f"Find out why {listed(pod.name for pod in without)} {_have(without, 'is', 'are')}"
@@ -221,17 +237,7 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
     The cause is a text to append, or "" if the daemon pods can't be read.
     """
     domain = known.domain
-    nodes = list(known.unready) or list(known.nodes)
-    unlabelled = [
-        node.name for node in index.nodes if node.name in nodes and NVLINK_DOMAIN not in node.labels
-    ]
-    if unlabelled and "nodes" not in index.facts.unseen:
-        return (
-            f". Nodes without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
-            "Ask the platform team why neither NVIDIA's DRA driver nor GPU feature discovery sets"
-            f" the label {NVLINK_DOMAIN} on {listed(unlabelled)}",
-            "platform",
-        )
+    nodes = list(known.unready)
     if DAEMON_CLASS not in index.device_classes and CHANNEL_CLASS in index.device_classes:
         return (
             f". DeviceClass {DAEMON_CLASS} does not exist",
@@ -280,13 +286,18 @@ def _daemon_state(index: Index, known: Standing) -> tuple[str, str, Who]:
         )
     if len(there) == len(nodes) and there:
         run = "The daemon pod there runs" if len(there) == 1 else "Their daemon pods run"
-        is_ready = "status.status of the ComputeDomain is not Ready"
-        if known.unready:
-            is_ready = f"the driver does not report {_have(there, 'it', 'them')} as ready"
-        return (
-            f". {run}, but {is_ready}",
+        remedy = (
             "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
-            f" writes the status, and the logs of the daemon pods: {see}",
+            f" writes the status, and the logs of the daemon pods: {see}"
+        )
+        if domain.number > len(domain.nodes):
+            remedy += (
+                ". If the driver's feature gate IMEXDaemonsWithDNSNames is off, the daemons wait"
+                f" for {counted(domain.number, 'node')} (numNodes)"
+            )
+        return (
+            f". {run}, but the driver does not report {_have(there, 'it', 'them')} as ready",
+            remedy,
             "platform",
         )
     pending = [pod for pod in every if not pod.node]
@@ -323,8 +334,7 @@ def is_being_created(pod: Pod) -> bool:
 def waits_for_domain(gang: Gang, pod: Pod) -> bool:
     """Return whether a placed pod has a ComputeDomain that is not ready for it."""
     for domain in _domains_of(gang.index, pod):
-        known = standing(gang.index, domain)
-        if not known.is_ready and (pod.node in known.unready or not domain.ready):
+        if pod.node in standing(gang.index, domain).unready:
             return True
     return False
 
@@ -619,8 +629,11 @@ def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     """Return the names of the ready nodes of a ComputeDomain.
 
     Older releases of the driver list them in its status, and newer ones in ComputeDomainCliques.
+    Before 25.8, all listed nodes are ready if the ComputeDomain is.
     """
-    ready = {node.name for node in domain.nodes if node.ready}
+    ready = {
+        node.name for node in domain.nodes if (domain.ready if node.ready is None else node.ready)
+    }
     cliques = index.cliques_of_domain.get(domain.uid, ())
     return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
 

@@ -131,6 +131,27 @@ _STARTS: Advice = (
         "you",
     ),
     (
+        ("already allocated by claim",),
+        "Wait until the pods of the claim with the uid in the message have ended: a node has one"
+        " NVLink channel. To find the claim: kubectl get resourceclaims -A -o"
+        " 'custom-columns=UID:.metadata.uid,NAMESPACE:.metadata.namespace,NAME:.metadata.name'. If"
+        " there is no such claim, ask the platform team to read the log of the DRA driver's kubelet"
+        " plugin on {nodes}.",
+        "you",
+    ),
+    (
+        ("host nvidia-imex daemon",),
+        "Ask the platform team to start the service nvidia-imex on {nodes}, because NVIDIA's DRA"
+        " driver leaves IMEX to the hosts: nvidia-imex-ctl -q must print READY there.",
+        "platform",
+    ),
+    (
+        ("gpu config", "config parameters", "mps is not yet supported", "mps sharing is not"),
+        "Correct the config of NVIDIA's driver in the ResourceClaim or its template, as the message"
+        " says.",
+        "you",
+    ),
+    (
         ("dynamic resources",),
         "Ask the platform team to read the log of the DRA driver's kubelet plugin on {nodes}.",
         "platform",
@@ -179,6 +200,12 @@ _STARTS: Advice = (
         "Add the key that the kubelet names to the Secret or ConfigMap, or correct the key in the"
         " pod template.",
         "you",
+    ),
+    (
+        ("sa-token-secret-vol",),
+        "Ask the platform team to read the log of Grove's operator: it creates this Secret for its"
+        f" container {_OF_GROVE}, and creates it again after a change of the PodCliqueSet.",
+        "platform",
     ),
     (
         ("secret", "configmap"),
@@ -294,7 +321,7 @@ def _is_late(gang: Gang, pod: Pod) -> bool:
 
 
 def not_started(gang: Gang) -> Reasons:
-    """Report that pods have had a node for over a minute and do not start, and no message says why.
+    """Report that pods have had a node for over a minute and do not start, and no warning says why.
 
     Pods that wait for a ComputeDomain do not count.
     """
@@ -304,8 +331,13 @@ def not_started(gang: Gang) -> Reasons:
         if _is_late(gang, pod) and _has_node(gang, pod)
         if not waits_for_domain(gang, pod) and not _has_words(gang, pod)
     ]
-    without = (pod for pod in unexplained if not pod.stalled)
-    for state, pods in grouped((listed(pod.waiting), pod) for pod in without):
+    without = [pod for pod in unexplained if not pod.stalled]
+    pulling = [(words, pod) for pod in without if (words := _pulling_words(gang, pod))]
+    for alike in by_key((_alike(words, pod), (words, pod)) for words, pod in pulling).values():
+        longest = min((words for words, _ in alike), key=lambda words: words.time or 0.0)
+        yield _pulling(gang, longest, [pod for _, pod in alike])
+    others = (pod for pod in without if not _pulling_words(gang, pod))
+    for state, pods in grouped((listed(pod.waiting), pod) for pod in others):
         yield _not_started(gang, state, pods)
     for pods in _alike_in_containers(unexplained):
         yield _in_container(gang, "NotStarted", pods)
@@ -656,6 +688,31 @@ def _has_node(gang: Gang, pod: Pod) -> bool:
     """Return whether the node of a pod exists and is ready."""
     position = gang.domains.positions.get(pod.node)
     return position is not None and gang.domains.nodes[position].ready
+
+
+def _pulling_words(gang: Gang, pod: Pod) -> Words | None:
+    """Return the kubelet's newest message about a pod if it pulls an image, or None."""
+    events = gang.index.events_about(pod.namespace, pod.uid)
+    newest = next((event for event in events if event.source == "kubelet"), None)
+    return words_of(newest) if newest and newest.reason == "Pulling" else None
+
+
+def _pulling(gang: Gang, words: Words, pods: Sequence[Pod]) -> Reason:
+    """Return the reason for pods whose image the kubelet still pulls, as `words` say."""
+    wait = f"{pods_in_words(gang, pods)} {'waits' if len(pods) == 1 else 'wait'}"
+    first = min(pods, key=attrgetter("name"))
+    nodes = listed(sorted({pod.node for pod in pods}))
+    return about(
+        Evidence(first.ref, f"event {words.reason}", words.text),
+        "NotStarted",
+        f"{wait} for an image. {words.quoted(gang.facts.now)}",
+        "Wait until the image is pulled. If this takes long, use a smaller image or a closer"
+        f" registry, or ask the platform team to load the image onto {nodes} in advance",
+        "wait",
+        objects=refs(pods),
+        commands=(to_describe_pod(first.ref),),
+        severity="warning",
+    )
 
 
 def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:

@@ -118,11 +118,12 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
     """Yield the commands that delete the pods of a claim and the claim itself.
 
-    Yield nothing for a claim that grove-admission does not create again, or if a controller counts
-    the deletion of a pod as a failure.
+    Yield nothing for a claim that nothing creates again, or if a controller counts the deletion of
+    a pod as a failure.
     """
     users = _lasting_users(gang, claim)
-    if _is_ours(gang, claim) and not any(map(fails_if_deleted, users)):
+    is_made_again = _is_ours(gang, claim) or _is_of_grove(gang, claim)
+    if is_made_again and not any(map(fails_if_deleted, users)):
         if users:
             yield _deleting_pods(claim, users)
         yield f"kubectl delete resourceclaim -n {claim.namespace} {shlex.quote(claim.name)}"
@@ -140,26 +141,45 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
     """
     is_ours = _is_ours(gang, claim)
     each = _CLAIM_FOR_EACH_OF_OURS if is_ours else _CLAIM_FOR_EACH
+    if _is_of_grove(gang, claim):
+        each = together("Request less in each pod, so that all of them fit", _NARROWER_IN_GROVE)
     if not is_gone:
         return each, "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
     names = listed(pod.name for pod in users)
-    if is_ours:
+    is_of_grove = _is_of_grove(gang, claim)
+    if is_ours or is_of_grove:
         pods = f"{names}, and then the claim" if users else "the claim"
-        remedy = f"Delete {pods}: grove-admission creates a new one, which other nodes can get"
+        maker = "Grove" if is_of_grove else "grove-admission"
+        remedy = f"Delete {pods}: {maker} creates a new one, which other nodes can get"
     elif users:
         # Kubernetes deallocates a claim once it is reserved for no pod.
         remedy = f"Delete {names}: the claim can then be allocated on other nodes"
     else:
         remedy = "Delete the claim and create it again, so that it can be allocated on other nodes"
-    return together(remedy, each), "you"
+    return remedy if is_of_grove else together(remedy, each), "you"
 
 
 _CLAIM_FOR_EACH = "Use a ResourceClaimTemplate, which creates a claim for each pod"
 _CLAIM_FOR_EACH_OF_OURS = (
     "Ask the platform team to set mnnvl.claimMode: template, which creates a claim for each pod"
 )
+
+
+_NARROWER_IN_GROVE = (
+    "Create the PodCliqueSet again with the scope PerReplica in resourceSharing, which can't be"
+    " changed"
+)
+
+
+def _is_of_grove(gang: Gang, claim: ResourceClaim) -> bool:
+    """Return whether Grove creates a claim because of resourceSharing in the PodCliqueSet.
+
+    Grove gives the entry in the pods the name of the claim (`InjectResourceClaimRefs`).
+    """
+    used = (used for pod in gang.pods for used in pod.claims if used.claim == claim.name)
+    return bool(claim.place.pcs) and any(each.name == claim.name for each in used)
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
@@ -183,6 +203,8 @@ def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[Pod]) -> Re
     use = counted(users, "pod still uses", "pods still use")
     text = f"ResourceClaim {name} is being deleted, but {use} it, so no other pod can use it"
     again = "grove-admission creates" if _is_ours(gang, claim) else "you can create"
+    if _is_of_grove(gang, claim):
+        again = "Grove creates"
     restart = "Delete this pod" if len(users) == 1 else "Delete these pods together"
     commands: tuple[str, ...] = (_deleting_pods(claim, users),)
     if any(map(fails_if_deleted, users)):
@@ -260,7 +282,7 @@ def claim_full(gang: Gang) -> Reasons:
             f" most {MOST_CONSUMERS} pods. It is reserved for {len(claim.consumers)} now"
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
-        remedy = _CLAIM_FOR_EACH
+        remedy = _NARROWER_IN_GROVE if _is_of_grove(gang, claim) else _CLAIM_FOR_EACH
         if _is_ours(gang, claim):
             narrow = f"Use a narrower scope in the annotation {MNNVL_SCOPE}"
             remedy = together(narrow, _CLAIM_FOR_EACH_OF_OURS)

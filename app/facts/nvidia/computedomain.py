@@ -27,8 +27,8 @@ class DomainNode(Value):
     """A node in the status of a ComputeDomain, or in a ComputeDomainClique."""
 
     name: str
-    ready: bool
-    """Whether the daemon on the node is ready."""
+    ready: bool | None
+    """Whether the daemon on the node is ready. Releases before 25.8 don't say it (None)."""
 
 
 class ComputeDomain(Namespaced):
@@ -98,7 +98,8 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
     """
     return tuple(
         DomainNode(
-            text_at(item, "name") or text_at(item, "nodeName"), item.get("status") == "Ready"
+            text_at(item, "name") or text_at(item, "nodeName"),
+            item["status"] == "Ready" if "status" in item else None,
         )
         for item in maps_of(items)
     )

@@ -7,12 +7,14 @@ from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.unit_member import Unclaimed
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceSlice
 from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import NVLINK_DOMAIN
 from app.rules.mnnvl.missing_claims import read_clique
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
+    PLACE,
     WORKERS,
     cliques,
     nodes,
@@ -70,6 +72,10 @@ def written(name: str, **annotations: str) -> Unclaimed | None:
     return clique if isinstance(clique, Unclaimed) else None
 
 
+NO_NODE = ((Requirement("metadata.name", "In", ("gpu-99",)),),)
+OF_GROVE = PodClaim(CLAIM.name, CLAIM.name)
+"""How pods use a claim of resourceSharing: Grove gives the entry the name of the claim."""
+
 REFUSES = {"grove.io/mnnvl-enabled": "false"}
 
 BY_NAME = domain("gpu-00", "gpu-01", number=3)
@@ -84,7 +90,12 @@ NAMING = domain("gpu-00", "gpu-01")
 """A claim of a user, whose configuration names the ComputeDomain."""
 NAMING |= {
     "pods": tuple(
-        replace(pod, claims=(PodClaim("channel", "own"),), phase="Pending", waiting=())
+        replace(
+            pod,
+            claims=(PodClaim("channel", "own"),),
+            phase="Running" if pod.node in ("gpu-00", "gpu-01") else "Pending",
+            waiting=(),
+        )
         for pod in NAMING["pods"]
     ),
     "claims": (replace(CLAIM, name="own", domain="uid-cd", allocated=True),),
@@ -237,6 +248,34 @@ CLAIMS = (
         {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK),)},
     ),
     Row(
+        "ClaimElsewhere",
+        "a claim that Grove shares is bound to one node",
+        {
+            "pods": claiming(OF_GROVE),
+            "claims": (replace(CLAIM, allocated=True, nodes=ONE_NODE, place=PLACE),),
+        },
+        "ResourceClaim llm-0-mnnvl is allocated on gpu-00, so 3 pending pods must go there, but the gang does not fit there",
+        "you",
+        {
+            "pods": claiming(OF_GROVE),
+            "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK, place=PLACE),),
+        },
+    ),
+    Row(
+        "ClaimElsewhere",
+        "a claim that Grove shares is bound to a node that is gone",
+        {
+            "pods": claiming(OF_GROVE),
+            "claims": (replace(CLAIM, allocated=True, nodes=NO_NODE, place=PLACE),),
+        },
+        "ResourceClaim llm-0-mnnvl is allocated on a node that is gone, so 3 pending pods cannot be placed",
+        "you",
+        {
+            "pods": claiming(OF_GROVE),
+            "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK, place=PLACE),),
+        },
+    ),
+    Row(
         "ClaimHeld",
         "a pod that is terminating holds it",
         {
@@ -351,7 +390,7 @@ CLAIMS = (
         "DomainNotReady",
         "two of four nodes are ready",
         domain("gpu-00", "gpu-01"),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. No daemon pod is on gpu-02 and gpu-03",
         "platform",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
         also=("NotAsPreferred",),
@@ -360,7 +399,7 @@ CLAIMS = (
         "DomainNotReady",
         "a claim by name, of the plan's names, and one node that is missing",
         BY_NAME,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. No daemon pod is on gpu-02 and gpu-03",
         "platform",
         {**BY_NAME, "claims": (replace(BY_NAME["claims"][0], domain="uid-of-another"),)},
         also=("NotAsPreferred",),
@@ -369,7 +408,7 @@ CLAIMS = (
         "DomainNotReady",
         "a claim that names its ComputeDomain, and pods without a state",
         NAMING,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nodes without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. No daemon pod is on gpu-02 and gpu-03",
         "platform",
         {**NAMING, "claims": (replace(CLAIM, name="own", domain="uid-other", allocated=True),)},
         also=("NotAsPreferred",),

@@ -130,7 +130,7 @@ STATES: Mapping[str, Changes] = {
     "a gang that waits for its base": scaled(2),
     "a tail that waits for its anchor": epochs(2),
     "channels that others have": channels("gpu-12", "gpu-13"),
-    "a ComputeDomain that is not ready": domain("gpu-00", "gpu-01", number=4),
+    "a ComputeDomain that is not ready": domain(number=4, old=True),
     "pods that tolerate what closes nodes": {"pods": tolerating("")},
     "no permission to read nodes": {"nodes": (), "unseen": {"nodes": DENIED}},
     "no permission to read the pods of all namespaces": {"unseen": {ROOM: DENIED}},

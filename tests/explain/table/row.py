@@ -203,7 +203,10 @@ ALL_WANT: Changes = {
 """All pods of the gang want a channel."""
 
 
-def domain(*ready: str, number: int = 0, held_by: tuple[str, ...] = ()) -> Changes:
+def domain(
+    *ready: str, number: int = 0, held_by: tuple[str, ...] = (), old: bool = False
+) -> Changes:
+    """Pods that wait for a ComputeDomain. An old driver does not say which nodes are ready."""
     running = tuple(
         replace(p, waiting=("ContainerCreating",), claims=(TEMPLATED,))
         for p in placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
@@ -215,7 +218,7 @@ def domain(*ready: str, number: int = 0, held_by: tuple[str, ...] = ()) -> Chang
         number,
         "llm-0-template",
         False,
-        tuple(DomainNode(n, n in ready) for n in nodes_of_gang()),
+        tuple(DomainNode(n, None if old else n in ready) for n in nodes_of_gang()),
         held_by=held_by,
     )
     return {

@@ -108,7 +108,7 @@ PREEMPTED = replace(
 UNKNOWN_YET = replace(NO_QUOTA, message="Workload is pending evaluation in the scheduling queue")
 GROUPED = {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)}
 
-WAIT_FOR_EACH_OTHER = domain("gpu-00", "gpu-01", number=8)
+WAIT_FOR_EACH_OTHER = domain(number=8, old=True)
 WAIT_FOR_EACH_OTHER |= {
     "pods": (
         *WAIT_FOR_EACH_OTHER["pods"],
@@ -279,13 +279,13 @@ WORDS = (
         WAIT_FOR_EACH_OTHER,
         "ComputeDomain llm-0-cd requires 8 nodes (numNodes), but 1 of its 5 pods has scheduling gates, and pods with a node don't start before the domain is ready",
         "you",
-        domain("gpu-00", "gpu-01", number=8),
+        {**WAIT_FOR_EACH_OTHER, "compute_domains": domain(number=8)["compute_domains"]},
         also=("GateNotInGang",),
     ),
     Row(
         "DomainNotReady",
         "a ComputeDomain of more nodes than pods exist",
-        domain("gpu-00", number=5),
+        domain(number=5, old=True),
         "ComputeDomain llm-0-cd requires 5 nodes (numNodes), but only 4 pods use it, so it cannot become ready",
         "you",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
