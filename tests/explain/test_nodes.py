@@ -307,6 +307,14 @@ def test_nodes_that_a_gang_lacks(changes: Changes, text: str, answered: Asking) 
             " karpenter.sh/disrupted)",
         ),
         (
+            "aws-node-termination-handler/spot-itn",
+            "Ask the platform team for other nodes: the cloud is about to stop gpu-00 and gpu-01",
+        ),
+        (
+            "cloud.google.com/impending-node-termination",
+            "Ask the platform team for other nodes: the cloud is about to stop gpu-00 and gpu-01",
+        ),
+        (
             "startup-taint.cluster-autoscaler.kubernetes.io/driver",
             "Find out why the component that removes the taint"
             " startup-taint.cluster-autoscaler.kubernetes.io/driver is not ready on gpu-00 and",

@@ -80,6 +80,23 @@ RUNC = "failed to create containerd task: unable to start container process: "
             "Ask the platform team to check the pod of the CSI driver on",
         ),
         ("failed to pull image: not found", "Correct the image, or the pull secret"),
+        (
+            'MountVolume.SetUp failed for volume "sa-token-secret-vol": secret "a-ic-sat" not found',
+            "Ask the platform team to read the log of Grove's operator",
+        ),
+        (
+            "Failed to prepare dynamic resources: allocation failed: channel 0 already allocated by"
+            " claim 7d3bba1e (according to checkpoint)",
+            "Wait until the pods of the claim with the uid in the message have ended",
+        ),
+        (
+            "Failed to prepare dynamic resources: host nvidia-imex daemon readiness check failed",
+            "Ask the platform team to start the service nvidia-imex on",
+        ),
+        (
+            "Failed to prepare dynamic resources: error validating GPU config: unknown strategy",
+            "Correct the config of NVIDIA's driver in the ResourceClaim",
+        ),
     ],
 )
 def test_not_each_message_that_names_an_image_or_mount_is_about_it(words: str, begin: str) -> None:
@@ -134,6 +151,39 @@ def test_a_pod_name_that_is_too_long_is_no_field_of_the_template() -> None:
             " RFC 1123 label must consist of",
             "Create the workload with another name",
             "you",
+        ),
+        (
+            "failed to get external ResourceClaimTemplate b/pool: ResourceClaimTemplate.resource"
+            '.k8s.io "pool" not found',
+            "Create the ResourceClaimTemplate that the message names",
+            "you",
+        ),
+        (
+            "failed to get external ResourceClaimTemplate b/pool: resourceclaimtemplates.resource"
+            '.k8s.io "pool" is forbidden: User "system:serviceaccount:g:o" cannot get resource',
+            "Ask the platform team to grant",
+            "platform",
+        ),
+        (
+            'RC "a-all-pool": no matches for kind "ResourceClaim" in version "resource.k8s.io/v1"',
+            "Ask the platform team to update Kubernetes to 1.34",
+            "platform",
+        ),
+        (
+            'no matches for kind "ComputeDomain" in version "resource.nvidia.com/v1beta1"',
+            "Ask the platform team to install the API",
+            "platform",
+        ),
+        (
+            'pods "a-0-w-" is forbidden: pod rejected: RuntimeClass "nvidia" not found',
+            "Correct runtimeClassName in the pod template",
+            "you",
+        ),
+        (
+            'pods "a-0-w-" is forbidden: violates PodSecurity "restricted:latest":'
+            ' allowPrivilegeEscalation != false (containers "main", "grove-initc" must set',
+            "Ask the platform team to exempt container grove-initc",
+            "platform",
         ),
         (
             'Pod "a-0-w-x" is invalid: spec.containers[0].name: Invalid value: "My_c": a lowercase'

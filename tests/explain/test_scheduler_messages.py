@@ -127,9 +127,18 @@ def test_a_scheduler_that_refuses_pods(changes: Changes, text: str, answered: As
             "Add a toleration for a to",
         ),
         (
+            "claim a/b, request gpu: has subrequests, but the DRAPrioritizedList feature is disabled",
+            "Request one DeviceClass (exactly) instead of alternatives",
+        ),
+        (
             "1 node(s) had untolerated taint {ToBeDeletedByClusterAutoscaler: 17}",
             "Ask the platform team for other nodes: an autoscaler is removing the nodes with the"
             " taint ToBeDeletedByClusterAutoscaler",
+        ),
+        (
+            "1 node(s) had untolerated taint(s) {remediator.kubernetes.azure.com/unschedulable: }",
+            "Ask the platform team for other nodes: the cloud is about to stop the nodes with the"
+            " taint remediator.kubernetes.azure.com/unschedulable",
         ),
         (
             "1 node(s) had untolerated taint {karpenter.sh/disrupted: }, 1 node(s) had untolerated"

@@ -27,12 +27,19 @@ Pods that tolerate them would not run well there, and a removed taint comes back
 """
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The only taint with such a prefix that an administrator adds and has to remove."""
-OF_AUTOSCALERS = (
+_OF_AUTOSCALERS = (
     "ToBeDeletedByClusterAutoscaler",
     "karpenter.sh/disrupted",
     "karpenter.sh/disruption",
 )
 """The taints of nodes that an autoscaler is about to remove, with the pods on them."""
+_OF_CLOUDS = (
+    "aws-node-termination-handler/",
+    "cloud.google.com/impending-node-termination",
+    "remediator.aks.microsoft.com/unschedulable",
+    "remediator.kubernetes.azure.com/unschedulable",
+)
+"""The prefixes of taints of nodes that their cloud is about to stop, such as spot instances."""
 _STARTING = ("/agent-not-ready", "/not-ready", "/uninitialized", "karpenter.sh/unregistered")
 _STARTING_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 
@@ -222,7 +229,14 @@ def is_chosen(key: str) -> bool:
 
     Other taints describe the state of a node.
     """
-    return not (key.startswith(OF_KUBERNETES) or key in OF_AUTOSCALERS or is_of_start(key))
+    return not (key.startswith(OF_KUBERNETES) or removal_words(key) or is_of_start(key))
+
+
+def removal_words(key: str) -> str:
+    """Return what happens to a node with the taint `key` if the node is about to go, or ""."""
+    if key in _OF_AUTOSCALERS:
+        return "an autoscaler is removing"
+    return "the cloud is about to stop" if key.startswith(_OF_CLOUDS) else ""
 
 
 def _follows(taint: Taint, node: Node) -> bool:

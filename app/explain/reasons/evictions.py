@@ -1,5 +1,8 @@
 """Report gangs that KAI evicts, for other workloads or because they stay below their minimum.
 
+Grove too deletes the pods of a replica, if a PodClique stays below its minimum for terminationDelay
+(`internal/controller/podcliqueset/components/podcliquesetreplica` at fcc3b3bb).
+
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. An annotation of the PodGroup
 has the time since which the gang is below its minimum. The default grace period is an argument of
 the scheduler, which users can't read. From KAI 0.17 on, a PodGroup may set its own grace period,
@@ -21,6 +24,7 @@ from app.explain.reasons.reason import (
     with_age,
 )
 from app.explain.state.index import Index
+from app.facts.grove.podclique import PodClique
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import STALE_SINCE, KaiPodGroup
 from app.facts.kubernetes.pod import Pod
@@ -90,6 +94,65 @@ def gang_evicted(gang: Gang) -> Reasons:
     text = f"KAI evicted the running pods of {gang.ref.name}, which was below its minimum"
     remedy = f"Find out why its pods ended. {_no_eviction(gang.pod_group)}"
     return _evicted(gang, _BELOW, "GangEvicted", text, remedy)
+
+
+def termination_due(gang: Gang) -> Reasons:
+    """Report that Grove soon deletes the pods of a replica with too few pods (terminationDelay)."""
+    pcs = gang.pcs
+    cliques = [clique for member in gang.members if (clique := member.clique) and clique.breached]
+    if pcs is None or not pcs.termination_delay or not cliques:
+        return
+    first = min(cliques, key=lambda clique: (clique.breached, clique.name))
+    lasts = gang.facts.now - (first.breached or 0.0)
+    running = _running_beside(gang.index, first)
+    if not running or not 0.5 <= lasts / pcs.termination_delay <= 1.0:
+        return
+    at = clock(gang.facts.now - lasts + pcs.termination_delay)
+    text = (
+        f"{first.name} has had fewer available pods than its minimum for {ago(lasts)}: Grove"
+        f" deletes the pods of its replica at {at} ({counted(running, 'pod runs', 'pods run')}),"
+        f" because terminationDelay of {pcs.name} is {ago(pcs.termination_delay)}"
+    )
+    remedy = f"Fix the other reasons before, or raise spec.template.terminationDelay of {pcs.ref}"
+    evidence = Evidence(
+        first.ref, "status.conditions[MinAvailableBreached]", clock(first.breached or 0.0)
+    )
+    yield about(evidence, "GangStale", text, remedy, "you", severity="warning")
+
+
+def _running_beside(index: Index, clique: PodClique) -> list[Pod]:
+    """Return the living pods with a node in the replica of the set that a PodClique is in."""
+    place = clique.place
+    pods = index.pods_of_set.get((clique.namespace, place.pcs), ())
+    return [pod for pod in pods if pod.node and pod.is_alive and pod.place.replica == place.replica]
+
+
+_TERMINATED = "PodCliqueSetReplicaDeleteSuccessful"
+"""The reason of Grove's event about a replica that it deleted after terminationDelay."""
+
+
+def replica_terminated(gang: Gang) -> Reasons:
+    """Report that Grove has deleted all pods of a replica that had too few pods for too long."""
+    pcs = gang.pcs
+    replicas = {member.clique.place.replica for member in gang.members if member.clique}
+    if pcs is None or len(replicas) != 1:
+        return
+    [replica] = replicas
+    for said in gang.index.events_about(gang.namespace, pcs.uid):
+        if said.reason == _TERMINATED and f" replica {replica} " in said.message:
+            text = (
+                f"Grove deleted all pods of replica {replica} of {pcs.name}, which had fewer"
+                " available pods than its minimum for longer than its terminationDelay of"
+                f" {ago(pcs.termination_delay)}"
+            )
+            remedy = (
+                "Find out why these pods were not available. If they need more time, raise"
+                f" spec.template.terminationDelay of {pcs.ref}"
+            )
+            told = with_age(text, said.time, gang.facts.now)
+            evidence = Evidence(pcs.ref, f"event {said.reason}", said.message)
+            yield about(evidence, "GangEvicted", told, remedy, "you", severity="warning")
+            return
 
 
 def placement_lost(gang: Gang) -> Reasons:

@@ -523,3 +523,34 @@ def wrong_scheduler(gang: Gang) -> Reasons:
                 " it. If not, set schedulerName in the pod templates to a scheduler that runs"
             )
         yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)
+
+
+def several_schedulers(gang: Gang) -> Reasons:
+    """Report that KAI doesn't count required pods of a PodGang, which use another scheduler.
+
+    Grove rejects a new PodCliqueSet with several schedulers, but some releases did not. For a gang
+    with constraints, `wrong_scheduler` reports these pods.
+    """
+    of_kai = any(pod.scheduler == KAI_SCHEDULER for pod in gang.waiting)
+    if not gang.is_of_grove or not of_kai or gang.is_constrained():
+        return
+    others = [
+        pod
+        for member in gang.members
+        if sum(pod.scheduler == KAI_SCHEDULER for pod in member.pods) < member.minimum
+        for pod in member.pods
+        if pod.scheduler != KAI_SCHEDULER
+    ]
+    if not others:
+        return
+    names = listed(sorted({pod.scheduler for pod in others}))
+    use = counted(others, "required pod of the gang uses", "required pods of the gang use")
+    them = "it" if len(others) == 1 else "them"
+    text = f"{use} {names}. KAI does not count {them}, and places none of the other pods"
+    evidence = Evidence(others[0].ref, "spec.schedulerName", others[0].scheduler)
+    remedy = (
+        f"Create the PodCliqueSet again with schedulerName: {KAI_SCHEDULER} in all pod templates,"
+        " because Grove allows no change of schedulerName"
+    )
+    objects = (gang.ref, *refs(others))
+    yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

@@ -35,7 +35,7 @@ from app.explain.reasons.startup_order import later_pods_missing, pods_missing
 from app.explain.reasons.uncreated_pods import advice_on, known_advice
 from app.explain.reasons.workload_status import suspended_groups
 from app.explain.state.index import Index
-from app.explain.state.makers import refusals_about
+from app.explain.state.makers import refusals_about, refusals_of_uid
 from app.facts.grove.status import LastError
 from app.facts.identity import Ref
 from app.facts.kinds import JOB_SET, LEADER_WORKER_SET
@@ -45,7 +45,10 @@ from app.objects.resource import JOB, STATEFUL_SET
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
-    """Report that fewer pods than the minimum exist, and none of them has Grove's gate."""
+    """Report that fewer pods than the minimum exist.
+
+    If some have Grove's gate, others may be about to be created, unless Grove says why not.
+    """
     short = _short_of_pods(gang)
     if not short or not gang.waits or gang.whole.is_satisfied or gang.whole.is_ready:
         return
@@ -107,7 +110,24 @@ def gang_incomplete(gang: Gang) -> Reasons:
             if not gang.waiting and group and group.stale is not None:
                 return  # GangStale says what KAI does with the other pods.
             remedy, commands = _after_completed(gang)
-    yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands, parts=lacking)
+    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
+    objects = (gang.ref, *refs(gated))
+    yield about(
+        evidence,
+        "GangIncomplete",
+        text + _kept_gates(gated),
+        remedy,
+        who,
+        objects=objects,
+        commands=commands,
+        parts=lacking,
+    )
+
+
+def _kept_gates(gated: list[Pod]) -> str:
+    if not gated:
+        return ""
+    return f". Grove keeps its gate on {counted(gated, 'pod')} until the others exist"
 
 
 def _leaving(gang: Gang) -> list[Pod]:
@@ -331,8 +351,6 @@ def _short_of_pods(gang: Gang) -> list[Member]:
 
     A part whose minimum exceeds its replicas counts only if no other part is short.
     """
-    if any(GROVE_GATE in pod.gates for pod in gang.pods):
-        return []
     if any(pods_missing(gang)) or any(later_pods_missing(gang)):
         return []  # PodsMissing says when the other pods are created.
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
@@ -343,10 +361,21 @@ def _short_of_pods(gang: Gang) -> list[Member]:
         for member in gang.members
         if len(member.pods) < member.minimum and member.name not in suspended
     ]
+    if any(GROVE_GATE in pod.gates for pod in gang.pods):
+        short = [member for member in short if _is_refused(gang, member)]
     possible = [member for member in short if member.minimum <= member.replicas]
     if any(min_above_replicas(gang)):
         return possible  # MinAboveReplicas says why the pods of other parts can't exist.
     return possible or short
+
+
+def _is_refused(gang: Gang, member: Member) -> bool:
+    """Return whether Grove says why it can't create the pods of a member."""
+    clique = member.clique
+    if clique is None:
+        return False
+    known = (known_advice(error.text, clique.namespace) for error in clique.errors)
+    return any(known) or bool(refusals_of_uid(gang.index, clique.uid))
 
 
 def _last_errors(members: Iterable[Member], now: float) -> str:

@@ -12,7 +12,6 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import (
     BY,
     CORDONED,
-    OF_AUTOSCALERS,
     OF_KUBERNETES,
     OUT_OF_SERVICE,
     asks_gpus,
@@ -20,6 +19,7 @@ from app.explain.placing.fitness import (
     is_chosen,
     is_of_start,
     is_selected,
+    removal_words,
     unfit_because,
 )
 from app.explain.placing.placements import (
@@ -297,7 +297,7 @@ def _opening_remedy(obstacle: Obstacle, closed: Closed) -> str:
     causes = sorted({cause for _, causes in closed for cause in causes})
     steps = dict.fromkeys(filter(None, (_step(cause, closed) for cause in causes)))
     remedy = upper_first(listed(steps))
-    if any(cause == f"{_TAINTED} {key}" for cause in causes for key in OF_AUTOSCALERS):
+    if any(removal_words(cause.removeprefix(f"{_TAINTED} ")) for cause in causes):
         return remedy
     if obstacle.placements.under(OPENED).fits:
         return f"{remedy}{_deleted_there(obstacle, closed)}"
@@ -315,9 +315,9 @@ def _step(cause: str, closed: Closed) -> str:
         return f"remove the taint {key} from {names} once the node has recovered"
     if kind == _TAINTED and key.startswith(OF_KUBERNETES):
         return f"repair {names}: Kubernetes removes the taint {key} once its cause is gone"
-    if kind == _TAINTED and key in OF_AUTOSCALERS:
+    if kind == _TAINTED and removal_words(key):
         other = "ask the platform team for other nodes"
-        return f"{other}: an autoscaler is removing {names} (taint {key})"
+        return f"{other}: {removal_words(key)} {names} (taint {key})"
     if kind == _TAINTED and is_of_start(key):
         return f"find out why the component that removes the taint {key} is not ready on {names}"
     if kind == _TAINTED:

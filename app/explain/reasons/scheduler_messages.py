@@ -13,10 +13,10 @@ from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, where
 from app.explain.placing.fitness import (
-    OF_AUTOSCALERS,
     is_chosen,
     is_of_start,
     is_selected,
+    removal_words,
     tolerates,
 )
 from app.explain.queue_order.cycle import line_of
@@ -392,6 +392,12 @@ _ADVICE: Advice = (
         "platform",
     ),
     (
+        ("DRAPrioritizedList",),
+        "Request one DeviceClass (exactly) instead of alternatives (firstAvailable) in the"
+        " ResourceClaim or its template: the scheduler does not support alternatives.",
+        "you",
+    ),
+    (
         ("resourceclaim", "ResourceClaim", "cannot allocate all"),
         _DEVICES,
         "you",
@@ -549,11 +555,11 @@ def _state_advice(taints: list[str]) -> str:
 
     A pod should tolerate none of them. The node is broken, about to be removed or not ready yet.
     """
-    leaving = [key for key in taints if key in OF_AUTOSCALERS]
+    leaving = [key for key in taints if removal_words(key)]
     starting = [key for key in taints if is_of_start(key) and not key.startswith(_CONDITION)]
     if leaving:
         return (
-            "Ask the platform team for other nodes: an autoscaler is removing the nodes with the"
+            f"Ask the platform team for other nodes: {removal_words(leaving[0])} the nodes with the"
             f" {_taints(leaving)}."
         )
     if starting:

@@ -200,6 +200,7 @@ SUPERSEDED: Mapping[str, frozenset[str]] = {
     "WorkloadSuspended": frozenset({"PodsNotCreated"}),
     "OldRevision": frozenset({"NeverFits", "NoNodeMatches"}),
     "DomainDeadlock": frozenset({"GateOpens"}),
+    "GangIncomplete": frozenset({"GateNotInGang", "GateOpens"}),
     "WrongScheduler": frozenset({"SchedulerSilent"}),
     "VolumeElsewhere": frozenset({"NeverFits", "NoDomainFits", "OtherResource"}),
     "PoolNotChosen": frozenset(
@@ -233,6 +234,7 @@ RULES: tuple[Rule, ...] = (
     Rule(creation.pod_gang_migration_in_progress, ("sets",), of_set=True),
     Rule(creation.pod_gang_missing, ("cliques", "gangs", "pods"), of_set=True),
     Rule(gates.wrong_scheduler, ("pods",), Gang.is_constrained),
+    Rule(gates.several_schedulers, ("pods",), Gang.may_wait, "WrongScheduler"),
     Rule(constraints.level_unknown, ("topologies",), Gang.is_constrained),
     Rule(constraints.min_above_replicas, ("cliques",)),
     Rule(
@@ -392,7 +394,9 @@ RULES: tuple[Rule, ...] = (
     Rule(scheduler_messages.kai_silent, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
     Rule(kueue.kueue_may_evict, ("pods", "kueue_workloads"), kueue.in_kueue),
     Rule(evictions.gang_stale, ("pods", "pod_groups"), _grouped),
+    Rule(evictions.termination_due, ("sets", "cliques", "pods"), _of_set, "GangStale"),
     Rule(evictions.gang_evicted, ("pod_groups", "events"), _grouped),
+    Rule(evictions.replica_terminated, ("sets", "cliques", "events"), _of_set, "GangEvicted"),
     Rule(evictions.placement_lost, ("pod_groups", "events"), _grouped),
     Rule(evictions.placement_changed, ("pod_groups", "events"), _is_placed, "PlacementLost"),
     Rule(constraints.gang_unconstrained, ("sets", "gangs", "topologies"), Gang.is_constrained),

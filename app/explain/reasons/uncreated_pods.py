@@ -90,6 +90,37 @@ _ADVICE: Advice = (
         "you",
     ),
     (
+        ('esourceClaimTemplate.resource.k8s.io "',),
+        "Create the ResourceClaimTemplate that the message names. To use another one, create the"
+        " PodCliqueSet again, because its resourceSharing can't be changed.",
+        "you",
+    ),
+    (
+        ('no matches for kind "ResourceClaim',),
+        "Ask the platform team to update Kubernetes to 1.34 or later, because Grove needs"
+        " resource.k8s.io/v1, or create the PodCliqueSet again without resourceSharing.",
+        "platform",
+    ),
+    (
+        ('no matches for kind "',),
+        "Ask the platform team to install the API that the message names.",
+        "platform",
+    ),
+    (
+        ('RuntimeClass "',),
+        "Correct runtimeClassName in the pod template, or ask the platform team to create the"
+        " RuntimeClass that the message names: kubectl get runtimeclasses",
+        "you",
+    ),
+    (
+        ('"grove-initc"',),
+        "Ask the platform team to exempt container grove-initc, or to relax the policy in the"
+        " message for namespace {namespace}: Grove adds this container because of the startup"
+        " order, and the pod template can't set its securityContext. Change other containers that"
+        " the message names in the pod template.",
+        "platform",
+    ),
+    (
         ("denied the request", "ValidatingAdmissionPolicy"),
         "Change the pod template so that it satisfies the policy named in the message.",
         "you",

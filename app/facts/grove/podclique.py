@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from app.facts.grove.status import LastError, read_last_errors
+from app.facts.grove.status import LastError, read_conditions, read_last_errors
 from app.facts.grove.unit_member import Unclaimed, read_carrier, unclaimed
 from app.facts.identity import NOWHERE, Namespaced, Place, read_key
 from app.facts.kubernetes.pod import (
@@ -37,6 +37,11 @@ class PodClique(Namespaced):
     """The errors that Grove reports in `status.lastErrors`."""
     revision: str = ""
     """The hash of the template from which Grove creates pods now, or ""."""
+    breached: float | None = None
+    """Since when it has had too few pods, in seconds since 1970, after it had enough of them.
+
+    None means that it has enough pods, or never had.
+    """
     deleted_at: float | None = None
     """When its deletion was requested, in seconds since 1970, or None if it was not."""
     finalizers: tuple[str, ...] = ()
@@ -55,6 +60,7 @@ class _SpecForm(TypedDict, total=False):
 class _StatusForm(TypedDict, total=False):
     scheduledReplicas: Any
     lastErrors: Any
+    conditions: Any
 
 
 class PodCliqueForm(TypedDict, total=False):
@@ -86,7 +92,26 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
         shape=read_shape(pod_spec),
         claims=read_pod_claims(pod_spec),
         errors=read_last_errors(status),
+        breached=_breached(status, seconds_since_1970(metadata.get("creationTimestamp"))),
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
         unclaimed=unclaimed(carrier),
     )
+
+
+_FIRST = 5.0
+"""The seconds after its creation within which Grove writes the first conditions of a PodClique."""
+
+
+def _breached(status: JsonMap, created: float | None) -> float | None:
+    """Return since when Grove counts the time until it deletes the replica, or None.
+
+    It does not count for a PodClique that was never scheduled: `WasPCLQEverScheduled` in
+    `internal/controller/common/component/utils/podclique.go` at fcc3b3bb.
+    """
+    known = {condition.type: condition for condition in read_conditions(status)}
+    breached, scheduled = known.get("MinAvailableBreached"), known.get("PodCliqueScheduled")
+    if not breached or breached.status != "True" or not scheduled:
+        return None
+    changed = (scheduled.since or 0.0) > (created or 0.0) + _FIRST
+    return breached.since if scheduled.status == "True" or changed else None

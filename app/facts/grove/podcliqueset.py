@@ -36,7 +36,7 @@ from app.objects.shape import (
     text_at,
     texts_at,
 )
-from app.objects.time import seconds_since_1970
+from app.objects.time import duration, seconds_since_1970
 
 CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
 """The type of the condition that this program writes."""
@@ -300,6 +300,8 @@ class SetWithStatus(PodCliqueSet, dict=True):
     finalizers: tuple[str, ...] = ()
     updates_on_delete: bool = False
     """Whether Grove replaces pods of an old template only once somebody deletes them."""
+    termination_delay: float = 0.0
+    """The seconds after which Grove deletes a replica with too few pods, or 0 if not set."""
     maker: Ref | None = None
     """The controller in its owner references, such as a DynamoGraphDeployment."""
     rollout: Rollout | None = None
@@ -340,6 +342,7 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
         deleted_at=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=tuple(texts_at(metadata, "finalizers")),
         updates_on_delete=text_at(map_at(obj, "spec", "updateStrategy"), "type") == "OnDelete",
+        termination_delay=duration(map_at(obj, "spec", "template").get("terminationDelay")),
         maker=Ref(owner.kind, text_at(metadata, "namespace"), owner.name) if owner else None,
         rollout=read_rollout(POD_CLIQUE_SET.kind, map_at(obj, "spec"), status),
     )

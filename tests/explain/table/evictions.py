@@ -1,6 +1,8 @@
 """Gangs that KAI evicts, because they are below their minimum."""
 
-from tests.explain.fleet import NOW, placed, pod_group, pods
+from msgspec.structs import replace
+
+from tests.explain.fleet import NOW, cliques, pcs, placed, pod_group, pods
 from tests.explain.table.row import Changes, Row, event
 
 ONE_RUNS = (placed("gpu-00")[0], *pods()[1:])
@@ -26,7 +28,64 @@ def lost(name: str, source: str = "grove-admission", of: str = "uid-set") -> Cha
     return {"events": (told,)}
 
 
+def breached(since: float | None, delay: float = 14_400) -> Changes:
+    """One of the pods runs, and a PodClique has had too few pods for these seconds."""
+    since = None if since is None else NOW - since
+    return {
+        "pods": ONE_RUNS,
+        "sets": (pcs(termination_delay=delay),),
+        "cliques": (cliques()[0], replace(cliques()[1], breached=since)),
+    }
+
+
+def terminated(replica: int, reason: str = "PodCliqueSetReplicaDeleteSuccessful") -> Changes:
+    """Grove has deleted a replica of the set."""
+    words = f"PodCliqueSet replica {replica} deleted"
+    of_set = {"sets": (pcs(termination_delay=14_400, uid="uid-set"),)}
+    return {**of_set, "events": (event("uid-set", reason, words, "podcliqueset-controller"),)}
+
+
 STALE = (
+    Row(
+        "GangStale",
+        "Grove deletes the replica within the second half of terminationDelay",
+        breached(13_200),
+        "llm-0-pool-0-workers has had fewer available pods than its minimum for 3 hours: Grove deletes the pods of its replica at 08:20 UTC (1 pod runs), because terminationDelay of llm is 4 hours",
+        "you",
+        breached(7_100),
+    ),
+    Row(
+        "GangStale",
+        "Grove deletes the replica, unless it was never scheduled",
+        breached(13_200),
+        "llm-0-pool-0-workers has had fewer available pods than its minimum for 3 hours: Grove deletes the pods of its replica at 08:20 UTC (1 pod runs), because terminationDelay of llm is 4 hours",
+        "you",
+        breached(None),
+    ),
+    Row(
+        "GangStale",
+        "Grove deletes the replica, unless none of its pods runs or the set has no terminationDelay",
+        breached(500, delay=600),
+        "llm-0-pool-0-workers has had fewer available pods than its minimum for 8 minutes: Grove deletes the pods of its replica at 08:01 UTC (1 pod runs), because terminationDelay of llm is 10 minutes",
+        "you",
+        {**breached(13_200), "pods": pods()},
+    ),
+    Row(
+        "GangEvicted",
+        "Grove has deleted the replica after terminationDelay",
+        terminated(0),
+        "Grove deleted all pods of replica 0 of llm, which had fewer available pods than its minimum for longer than its terminationDelay of 4 hours (10 seconds ago)",
+        "you",
+        terminated(1),
+    ),
+    Row(
+        "GangEvicted",
+        "Grove has deleted the replica after terminationDelay, not for another reason",
+        terminated(0),
+        "Grove deleted all pods of replica 0 of llm, which had fewer available pods than its minimum for longer than its terminationDelay of 4 hours (10 seconds ago)",
+        "you",
+        terminated(0, "PodCliqueDeleteSuccessful"),
+    ),
     Row(
         "GangStale",
         "KAI's PodGroup has no grace period, and the scheduler's is not known",

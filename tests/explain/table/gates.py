@@ -27,6 +27,13 @@ OPEN = "4 pods have had Grove's scheduling gate for 14 minutes although its cond
 
 NOT_REFERRING = gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3)))
 
+FREE_OF_LEVELS = {
+    "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+    "sets": (pcs(asked=UserConstraint(), groups=()),),
+}
+ROUTED = replace(pods()[0], node="gpu-00", phase="Running")
+"""The router, which needs no GPU and has a node."""
+
 SECOND_ANCHOR = tuple(replace(each, role="Anchor") for each in epochs(0, scheduled=False)["gangs"])
 
 GATES = (
@@ -57,6 +64,28 @@ GATES = (
         f"3 of 4 required pods exist: {WORKERS} lacks 1 pod. Grove said: x exceeded quota: gpu (60 seconds ago)",
         "you",
         {"pods": pods(gates=GATE)[:3]},
+    ),
+    Row(
+        "GangIncomplete",
+        "the others have Grove's gate, and Grove says why it can't create one",
+        {
+            "pods": pods(gates=GATE)[:3],
+            "cliques": (
+                cliques()[0],
+                replace(cliques()[1], errors=(LastError("x exceeded quota: gpu", NOW - 60),)),
+            ),
+            "gangs": (NOT_REFERRING,),
+        },
+        f"3 of 4 required pods exist: {WORKERS} lacks 1 pod. Grove said: x exceeded quota: gpu (60 seconds ago). Grove keeps its gate on 3 pods until the others exist",
+        "you",
+        {
+            "pods": pods(gates=GATE)[:3],
+            "cliques": (
+                cliques()[0],
+                replace(cliques()[1], errors=(LastError("some error", NOW - 60),)),
+            ),
+            "gangs": (NOT_REFERRING,),
+        },
     ),
     Row(
         "GateNotInGang",
@@ -323,11 +352,18 @@ GATES = (
         {"pods": pods(scheduler="default-scheduler")},
         '4 pods with a topology constraint use scheduler "default-scheduler", which ignores the constraint',
         "you",
+        {**FREE_OF_LEVELS, "pods": pods(scheduler="default-scheduler")},
+    ),
+    Row(
+        "WrongScheduler",
+        "one clique of a gang uses the default scheduler, which has placed its pod",
         {
-            "pods": pods(scheduler="default-scheduler"),
-            "gangs": (gang(told=SchedulerConstraint(), groups=()),),
-            "sets": (pcs(asked=UserConstraint(), groups=()),),
+            **FREE_OF_LEVELS,
+            "pods": (replace(ROUTED, scheduler="default-scheduler"), *pods()[1:]),
         },
+        "1 required pod of the gang uses default-scheduler. KAI does not count it, and places none of the other pods",
+        "you",
+        {**FREE_OF_LEVELS, "pods": (ROUTED, *pods()[1:])},
     ),
     Row(
         "WrongScheduler",
