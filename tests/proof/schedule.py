@@ -192,6 +192,8 @@ class Schedule:
                 await admin.delete(ObjectRef(resource, NAME))
         for replica in self._replicas:
             await replica.kill()
+        with contextlib.suppress(ClusterError):  # the next schedule may have the same API server
+            await admin.delete(ObjectRef(LEASE, NAME, "grove-system"))
         await self._balancer.stop()
 
     async def _replica(self, share: float) -> Replica:

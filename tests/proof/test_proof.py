@@ -12,11 +12,15 @@ import httpx
 import pytest
 from aiohttp import web
 
+from app.kube.api import ObjectRef, find
+from app.objects.resource import LEASE
+from app.webhooks.configurations import NAME
 from tests.effort import tries
+from tests.integration.system import connect
 from tests.proof.loop import PatientLoop
 from tests.proof.migration import CalmMigration
 from tests.proof.network import FaultyProxy
-from tests.proof.schedule import Report, Schedule, run_seed
+from tests.proof.schedule import Report, Schedule, operator_token, run_seed, sandbox
 
 SEEDS = range(tries(3, 10))
 MIGRATIONS = range(tries(1, 3))
@@ -44,6 +48,23 @@ def test_whatever_grove_replaces_running_pods_keep_what_they_use(tmp_path: Path)
     reports = reports_of(CalmMigration, MIGRATIONS, tmp_path)
     assert {report.seed: report.broken for report in reports if report.broken} == {}
     assert sum(report.steps.get("migrated", 0) for report in reports) > 0
+
+
+async def test_a_schedule_leaves_no_lease_to_the_next_one(tmp_path: Path) -> None:
+    """A Lease lasts an hour there, so that the next leader would have to wait for it."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NAME, "namespace": "grove-system"},
+        "spec": {"holderIdentity": "the last leader"},
+    }
+    async with sandbox(tmp_path) as api, await connect(api, "admin") as admin:
+        await api.apply([namespace, lease])
+        schedule = Schedule(api, 0, tmp_path, operator_token(api))
+        await schedule._balancer.start()
+        await schedule._end(admin)
+        assert await find(admin, ObjectRef(LEASE, NAME, "grove-system")) is None
 
 
 def reports_of(kind: type[Schedule], seeds: Iterable[int], folder: Path) -> list[Report]:
