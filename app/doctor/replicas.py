@@ -13,6 +13,7 @@ from app.objects.edits import value_at
 from app.objects.fields import listed
 from app.objects.resource import DEPLOYMENT, LEASE, NODE, POD
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+from app.webhooks.configurations import APP_LABEL
 
 NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
@@ -99,7 +100,7 @@ def _examine(namespace: str, unready: Sequence[Object]) -> str:
     if not unready:
         return (
             f"Run: kubectl -n {namespace} describe deployments,replicasets,pods --selector"
-            f" app.kubernetes.io/name={NAME}"
+            f" {APP_LABEL}={NAME}"
         )
     pod = unready[0]["metadata"]["name"]
     remedy = (

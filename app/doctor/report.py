@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from app.base.groups import by_key
 from app.base.safe_text import visible
 from app.base.value import Value
+from app.webhooks.configurations import APP_LABEL, NAME
 
 Status = Literal["ok", "warning", "problem", "unknown"]
 
@@ -71,10 +72,7 @@ def logs_of(namespace: str) -> str:
 
     `kubectl logs deployment/NAME` prints only the log of one replica, preferably of a ready one.
     """
-    return (
-        f"kubectl -n {namespace} logs --selector app.kubernetes.io/name=grove-admission --tail=-1"
-        " --prefix"
-    )
+    return f"kubectl -n {namespace} logs --selector {APP_LABEL}={NAME} --tail=-1 --prefix"
 
 
 def switch_off(name: str) -> str:
