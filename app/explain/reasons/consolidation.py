@@ -36,8 +36,8 @@ def moved_for(gang: Gang) -> Sequence[KaiPodGroup]:
     if not _may_move_others(gang):
         return ()
     # Equal gangs share placements, but a gang can't be moved for itself.
-    key = (id(gang.placements), gang.ref if gang.placed else None)
-    return gang.index.one_of_few("moved", key, lambda: _found(gang))
+    of = (gang.placements, gang.whole if gang.placed else None)
+    return gang.index.one_of_few_of("moved", of, lambda: _found(gang))
 
 
 def _may_move_others(gang: Gang) -> bool:

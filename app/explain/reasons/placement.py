@@ -1027,9 +1027,11 @@ def _evicted_for(obstacle: Obstacle) -> Sequence[Pod]:
         gone = Assumption(gone=frozenset(pod.key for pod in pods))
         return obstacle.placements.under(gone).fits
 
-    # Equal gangs share placements, but each has its own queue.
-    key = (id(obstacle.placements), gang.ref)
-    return gang.index.one_of_few("evicted", key, lambda: fewest(gang.index, victims, fits_without))
+    # Equal gangs share placements, and those of equal queue and priority share `losing`.
+    of = (obstacle.placements, losing)
+    return gang.index.one_of_few_of(
+        "evicted", of, lambda: fewest(gang.index, victims, fits_without)
+    )
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:

@@ -577,7 +577,11 @@ def lower_priority(gang: Gang) -> Reasons:
     losing = losing_against(gang)
     if _said(gang, "OverLimit") and not any(_spared(gang.index, losing)):
         return
-    victims = fewest(gang.index, losing, _makes_way_for(gang, group, losing))
+    victims = gang.index.one_of_few_of(
+        "evicted at limit",
+        (gang.placements, losing),  # equal gangs of equal queue and priority share both
+        lambda: fewest(gang.index, losing, _makes_way_for(gang, group, losing)),
+    )
     if victims:
         yield _at_limit(gang, over, "LowerPriority", evicting(gang.index, victims), "wait")
 

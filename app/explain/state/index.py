@@ -127,6 +127,15 @@ class Index(Belongings):
             self._memory.pop(kept.popleft(), None)
         return value
 
+    def one_of_few_of(self, kind: str, objects: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return the value for these objects, as `one_of_few` does. They are compared by identity.
+
+        The value is kept with its objects, so that no new object has the identity of one of them.
+        """
+        key = tuple(map(id, objects))
+        _, value = self.one_of_few(kind, key, lambda: (objects, make()))
+        return value
+
     def follow(self, facts: Snapshot) -> None:
         """Switch to other facts of the same cluster, which may be older or newer."""
         before = self.facts
