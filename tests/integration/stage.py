@@ -76,6 +76,15 @@ BY_THE_SERVER = {
         ),
         "for how long pods have had a gate is said by times of creation",
     ),
+    **dict.fromkeys(
+        (
+            "Grove deletes the replica within the second half of terminationDelay",
+            "Grove deletes the replica, unless it was never scheduled",
+            "Grove deletes the replica, unless none of its pods runs or the set has no"
+            " terminationDelay",
+        ),
+        "the time since which pods are missing must follow the creation of the PodClique",
+    ),
 }
 """Reasons, and names of rows, whose states need times that only the API server sets."""
 
