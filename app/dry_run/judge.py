@@ -225,9 +225,11 @@ async def judge(
 
 def _about_pods(document: JsonMap) -> list[str]:
     """Return warnings about pod specs with which API servers create no pods."""
+    specs = list(pod_specs(document))
+    if not specs:
+        return []
     claimed = claimed_volumes(document)
-    found = (pod_warnings(path, spec, claimed) for path, spec in pod_specs(document))
-    return list(chain.from_iterable(found))
+    return list(chain.from_iterable(pod_warnings(path, spec, claimed) for path, spec in specs))
 
 
 def _document_warnings(resource: Resource, request: Request) -> list[str]:

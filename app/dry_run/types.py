@@ -153,15 +153,17 @@ def _examined(document: JsonMap) -> Iterator[tuple[FieldPath, Any, Shape]]:
     for path, part in _maps_in(document):
         if map_at(part, "metadata"):
             yield path, part, _LABELLED
-    for path, spec in pod_specs(document):
-        yield path, spec, _POD_SPEC
+        if _is_pod_spec(part):
+            yield path, part, _POD_SPEC
 
 
 def pod_specs(document: JsonMap) -> Iterator[tuple[FieldPath, JsonMap]]:
-    """Yield the pod specs anywhere in a document, which have a list of containers."""
-    for path, part in _maps_in(document):
-        if isinstance(part.get("containers"), list):
-            yield path, part
+    """Yield the pod specs anywhere in a document, each with its path."""
+    return ((path, part) for path, part in _maps_in(document) if _is_pod_spec(part))
+
+
+def _is_pod_spec(part: JsonMap) -> bool:
+    return isinstance(part.get("containers"), list)
 
 
 def claimed_volumes(document: JsonMap) -> set[str]:
@@ -182,11 +184,16 @@ def _maps_in(document: JsonMap) -> Iterator[tuple[FieldPath, JsonMap]]:
     waiting: list[tuple[FieldPath, Any]] = [(FieldPath(""), document)]
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, list):
-            waiting += reversed([(path.index(at), item) for at, item in enumerate(value)])
         if isinstance(value, dict):
             yield path, value
-            waiting += reversed([(path.child(name), item) for name, item in value.items()])
+            parts = [(path.child(name), item) for name, item in value.items() if _has_parts(item)]
+        else:
+            parts = [(path.index(at), item) for at, item in enumerate(value) if _has_parts(item)]
+        waiting += reversed(parts)
+
+
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _findings(path: FieldPath, value: Any, shape: Shape) -> Iterator[FieldError]:
