@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from app.base.groups import by_key
+from app.base.sentences import upper_first
 from app.console.listing import WaitingList
 from app.console.page import ConsolePage, Query, Values, ref_in_address
 from app.explain.answers.gpu_users import GpuUser
@@ -18,7 +19,6 @@ from app.explain.output.queues_text import (
     user_cells,
 )
 from app.explain.output.whatif_text import called
-from app.explain.reasons.reason import upper_first
 from app.explain.state.index import Index
 from app.explain.state.snapshot import TITLES
 from app.stores.related_lists import ASKED

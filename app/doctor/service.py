@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
+from app.base.sentences import lower_first
 from app.base.value import Value
 from app.doctor.report import Checks, logs_of, ok, problem, warning
 from app.doctor.webhooks import webhooks_in
@@ -146,7 +147,7 @@ async def _why_unready(
     return (
         f", because no Pod has the labels {labels} of its selector",
         f"If the Deployment has Pods (kubectl -n {namespace} get pods --show-labels), correct the"
-        f" selector of the Service: {_AGAIN[0].lower()}{_AGAIN[1:]}",
+        f" selector of the Service: {lower_first(_AGAIN)}",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first
 from app.base.value import Value
 from app.config.schema import Enforcement
 from app.doctor.report import Check, Checks, join_findings, ok, problem, warning
@@ -39,7 +40,7 @@ _INSTALL = (
 )
 _UNINTENDED = (
     "If nobody chose this value (in the chart: webhooks.failurePolicy and"
-    f" webhooks.namespaceSelector), {_INSTALL[0].lower()}{_INSTALL[1:]}"
+    f" webhooks.namespaceSelector), {lower_first(_INSTALL)}"
 )
 _CHOSEN = ("failurePolicy", "namespaceSelector", "objectSelector", "timeoutSeconds")
 """The fields of a webhook that administrators change on purpose."""
@@ -327,7 +328,7 @@ def _remedy(stored: JsonMap, desired: JsonMap) -> str:
         return _INSTALL
     return (
         f"If the server runs in namespace {namespace}, run: POD_NAMESPACE={namespace}"
-        f" grove-admission doctor --config FILE. Otherwise, {_INSTALL[0].lower()}{_INSTALL[1:]}"
+        f" grove-admission doctor --config FILE. Otherwise, {lower_first(_INSTALL)}"
     )
 
 

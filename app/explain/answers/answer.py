@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from app.base.sentences import upper_first
 from app.base.value import Value
 from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.positions import InLine, in_line
@@ -22,7 +23,6 @@ from app.explain.reasons.reason import (
     finalizers_of,
     listed,
     to_describe,
-    upper_first,
     with_age,
 )
 from app.explain.reasons.startup_order import pods_to_come

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from app.base.groups import by_key
 from app.base.safe_text import visible
+from app.base.sentences import upper_first
 from app.base.wrapping import fitted, narrowed, table
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State
 from app.explain.output.rights import how_to_get
-from app.explain.reasons.reason import Reason, listed, upper_first
+from app.explain.reasons.reason import Reason, listed
 from app.explain.state.snapshot import TITLES
 from app.facts.rows import CHANNELS, ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS

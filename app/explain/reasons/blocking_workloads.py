@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first, upper_first
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import (
@@ -10,9 +11,7 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
-    lower_first,
     removal_of,
-    upper_first,
 )
 from app.explain.state.amounts import PREFIX
 from app.explain.state.index import Index

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from app.base.sentences import upper_first
 from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.blocking_workloads import (
@@ -21,7 +22,6 @@ from app.explain.reasons.reason import (
     about,
     counted,
     listed,
-    upper_first,
 )
 from app.explain.reasons.restarts import are_replaced, restart_of
 from app.explain.state.index import Index

@@ -1,5 +1,6 @@
 """Report objects that Grove has not created or is deleting, and APIs that are not installed."""
 
+from app.base.sentences import lower_first
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import (
     Evidence,
@@ -12,7 +13,6 @@ from app.explain.reasons.reason import (
     counted,
     finalizers_of,
     listed,
-    lower_first,
     removal_of,
     with_age,
 )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
+from app.base.sentences import upper_first
 from app.explain.gangs.assembly import (
     outside_subgroups,
     pods_of_other_schedulers,
@@ -29,7 +30,6 @@ from app.explain.reasons.reason import (
     removal_of,
     repair_of,
     to_describe,
-    upper_first,
 )
 from app.explain.reasons.startup_order import later_pods_missing, pods_missing
 from app.explain.reasons.uncreated_pods import advice_on, known_advice

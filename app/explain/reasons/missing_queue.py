@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first
 from app.base.spelling import MOST_ALIKE, MOST_COMPARED, alike
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
@@ -19,7 +20,6 @@ from app.explain.reasons.reason import (
     Who,
     about,
     listed,
-    lower_first,
     queue_setting,
 )
 from app.explain.state.index import Index

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from app.base.sentences import upper_first
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import (
@@ -56,7 +57,6 @@ from app.explain.reasons.reason import (
     counted,
     is_in_bytes,
     listed,
-    upper_first,
 )
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import is_device

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from app.base.groups import by_key
+from app.base.sentences import upper_first
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
 from app.explain.placing.placements import EMPTY
@@ -30,7 +31,6 @@ from app.explain.reasons.reason import (
     commands_to_describe,
     counted,
     listed,
-    upper_first,
     with_age,
 )
 from app.explain.reasons.rejected_constraints import joined_by, name_topology

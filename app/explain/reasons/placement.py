@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from app.base.groups import by_key
+from app.base.sentences import upper_first
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand, by_shape
 from app.explain.placing.fitness import (
@@ -93,7 +94,6 @@ from app.explain.reasons.reason import (
     listed,
     plain,
     pods_of,
-    upper_first,
 )
 from app.explain.reasons.restarts import deletion_of, restart_of
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec.structs import replace
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first, upper_first
 from app.base.value import Value
 from app.explain.gangs.core import asks_for_quota, surplus_of
 from app.explain.gangs.gang import Gang
@@ -48,9 +49,7 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
-    lower_first,
     plain,
-    upper_first,
 )
 from app.explain.reasons.victims import fewest
 from app.explain.state.amounts import counts_as_gpu, gpus_of

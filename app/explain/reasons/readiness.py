@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.messages import Words, one_line, words_of
@@ -25,7 +26,6 @@ from app.explain.reasons.reason import (
     commands_to_describe,
     counted,
     listed,
-    lower_first,
     to_describe_pod,
     to_read_log,
 )

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
 
+from app.base.sentences import upper_first
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Run
@@ -188,16 +189,6 @@ def repair_of(nodes: Sequence[str]) -> str:
     else:
         gone = "those that are gone for good (kubectl delete node NAME)"
     return f"Ask the platform team to repair {listed(nodes)}, or to delete {gone}"
-
-
-def lower_first(sentence: str) -> str:
-    """Return a sentence with a lowercase first letter, so that it can follow another one."""
-    return f"{sentence[:1].lower()}{sentence[1:]}"
-
-
-def upper_first(clause: str) -> str:
-    """Return a clause with an uppercase first letter, so that a sentence can begin with it."""
-    return f"{clause[:1].upper()}{clause[1:]}"
 
 
 def plain(thousandths: int) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from app.base.sentences import lower_first
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTIED, EMPTY, OPENED
@@ -18,7 +19,6 @@ from app.explain.reasons.reason import (
     counted,
     in_new_set,
     listed,
-    lower_first,
     plain,
 )
 from app.explain.reasons.topology import named_topologies

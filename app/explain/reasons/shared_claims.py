@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from app.base.sentences import upper_first
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.blocking_workloads import (
@@ -30,7 +31,6 @@ from app.explain.reasons.reason import (
     finalizers_of,
     listed,
     removal_of,
-    upper_first,
 )
 from app.explain.reasons.restarts import fails_if_deleted, restart_of
 from app.explain.state.index import Index

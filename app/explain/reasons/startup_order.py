@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from app.base.groups import by_key
+from app.base.sentences import lower_first
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
@@ -30,7 +31,6 @@ from app.explain.reasons.reason import (
     commands_to_describe,
     counted,
     listed,
-    lower_first,
     to_describe_pod,
     to_read_log,
 )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import field
 from msgspec.structs import replace
 
+from app.base.sentences import upper_first
 from app.base.value import Value
 from app.facts.grove.podcliqueset import (
     NO_ANNOTATIONS,
@@ -233,7 +234,7 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
         remedy = f"Use at most {MAX_RESERVED} pods"
         if remedies:
             steps = ", or ".join(remedies)
-            remedy = f"{steps[0].upper()}{steps[1:]}. Then {_DELETE}"
+            remedy = f"{upper_first(steps)}. Then {_DELETE}"
         yield (
             f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
             f" reserved by at most {MAX_RESERVED}: the other pods will stay pending. {remedy}"
