@@ -46,7 +46,7 @@ _REMEDIES = {
 """The remedy for each text in the error of a call. The first text that occurs counts."""
 
 _ANSWERED = (
-    "Find out what answers in place of the server, such as a proxy or another Pod behind the"
+    "Find out what answers instead of the server, such as a proxy or another Pod behind the"
     " Service."
 )
 _FORBIDDEN = "Run doctor as a user who may create {resource}. Nothing is stored."

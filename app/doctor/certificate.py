@@ -22,8 +22,8 @@ from app.objects.shape import JsonMap, map_at, text_at
 
 KEEPER = (
     "Read the log of the writer of the caBundle: with self-managed certificates, the logs of all"
-    " replicas of deployment/grove-admission; with cert-manager, that of its cainjector. If there"
-    " is no writer, write the CA into caBundle of the webhook configurations."
+    " replicas of deployment/grove-admission; with cert-manager, that of its cainjector. If nothing"
+    " writes it, write the CA into caBundle of the webhook configurations."
 )
 _STORED: Mapping[CertificateMode, str] = {
     "self-managed": ("Find out why the replicas do not create or renew the certificate: {logs}."),

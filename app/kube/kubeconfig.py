@@ -170,7 +170,7 @@ class KubeconfigCredentials:
 
 
 def _require_file(path: Path | None) -> None:
-    """Raise Unusable if there is no kubeconfig, or if it is empty."""
+    """Raise Unusable if the kubeconfig is missing or empty."""
     if path is not None and not path.is_file():
         raise Unusable(f"the file {path} does not exist")
     if path is None and not any(Path(name).expanduser().is_file() for name in files_of(None)):

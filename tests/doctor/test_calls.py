@@ -88,7 +88,7 @@ async def test_a_dry_run_that_was_judged_shows_that_the_webhook_is_called(
         ),
         (
             'an error on the server ("Bad Gateway") has prevented the request from succeeding',
-            "Find out what answers in place of the server, such as a proxy or another Pod behind the Service.",
+            "Find out what answers instead of the server, such as a proxy or another Pod behind the Service.",
         ),
     ],
 )

@@ -174,7 +174,7 @@ def volume_not_free(gang: Gang) -> Reasons:
 
 
 _MOST_CLAIMS = 64
-"""The maximum number of claims for which it is tried whether each gets a volume of its own."""
+"""The maximum number of claims for which this module tries whether each gets another volume."""
 
 
 def _too_few_volumes(competing: Sequence[tuple[VolumeClaim, Sequence[Volume]]]) -> Reasons:
