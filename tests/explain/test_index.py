@@ -359,3 +359,13 @@ def test_resources_that_no_node_has_are_counted_as_one() -> None:
     one = replace(shape(8), requests=tuple(sorted((*many[:1], *shape(8).requests))))
     lacking = Placements(topology_of(index), Demand("", "", ((one, 1),)))
     assert lacking.under(Assumption(free="empty", without=many[0][0])).fits
+
+
+def test_a_value_of_objects_is_not_that_of_others_which_are_gone() -> None:
+    """A new object may have the address of one that is gone."""
+    index = Index(Snapshot())
+    values = [
+        index.one_of_few_of("a", (object(),), lambda number=number: number)  # type: ignore[misc]
+        for number in range(10)
+    ]
+    assert values == list(range(10))

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -388,3 +389,24 @@ def document(user: dict[str, Any]) -> dict[str, Any]:
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
     }
+
+
+async def test_nobody_is_asked_for_the_password_of_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty password, an encrypted key is an error. Without one, OpenSSL asks for it."""
+    given: list[Any] = []
+    monkeypatch.setattr(
+        ssl.SSLContext,
+        "load_cert_chain",
+        lambda context, file, keyfile=None, password=None: given.append(password),
+    )
+    pem = base64.b64encode(b"of a key").decode()
+    content = document({"client-certificate-data": pem, "client-key-data": pem})
+    content["clusters"][0]["cluster"]["server"] = "https://localhost:1"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(content))
+    credentials = KubeconfigCredentials(path, None)
+    await credentials.load()
+    credentials.ssl_context()
+    assert given == [""]
